@@ -1,0 +1,58 @@
+//! Names for the places where an operation may be cut short.
+
+use core::fmt::Debug;
+
+/// The crash points of one recoverable operation: an enum with a variant for each place at which a
+/// death leaves something that its recovery treats differently.
+///
+/// An operation passes its points by [`Memory::crash_point`](crate::Memory::crash_point). On native
+/// memory that is nothing at all. The proofs' memories count the points they kill at, and a test fails
+/// while a declared point has not been covered.
+///
+/// Declare one with [`crash_points!`](crate::crash_points).
+pub trait CrashPoint: Copy + Debug + Eq + 'static {
+    /// The operation, as `pod check` and the proofs print it: `"tatas.lock"`.
+    const OPERATION: &'static str;
+    /// Every point, in the order in which the operation passes them.
+    const ALL: &'static [Self];
+    /// This point's place in [`ALL`](Self::ALL).
+    fn index(self) -> usize;
+    /// This point's name as declared.
+    fn name(self) -> &'static str;
+}
+
+/// Declares the crash points of an operation.
+///
+/// ```
+/// outlive_memory::crash_points! {
+///     /// Where a push may be cut short.
+///     pub enum PushPoint for "stack.push" {
+///         /// The node is written, nobody can reach it.
+///         Written,
+///         /// The node is reachable; the operation took effect.
+///         Linked,
+///     }
+/// }
+/// use outlive_memory::CrashPoint;
+/// assert_eq!(PushPoint::ALL.len(), 2);
+/// assert_eq!(PushPoint::Linked.name(), "Linked");
+/// ```
+#[macro_export]
+macro_rules! crash_points {
+    ($(#[$meta:meta])* $vis:vis enum $name:ident for $operation:literal {
+        $($(#[$point_meta:meta])* $point:ident),+ $(,)?
+    }) => {
+        $(#[$meta])*
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+        $vis enum $name { $($(#[$point_meta])* $point),+ }
+
+        impl $crate::CrashPoint for $name {
+            const OPERATION: &'static str = $operation;
+            const ALL: &'static [Self] = &[$(Self::$point),+];
+            fn index(self) -> usize { self as usize }
+            fn name(self) -> &'static str {
+                match self { $(Self::$point => stringify!($point)),+ }
+            }
+        }
+    };
+}

@@ -1,0 +1,97 @@
+//! What can be done with shared memory: the trait that every algorithm is written over.
+
+use crate::{CrashPoint, Offset, Ordering, PersistenceDomain, Word};
+
+/// A shared, byte-addressable memory.
+///
+/// A handle is `Copy` and names the whole memory; places in it are named by [`Offset`]. An access that
+/// falls outside the memory or is not aligned to its size **panics**: it never touches anything else.
+/// An offset that was read from the segment itself is therefore checked (or caught) before it is
+/// followed.
+///
+/// # The rules for an algorithm
+///
+/// * A word is accessed at one size all its life. Bulk payload is accessed by
+///   [`copy_in`](Self::copy_in) and [`copy_out`](Self::copy_out), which use relaxed 64-bit words.
+/// * What a word publishes is written before it, and on [`PersistenceDomain::WriteBack`] memory also
+///   [written back](Self::write_back) and [drained](Self::drain) before it, for whoever sees the word
+///   may see it after the publisher's caches are lost. On [`PersistenceDomain::Flushed`] memory these
+///   two calls do nothing.
+/// * A loop that waits for another's store calls [`spin_hint`](Self::spin_hint) each time round. The
+///   memories of the proofs run one thread at a time and switch there; without it they hang.
+/// * The orderings asked for are those that the algorithm needs on the weakest machine, never those that
+///   x86 happens to give: the scheduled memory is weaker than x86.
+pub trait Memory: Copy + Send + Sync + core::fmt::Debug + 'static {
+    /// The size of the memory in bytes.
+    fn size(self) -> u64;
+
+    /// What survives the death of a host's caches here.
+    fn domain(self) -> PersistenceDomain;
+
+    /// Reads the word at `at`.
+    ///
+    /// # Panics
+    /// As do all accesses: if `at` is out of range or not aligned to the word, or if `order` is one
+    /// that the like method of [`core::sync::atomic::AtomicU64`] rejects.
+    fn load<W: Word>(self, at: Offset, order: Ordering) -> W;
+
+    /// Writes the word at `at`.
+    fn store<W: Word>(self, at: Offset, value: W, order: Ordering);
+
+    /// Writes the word at `at` and returns what it replaced, in one atomic step.
+    fn exchange<W: Word>(self, at: Offset, value: W, order: Ordering) -> W;
+
+    /// Writes `new` at `at` if `current` stands there, in one atomic step. Returns what stood there:
+    /// `Ok` if the write was made. Never fails spuriously.
+    fn compare_exchange<W: Word>(
+        self,
+        at: Offset,
+        current: W,
+        new: W,
+        success: Ordering,
+        failure: Ordering,
+    ) -> Result<W, W>;
+
+    /// Adds to the word at `at`, wrapping, and returns what stood there, in one atomic step.
+    fn fetch_add<W: Word>(self, at: Offset, value: W, order: Ordering) -> W;
+
+    /// Clears in the word at `at` the bits that are clear in `value`, in one atomic step.
+    fn fetch_and<W: Word>(self, at: Offset, value: W, order: Ordering) -> W;
+
+    /// Sets in the word at `at` the bits that are set in `value`, in one atomic step.
+    fn fetch_or<W: Word>(self, at: Offset, value: W, order: Ordering) -> W;
+
+    /// Copies `from` into the memory by relaxed 64-bit words.
+    ///
+    /// `at` is aligned to 8. The last word is filled up with zeros: payload owns whole words. The copy
+    /// may be seen torn at 8 bytes by others, and be cut at any word by a death.
+    fn copy_in(self, at: Offset, from: &[u8]);
+
+    /// Copies out of the memory by relaxed 64-bit words. `at` is aligned to 8.
+    fn copy_out(self, at: Offset, into: &mut [u8]);
+
+    /// Starts to write the cache lines of `len` bytes at `at` back to memory. Complete only after
+    /// [`drain`](Self::drain). Does nothing on [`PersistenceDomain::Flushed`] memory.
+    fn write_back(self, at: Offset, len: u64);
+
+    /// Waits until what this thread [wrote back](Self::write_back) has reached memory, before any later
+    /// store of this thread can be seen. Does nothing on [`PersistenceDomain::Flushed`] memory.
+    fn drain(self);
+
+    /// An atomic fence as [`core::sync::atomic::fence`].
+    fn fence(self, order: Ordering);
+
+    /// Says that the caller waits for another thread's store.
+    fn spin_hint(self);
+
+    /// Marks a place where the running operation may be cut short. Costs nothing on native memory.
+    #[inline(always)]
+    fn crash_point<P: CrashPoint>(self, _point: P) {}
+
+    /// [Writes back](Self::write_back) and [drains](Self::drain).
+    #[inline(always)]
+    fn persist(self, at: Offset, len: u64) {
+        self.write_back(at, len);
+        self.drain();
+    }
+}

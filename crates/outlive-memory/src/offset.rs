@@ -1,0 +1,319 @@
+//! Names for places in shared memory that mean the same in every process.
+//!
+//! An [`Offset`] is relative to the start of a segment. Its 64 bits, from the top:
+//!
+//! ```text
+//! 63    60 59            48 47                                             0
+//! | tags  | segment number |  byte offset in the segment                   |
+//! ```
+//!
+//! A bare offset has no tags; a [`Link`] is an offset with them, for algorithms that mark the pointer
+//! itself (a logically deleted node, a version). Offset 0 is the superblock, which nothing points to, so
+//! an all-zero link is the null link.
+
+use core::fmt;
+use core::marker::PhantomData;
+use core::ops::{Add, Sub};
+
+/// The number of a segment within its pod, 12 bits.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct SegmentNumber(u16);
+
+impl SegmentNumber {
+    /// The first segment of a pod, which has its superblock.
+    pub const FIRST: Self = Self(0);
+
+    /// The segment number `number`, if it has at most 12 bits.
+    pub const fn new(number: u16) -> Option<Self> {
+        if number < 1 << 12 {
+            Some(Self(number))
+        } else {
+            None
+        }
+    }
+
+    /// The number.
+    pub const fn get(self) -> u16 {
+        self.0
+    }
+}
+
+/// A place in a pod's memory: a segment number and a byte offset in that segment.
+#[derive(Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[repr(transparent)]
+pub struct Offset(u64);
+
+/// A number read from a segment that cannot be an offset into it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct OffsetOutOfRange {
+    /// The number.
+    pub raw: u64,
+    /// How many bytes were to be accessed there.
+    pub len: u64,
+    /// The size of the memory.
+    pub size: u64,
+}
+
+impl fmt::Display for OffsetOutOfRange {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "offset {:#x} with {} bytes is outside a segment of {} bytes, or not aligned",
+            self.raw, self.len, self.size
+        )
+    }
+}
+
+impl core::error::Error for OffsetOutOfRange {}
+
+impl Offset {
+    /// How many bytes one segment can have: 256 TiB.
+    pub const SPAN: u64 = 1 << 48;
+    /// The bits that an offset may use: all but the four tag bits.
+    pub const MASK: u64 = (1 << 60) - 1;
+
+    /// The byte `at` of the first segment.
+    ///
+    /// # Panics
+    /// If `at` is not below [`SPAN`](Self::SPAN).
+    #[inline(always)]
+    pub const fn new(at: u64) -> Self {
+        assert!(at < Self::SPAN, "an offset has at most 48 bits");
+        Self(at)
+    }
+
+    /// The byte `at` of segment `segment`.
+    ///
+    /// # Panics
+    /// If `at` is not below [`SPAN`](Self::SPAN).
+    pub const fn in_segment(segment: SegmentNumber, at: u64) -> Self {
+        assert!(at < Self::SPAN, "an offset has at most 48 bits");
+        Self((segment.0 as u64) << 48 | at)
+    }
+
+    /// The offset with these 64 bits, as [`raw`](Self::raw) gave them. Tag bits are cleared. Nothing is
+    /// checked: an access outside the memory panics, and [`checked`](Self::checked) asks first.
+    #[inline(always)]
+    pub const fn from_raw(raw: u64) -> Self {
+        Self(raw & Self::MASK)
+    }
+
+    /// The offset with these 64 bits if `len` bytes there, aligned to `align`, lie inside a first
+    /// segment of `size` bytes: for numbers that may be corrupt. Load the number once, check it, then
+    /// use what this returns.
+    ///
+    /// # Errors
+    /// If they do not, or a tag bit is set.
+    pub const fn checked(
+        raw: u64,
+        len: u64,
+        align: u64,
+        size: u64,
+    ) -> Result<Self, OffsetOutOfRange> {
+        if raw <= size && len <= size - raw && raw.is_multiple_of(align) {
+            Ok(Self(raw))
+        } else {
+            Err(OffsetOutOfRange { raw, len, size })
+        }
+    }
+
+    /// The 64 bits of this offset.
+    #[inline(always)]
+    pub const fn raw(self) -> u64 {
+        self.0
+    }
+
+    /// The number of the segment that this offset is in.
+    pub const fn segment(self) -> SegmentNumber {
+        SegmentNumber((self.0 >> 48) as u16 & 0xFFF)
+    }
+
+    /// The byte offset inside the segment.
+    pub const fn byte(self) -> u64 {
+        self.0 & (Self::SPAN - 1)
+    }
+
+    /// Whether this is offset 0, which stands for "nowhere" in links.
+    pub const fn is_null(self) -> bool {
+        self.0 == 0
+    }
+}
+
+// An offset that is run over or under by an addition has tag bits set and so lies outside every memory:
+// its access panics. (A single addition of a size cannot wrap round to the start.)
+impl Add<u64> for Offset {
+    type Output = Self;
+    #[inline(always)]
+    fn add(self, bytes: u64) -> Self {
+        Self(self.0.wrapping_add(bytes))
+    }
+}
+
+impl Sub<u64> for Offset {
+    type Output = Self;
+    #[inline(always)]
+    fn sub(self, bytes: u64) -> Self {
+        Self(self.0.wrapping_sub(bytes))
+    }
+}
+
+impl fmt::Display for Offset {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.segment().get() {
+            0 => write!(f, "{:#x}", self.byte()),
+            segment => write!(f, "{segment}:{:#x}", self.byte()),
+        }
+    }
+}
+
+impl fmt::Debug for Offset {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Offset({self})")
+    }
+}
+
+/// An offset with four tag bits, in one 64-bit word.
+///
+/// ```
+/// use outlive_memory::{Link, Offset};
+/// let link = Link::new(Offset::new(0x1000)).with_tags(0b1);
+/// assert_eq!((link.offset(), link.tags()), (Offset::new(0x1000), 1));
+/// assert!(Link::NULL.offset().is_null());
+/// ```
+#[derive(Clone, Copy, Default, PartialEq, Eq, Hash)]
+#[repr(transparent)]
+pub struct Link(u64);
+
+impl Link {
+    /// The link to nowhere, without tags.
+    pub const NULL: Self = Self(0);
+    /// How many tag bits a link has.
+    pub const TAG_BITS: u32 = 4;
+
+    /// A link to `offset` without tags.
+    #[inline(always)]
+    pub const fn new(offset: Offset) -> Self {
+        Self(offset.0)
+    }
+
+    /// The same target with the low four bits of `tags` as its tags.
+    #[inline(always)]
+    pub const fn with_tags(self, tags: u8) -> Self {
+        Self(self.0 & Offset::MASK | (tags as u64) << 60)
+    }
+
+    /// Where it leads.
+    #[inline(always)]
+    pub const fn offset(self) -> Offset {
+        Offset(self.0 & Offset::MASK)
+    }
+
+    /// The tags.
+    #[inline(always)]
+    pub const fn tags(self) -> u8 {
+        (self.0 >> 60) as u8
+    }
+
+    /// Whether it leads nowhere, whatever its tags.
+    #[inline(always)]
+    pub const fn is_null(self) -> bool {
+        self.0 & Offset::MASK == 0
+    }
+
+    /// The word that is stored in shared memory.
+    #[inline(always)]
+    pub const fn to_word(self) -> u64 {
+        self.0
+    }
+
+    /// The link in a word that was loaded from shared memory.
+    #[inline(always)]
+    pub const fn from_word(word: u64) -> Self {
+        Self(word)
+    }
+}
+
+impl fmt::Debug for Link {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Link({}, tags {:04b})", self.offset(), self.tags())
+    }
+}
+
+/// An [`Offset`] that says what stands there. It carries no right to read it: that is the business of
+/// whoever knows that the value is there and how it is shared.
+#[repr(transparent)]
+pub struct Ptr<T> {
+    offset: Offset,
+    target: PhantomData<fn() -> T>,
+}
+
+impl<T> Ptr<T> {
+    /// A pointer to a `T` at `offset`.
+    pub const fn new(offset: Offset) -> Self {
+        Self {
+            offset,
+            target: PhantomData,
+        }
+    }
+
+    /// Where it points.
+    pub const fn offset(self) -> Offset {
+        self.offset
+    }
+
+    /// The same place, seen as a `U`.
+    pub const fn cast<U>(self) -> Ptr<U> {
+        Ptr::new(self.offset)
+    }
+}
+
+impl<T> Clone for Ptr<T> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+impl<T> Copy for Ptr<T> {}
+impl<T> PartialEq for Ptr<T> {
+    fn eq(&self, other: &Self) -> bool {
+        self.offset == other.offset
+    }
+}
+impl<T> Eq for Ptr<T> {}
+impl<T> fmt::Debug for Ptr<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Ptr<{}>({})", core::any::type_name::<T>(), self.offset)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn the_parts_of_an_offset_come_back(segment in 0u16..4096, byte in 0u64..Offset::SPAN, tags in 0u8..16) {
+            let number = SegmentNumber::new(segment).unwrap();
+            let offset = Offset::in_segment(number, byte);
+            prop_assert_eq!((offset.segment(), offset.byte()), (number, byte));
+            prop_assert_eq!(Offset::from_raw(offset.raw()), offset);
+            let link = Link::new(offset).with_tags(tags);
+            prop_assert_eq!((link.offset(), link.tags()), (offset, tags));
+            prop_assert_eq!(Link::from_word(link.to_word()), link);
+        }
+
+        #[test]
+        fn checked_accepts_exactly_what_is_inside_and_aligned(raw: u64, len in 0u64..64, size in 0u64..1 << 20) {
+            for raw in [raw, raw % (size + 32)] {
+                let inside = u128::from(raw) + u128::from(len) <= u128::from(size) && raw % 8 == 0;
+                prop_assert_eq!(Offset::checked(raw, len, 8, size).is_ok(), inside);
+            }
+        }
+    }
+
+    #[test]
+    fn a_segment_number_has_twelve_bits() {
+        assert!(SegmentNumber::new(4095).is_some());
+        assert!(SegmentNumber::new(4096).is_none());
+    }
+}

@@ -1,0 +1,1 @@
+//! Caches are lost: every set of lines that may be missing is tried.

@@ -1,0 +1,10 @@
+//! Proofs for code that must survive the death of whoever runs it.
+//!
+//! * [`kill`]: a child runs an operation and dies after its n-th instruction, for every n.
+//! * [`schedule`]: threads interleave at every access, under a memory model weaker than x86's, and any
+//!   access may be a thread's last.
+//! * [`explore`]: a host dies and its caches with it; every set of lines that may be lost is lost.
+
+pub mod explore;
+pub mod kill;
+pub mod schedule;

@@ -1,0 +1,1 @@
+//! Every interleaving at small sizes, with deaths.

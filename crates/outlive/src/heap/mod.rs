@@ -1,0 +1,1 @@
+//! Memory from a segment: a buddy allocator for large blocks, slabs for small ones, reclamation.

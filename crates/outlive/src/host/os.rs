@@ -1,0 +1,175 @@
+//! What membership asks of an operating system, as one trait.
+//!
+//! `Linux` answers with the kernel's own means; `Scripted` plays an
+//! operating system in memory, so that everything above is tested without processes too.
+//!
+//! An *obituary* is a word that a thread holds while it lives and that the kernel marks when the thread
+//! dies (on Linux an entry of its robust list in the side file). There is one for every instance id, and
+//! holding it is also what keeps two threads of one operating system from claiming one id.
+
+use super::Bells;
+use core::fmt::{self, Debug};
+use core::time::Duration;
+
+/// Which operating system this is: process ids mean something within one boot and one pid namespace.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct OsIdentity {
+    /// The random id of this boot.
+    pub boot: u128,
+    /// The inode of the pid namespace.
+    pub pid_namespace: u64,
+}
+
+/// A process, told apart from an earlier or later one with the same pid.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct ProcessIdentity {
+    /// Its process id.
+    pub pid: u32,
+    /// When it started, in clock ticks since boot.
+    pub start_time: u64,
+}
+
+/// A thread, told apart from an earlier or later one with the same tid.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct ThreadIdentity {
+    /// The process that it belongs to.
+    pub process: ProcessIdentity,
+    /// Its thread id.
+    pub tid: u32,
+    /// When it started, in clock ticks since boot.
+    pub start_time: u64,
+}
+
+/// What can be said of a process or thread without erring.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Liveness {
+    /// It exists; it may run, sleep, or be stopped.
+    Exists,
+    /// It executes no more user instructions and its address space is gone or unreachable to it.
+    Gone,
+    /// Nothing is known (no permission, another pid namespace, `/proc` hidden).
+    Unknown,
+}
+
+/// What stands in an obituary word.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Obituary {
+    /// Nobody holds it.
+    Vacant,
+    /// The thread `tid` holds it and was not known to be dead when the word was read.
+    Held {
+        /// Its thread id.
+        tid: u32,
+    },
+    /// The thread `tid` held it when it died: it executes no more user instructions.
+    Marked {
+        /// Its thread id.
+        tid: u32,
+    },
+}
+
+/// Why an operating system could not do what was asked.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum OsError {
+    /// The call failed.
+    #[error("{call} failed: {source}")]
+    Call {
+        /// What was attempted, with its object.
+        call: String,
+        /// What the operating system said.
+        source: std::io::Error,
+    },
+    /// Something that is needed is not there.
+    #[error("{what} is missing here: {hint}")]
+    Missing {
+        /// The facility.
+        what: &'static str,
+        /// What to do about it.
+        hint: String,
+    },
+}
+
+/// How the killing of a process went.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Killed {
+    /// It is gone: every thread and the address space.
+    Gone,
+    /// It was told to die but was not seen gone within the time given (uninterruptible sleep).
+    Late,
+    /// It could not be told: no permission, or another pid namespace.
+    Refused,
+}
+
+/// A handle on one process that cannot come to mean another (a pidfd on Linux).
+pub trait ProcessHandle: Debug + Send + Sync {
+    /// Which process this is.
+    fn identity(&self) -> ProcessIdentity;
+    /// Whether all its threads, and the address space with them, are gone.
+    fn is_gone(&self) -> bool;
+    /// Sends SIGKILL without waiting. `false` if it may not.
+    fn send_kill(&self) -> bool;
+    /// Waits until the process is gone, at most for `timeout`.
+    fn wait_gone(&self, timeout: Duration) -> bool;
+}
+
+/// One operating system, as seen by one process of one pod.
+pub trait Os: Debug + Send + Sync {
+    /// Which operating system this is.
+    fn identity(&self) -> OsIdentity;
+    /// Time that never goes back and goes on while nobody runs.
+    fn now(&self) -> Duration;
+    /// The effective user id of this process.
+    fn uid(&self) -> u32;
+    /// The effective group id of this process.
+    fn gid(&self) -> u32;
+    /// The calling thread.
+    fn this_thread(&self) -> ThreadIdentity;
+
+    /// Opens a handle on `process`; `None` if it is gone (or its pid is another's by now).
+    ///
+    /// # Errors
+    /// If it exists but cannot be watched.
+    fn open_process(
+        &self,
+        process: ProcessIdentity,
+    ) -> Result<Option<Box<dyn ProcessHandle>>, OsError>;
+    /// Whether `thread` exists. A zombie thread is gone.
+    fn thread_liveness(&self, thread: ThreadIdentity) -> Liveness;
+
+    /// Takes the obituary `slot` for the calling thread, so that no kill at any instruction leaves it
+    /// held and unmarked. Returns what stood there if it was not vacant, and then takes nothing.
+    ///
+    /// # Errors
+    /// If this thread cannot have obituaries.
+    fn hold_obituary(&self, slot: u32) -> Result<Result<(), Obituary>, OsError>;
+    /// Gives back an obituary that the calling thread holds.
+    fn release_obituary(&self, slot: u32);
+    /// What stands in obituary `slot`.
+    fn obituary(&self, slot: u32) -> Obituary;
+    /// Makes obituary `slot` vacant if `seen` still stands there. For marked obituaries, and for those
+    /// whose holder is [`Liveness::Gone`] without having been marked.
+    fn clear_obituary(&self, slot: u32, seen: Obituary) -> bool;
+
+    /// The bells of this operating system for this pod.
+    fn bells(&self) -> &'static dyn Bells;
+    /// Sleeps until one of the obituaries `held` (each given with the tid that held it) changes, or the
+    /// bell `key` has rung since its count was `seen`, at most for `timeout`; may return early. At most
+    /// [`most_watched`](Self::most_watched) obituaries; more are watched in turns by the caller.
+    fn wait_for_news(&self, held: &[(u32, u32)], key: u64, seen: u32, timeout: Duration);
+    /// How many obituaries one [`wait_for_news`](Self::wait_for_news) can watch.
+    fn most_watched(&self) -> usize;
+    /// Wakes every thread of this operating system that watches obituary `slot`: the kernel wakes only
+    /// one of them.
+    fn wake_watchers(&self, slot: u32);
+}
+
+impl fmt::Display for OsIdentity {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "boot {:032x}, pid namespace {}",
+            self.boot, self.pid_namespace
+        )
+    }
+}

@@ -1,0 +1,13 @@
+//! **Outlive**: shared memory that outlives the hosts using it.
+//!
+//! The rooms, from the ground up; each uses only those before it:
+//! [`segment`], [`host`], [`membership`], [`recovery`], [`sync`], [`heap`].
+
+pub mod heap;
+pub mod host;
+pub mod membership;
+pub mod recovery;
+pub mod segment;
+pub mod sync;
+
+pub use outlive_memory as memory;

@@ -1,0 +1,83 @@
+//! The right to write.
+
+use super::{Generations, Instance};
+use crate::host::Bells;
+use core::fmt;
+use core::marker::PhantomData;
+use outlive_memory::{Memory, Native, Offset};
+
+/// A live thread of a pod: the right to write to it.
+///
+/// Every operation that changes shared state asks for a `&Member`. It cannot leave its thread, because
+/// the death of *this* thread is what the kernel tells ([contract 1](crate)); when it is dropped, the
+/// thread leaves the pod in good order.
+pub struct Member<M: Memory = Native> {
+    memory: M,
+    generations: Generations<M>,
+    instance: Instance,
+    log: Offset,
+    bells: Option<&'static dyn Bells>,
+    not_send: PhantomData<*mut ()>,
+}
+
+impl<M: Memory> Member<M> {
+    /// Acts as `instance`, for the proofs and for whoever brings a membership of their own. `log` is the
+    /// place of the id's log; `bells`, where there are any, are how waiters sleep.
+    ///
+    /// # Safety
+    /// `instance` is current, nobody else acts as it, and its generation is raised only after this
+    /// thread can no longer write.
+    pub unsafe fn assume(
+        memory: M,
+        generations: Generations<M>,
+        instance: Instance,
+        log: Offset,
+        bells: Option<&'static dyn Bells>,
+    ) -> Self {
+        Self {
+            memory,
+            generations,
+            instance,
+            log,
+            bells,
+            not_send: PhantomData,
+        }
+    }
+
+    /// The memory that this member may write to.
+    #[inline(always)]
+    pub fn memory(&self) -> M {
+        self.memory
+    }
+
+    /// Which instance this is.
+    #[inline(always)]
+    pub fn instance(&self) -> Instance {
+        self.instance
+    }
+
+    /// The table that says who is dead.
+    #[inline(always)]
+    pub fn generations(&self) -> Generations<M> {
+        self.generations
+    }
+
+    /// Where this id's log is (LUPIN §3.5: "a log in a known location"). Its format is the business of
+    /// the room `recovery`.
+    #[inline(always)]
+    pub fn log(&self) -> Offset {
+        self.log
+    }
+
+    /// The bells by which members on this operating system wake one another, if there are any.
+    #[inline(always)]
+    pub fn bells(&self) -> Option<&'static dyn Bells> {
+        self.bells
+    }
+}
+
+impl<M: Memory> fmt::Debug for Member<M> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Member({})", self.instance)
+    }
+}

@@ -1,0 +1,1 @@
+//! One mapped region of shared memory: backends, superblock, areas, typed roots.

@@ -1,0 +1,1 @@
+//! Locks that outlive their holders.
