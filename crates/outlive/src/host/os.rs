@@ -18,6 +18,8 @@ pub struct OsIdentity {
     pub boot: u128,
     /// The inode of the pid namespace.
     pub pid_namespace: u64,
+    /// The machine, which stays the same over its boots (`/etc/machine-id`); 0 if that is not known.
+    pub machine: u128,
 }
 
 /// A process, told apart from an earlier or later one with the same pid.

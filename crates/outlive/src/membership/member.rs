@@ -6,6 +6,8 @@ use core::fmt;
 use core::marker::PhantomData;
 use outlive_memory::{Memory, Native, Offset};
 
+type OnLeave = Box<dyn FnOnce(Instance)>;
+
 /// A live thread of a pod: the right to write to it.
 ///
 /// Every operation that changes shared state asks for a `&Member`. It cannot leave its thread, because
@@ -17,6 +19,7 @@ pub struct Member<M: Memory = Native> {
     instance: Instance,
     log: Offset,
     bells: Option<&'static dyn Bells>,
+    on_leave: Option<OnLeave>,
     not_send: PhantomData<*mut ()>,
 }
 
@@ -40,8 +43,15 @@ impl<M: Memory> Member<M> {
             instance,
             log,
             bells,
+            on_leave: None,
             not_send: PhantomData,
         }
+    }
+
+    /// What is done when the member is dropped.
+    pub(crate) fn on_leave(mut self, leave: impl FnOnce(Instance) + 'static) -> Self {
+        self.on_leave = Some(Box::new(leave));
+        self
     }
 
     /// The memory that this member may write to.
@@ -73,6 +83,14 @@ impl<M: Memory> Member<M> {
     #[inline(always)]
     pub fn bells(&self) -> Option<&'static dyn Bells> {
         self.bells
+    }
+}
+
+impl<M: Memory> Drop for Member<M> {
+    fn drop(&mut self) {
+        if let Some(leave) = self.on_leave.take() {
+            leave(self.instance);
+        }
     }
 }
 

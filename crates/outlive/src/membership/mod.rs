@@ -1,9 +1,43 @@
-//! Who is alive: instances and their generations, and the right to write.
+//! Who is alive: instances and their generations, the detectors, the fabric manager, control groups, and
+//! the right to write.
+//!
+//! The table of generations ([`Generations`]) is the only truth about life and death; everything else
+//! here exists to keep it true. A death goes through four steps, always in this order: it is *proven*
+//! (an obituary, a pidfd, a fence), the generation is *raised* (one compare-and-swap), it is *told* to
+//! the control groups, and what the dead held is *recovered*. Whoever dies between two of these steps
+//! leaves the rest to the next who looks: the table says what has been raised, a group's table says what
+//! has been told.
 
+mod death;
+mod detector;
+mod fence;
+mod group;
 mod instance;
+mod join;
+mod manager;
 mod member;
+mod oses;
+mod process;
+mod record;
+mod role;
+mod sentinel;
+mod settings;
 mod state;
+mod tables;
 
+pub use death::BuryPoint;
+pub use fence::FenceAgent;
+pub use group::{
+    AppendPoint, CreateGroupPoint, Credentials, Event, EventKind, GroupError, GroupId, GroupLog,
+    Groups, Guard, MemberState, News, Standing, Subscription,
+};
 pub use instance::{Instance, InstanceId};
+pub use join::{JoinError, JoinPoint, LeavePoint};
 pub use member::Member;
+pub use oses::{OperatingSystems, TooManyBoots};
+pub use process::{GroupEvents, NothingHeld, Process, ProcessOptions, Recover, StillMembers};
+pub use record::{Record, Records};
+pub use role::{Role, TakeRolePoint};
+pub use settings::Settings;
 pub use state::{Generations, Level, State, Status};
+pub use tables::{AreaBytes, Extent, Tables};

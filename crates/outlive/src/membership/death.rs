@@ -1,0 +1,145 @@
+//! A death, once it is proven: the generation is raised, then the groups are told.
+//!
+//! Raising is one compare-and-swap from the state in which the incarnation was *seen before it was proven
+//! dead* to the dead state of the next generation. An id's word never comes back to an earlier value, so
+//! if the compare-and-swap succeeds then the incarnation that was proven dead is the one that is raised,
+//! however long the prover slept in between; and of several provers one raises.
+
+use super::{Groups, Instance, InstanceId, Level, State, Status, Tables};
+use crate::host::Bells;
+use outlive_memory::Memory;
+
+outlive_memory::crash_points! {
+    /// Where the burial of an instance may be cut short.
+    pub enum BuryPoint for "instance.bury" {
+        /// Its death is proven.
+        Proven,
+        /// Its generation is raised; nobody has been told.
+        Raised,
+        /// Every group has been told.
+        Told,
+    }
+}
+
+/// Raises the generation of `id`, which was in `seen` before its death was proven. Returns the dead
+/// instance if this call raised it. Wait-free.
+///
+/// The caller has proof that the incarnation can no longer write: this is the one place where contract 1
+/// is kept or broken.
+pub(crate) fn raise<M: Memory>(tables: Tables<M>, id: InstanceId, seen: State) -> Option<Instance> {
+    debug_assert!(seen.status.may_write(), "{seen} cannot die");
+    let memory = tables.memory();
+    memory.crash_point(BuryPoint::Proven);
+    let dead = State {
+        // Joining keeps the last generation free, so only a corrupt word saturates.
+        generation: seen.generation.saturating_add(1),
+        status: Status::Dead,
+        ..seen
+    };
+    let raised = tables.generations().transition(id, seen, dead);
+    memory.crash_point(BuryPoint::Raised);
+    raised.then_some(Instance::new(id, seen.generation))
+}
+
+/// Tells every group that `dead` died, and rings the bell of each that it was a member of. Lock-free.
+pub(crate) fn tell<M: Memory>(tables: Tables<M>, bells: &dyn Bells, dead: Instance) {
+    let groups = tables.groups();
+    for group in groups.all() {
+        if groups.log(group).tell_died(dead).is_some() {
+            bells.ring(u64::from(group.number()));
+        }
+    }
+    tables.memory().crash_point(BuryPoint::Told);
+}
+
+/// The processes of `host` that may write, then its threads, each with its word. While the host is being
+/// fenced or joined nobody else becomes one.
+pub(crate) fn members_of<M: Memory>(
+    tables: Tables<M>,
+    host: InstanceId,
+) -> Vec<(InstanceId, State)> {
+    let mut members: Vec<_> = tables
+        .writers()
+        .filter(|(_, state)| state.level > Some(Level::Host) && u32::from(state.host) == host)
+        .collect();
+    members.sort_by_key(|(_, state)| state.level);
+    members
+}
+
+/// Raises and tells `members` in order, each if it is still in the state in which it was seen.
+pub(crate) fn bury_members<M: Memory>(
+    tables: Tables<M>,
+    bells: &dyn Bells,
+    members: &[(InstanceId, State)],
+) {
+    for (id, seen) in members {
+        if let Some(dead) = raise(tables, *id, *seen) {
+            tell(tables, bells, dead);
+        }
+    }
+}
+
+/// Buries members whose host was buried by somebody who did not live to come to them.
+///
+/// Nobody joins a host that is not live, and a host's generation is raised only after none of its members
+/// can write; so a member whose word was read, and whose host was dead *then*, is dead.
+pub(crate) fn bury_orphans<M: Memory>(tables: Tables<M>, bells: &dyn Bells) {
+    for (id, seen) in tables.writers() {
+        if seen.level > Some(Level::Host)
+            && let Ok(host) = tables.generations().state(seen.host.into())
+            && host.level == Some(Level::Host)
+            && matches!(host.status, Status::Dead | Status::Recovered)
+        {
+            bury_members(tables, bells, &[(id, seen)]);
+        }
+    }
+}
+
+/// Tells the groups what the table of generations knows and they do not: for those who died between
+/// raising and telling, or between leaving and saying so. Hosts first, then processes, then threads.
+/// Lock-free; costs a pass over the members of every group.
+pub(crate) fn reconcile<M: Memory>(tables: Tables<M>, bells: &dyn Bells) {
+    let (groups, generations) = (tables.groups(), tables.generations());
+    for group in groups.all() {
+        let log = groups.log(group);
+        let mut told = false;
+        for level in [Level::Host, Level::Process, Level::Thread] {
+            for id in 0..tables.extent().ids {
+                let member = log.member(id);
+                let Some(instance) = member.instance else {
+                    continue;
+                };
+                if !member.standing.is_in() || member.level != Some(level) {
+                    continue;
+                }
+                told |= match generations.state(id) {
+                    Ok(now) if now.generation != instance.generation => {
+                        log.tell_died(instance).is_some()
+                    }
+                    Ok(now) if now.status == Status::Left => log.tell_left(instance).is_some(),
+                    _ => false,
+                };
+            }
+        }
+        if told {
+            bells.ring(u64::from(group.number()));
+        }
+    }
+}
+
+/// Tells the groups how the incarnation `gone` of an id ended, before the id is claimed again: afterwards
+/// a generation that has moved on would look like a death.
+pub(crate) fn settle<M: Memory>(groups: Groups<M>, id: InstanceId, now: State) {
+    for group in groups.all() {
+        let log = groups.log(group);
+        let member = log.member(id);
+        let Some(instance) = member.instance.filter(|_| member.standing.is_in()) else {
+            continue;
+        };
+        if now.generation != instance.generation {
+            log.tell_died(instance);
+        } else if now.status == Status::Left {
+            log.tell_left(instance);
+        }
+    }
+}

@@ -1,0 +1,142 @@
+//! What members of a control group are told.
+
+use super::super::{Instance, Level};
+use core::fmt;
+
+/// What happened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[repr(u8)]
+#[non_exhaustive]
+pub enum EventKind {
+    /// A member joined for the first time.
+    Joined = 1,
+    /// A member joined again, after it had left or died.
+    Rejoined = 2,
+    /// A member left in good order.
+    Left = 3,
+    /// A thread died: its generation has been raised.
+    ThreadDied = 4,
+    /// A process died, all its threads with it.
+    ProcessDied = 5,
+    /// A host died. The deaths of its processes and threads follow.
+    HostDied = 6,
+    /// Another process has become the fabric manager.
+    RoleChanged = 7,
+    /// A host is silent and could not be fenced: it may still write, so its generation stands.
+    HostSuspected = 8,
+}
+
+impl EventKind {
+    /// The kind's name in lower case.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Joined => "joined",
+            Self::Rejoined => "rejoined",
+            Self::Left => "left",
+            Self::ThreadDied => "thread died",
+            Self::ProcessDied => "process died",
+            Self::HostDied => "host died",
+            Self::RoleChanged => "became the fabric manager",
+            Self::HostSuspected => "is suspected",
+        }
+    }
+
+    /// The death of a member of `level`.
+    pub const fn death_of(level: Level) -> Self {
+        match level {
+            Level::Host => Self::HostDied,
+            Level::Process => Self::ProcessDied,
+            Level::Thread => Self::ThreadDied,
+        }
+    }
+
+    /// Whether somebody's generation was raised.
+    pub const fn is_death(self) -> bool {
+        matches!(self, Self::ThreadDied | Self::ProcessDied | Self::HostDied)
+    }
+}
+
+/// One event of a group.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Event {
+    /// Its number in the group, from 1 and without gaps.
+    pub sequence: u64,
+    /// What happened.
+    pub kind: EventKind,
+    /// To whom. For deaths: the incarnation that died.
+    pub instance: Instance,
+    /// What kind of member that is.
+    pub level: Option<Level>,
+}
+
+/// ```text
+/// 127          64 63          16 15    8 7      0
+/// |   instance   |   sequence   | kind  |  level |
+/// ```
+impl Event {
+    pub(crate) fn new(kind: EventKind, instance: Instance, level: Option<Level>) -> Self {
+        Self {
+            sequence: 0,
+            kind,
+            instance,
+            level,
+        }
+    }
+
+    pub(crate) fn numbered(self, sequence: u64) -> Self {
+        Self { sequence, ..self }
+    }
+
+    pub(crate) fn to_word(self) -> u128 {
+        let level = self.level.map_or(0, |level| level as u128);
+        u128::from(self.instance.to_word()) << 64
+            | u128::from(self.sequence) << 16
+            | (self.kind as u128) << 8
+            | level
+    }
+
+    /// The number in a slot's word; 0 for an empty slot.
+    pub(crate) fn sequence_of(word: u128) -> u64 {
+        word as u64 >> 16
+    }
+
+    /// The event in a slot's word; `None` if it is empty or corrupt.
+    pub(crate) fn from_word(word: u128) -> Option<Self> {
+        let kind = match (word >> 8) as u8 {
+            1 => EventKind::Joined,
+            2 => EventKind::Rejoined,
+            3 => EventKind::Left,
+            4 => EventKind::ThreadDied,
+            5 => EventKind::ProcessDied,
+            6 => EventKind::HostDied,
+            7 => EventKind::RoleChanged,
+            8 => EventKind::HostSuspected,
+            _ => return None,
+        };
+        let level = match word as u8 {
+            0 => None,
+            1 => Some(Level::Host),
+            2 => Some(Level::Process),
+            3 => Some(Level::Thread),
+            _ => return None,
+        };
+        Some(Self {
+            sequence: Self::sequence_of(word),
+            kind,
+            instance: Instance::from_word((word >> 64) as u64)?,
+            level,
+        })
+    }
+}
+
+impl fmt::Display for Event {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let level = self.level.map_or("member", Level::name);
+        match self.kind {
+            EventKind::ThreadDied | EventKind::ProcessDied | EventKind::HostDied => {
+                write!(f, "{level} {} died", self.instance)
+            }
+            kind => write!(f, "{level} {} {}", self.instance, kind.name()),
+        }
+    }
+}

@@ -1,0 +1,90 @@
+//! Who may join a group: guards against mistakes, not against malice (the file's mode is the security).
+
+use outlive_memory::{Memory, Offset, Ordering};
+use sha2::{Digest, Sha256};
+
+/// What a group asks of those who join.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Guard {
+    /// Only this user.
+    pub uid: Option<u32>,
+    /// Only this group of users.
+    pub gid: Option<u32>,
+    /// Only those who know this. The segment holds a salted SHA-256 of it.
+    pub secret: Option<Vec<u8>>,
+}
+
+/// What a joining member shows.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Credentials {
+    /// Its effective user.
+    pub uid: u32,
+    /// Its effective group.
+    pub gid: u32,
+    /// What it knows.
+    pub secret: Option<Vec<u8>>,
+}
+
+const ASKS_UID: u64 = 1;
+const ASKS_GID: u64 = 2;
+const ASKS_SECRET: u64 = 4;
+
+fn digest(salt: u128, secret: &[u8]) -> [u8; 32] {
+    let mut hash = Sha256::new();
+    hash.update(salt.to_le_bytes());
+    hash.update(secret);
+    hash.finalize().into()
+}
+
+impl Guard {
+    /// Writes the guard into the group's slot at `at`, which only its creator touches yet.
+    pub(super) fn write<M: Memory>(&self, memory: M, at: Offset) {
+        let mut asks = 0;
+        let mut who = 0u64;
+        if let Some(uid) = self.uid {
+            asks |= ASKS_UID;
+            who |= u64::from(uid);
+        }
+        if let Some(gid) = self.gid {
+            asks |= ASKS_GID;
+            who |= u64::from(gid) << 32;
+        }
+        if let Some(secret) = &self.secret {
+            asks |= ASKS_SECRET;
+            let salt = uuid::Uuid::new_v4().as_u128();
+            memory.store(at + 96, salt as u64, Ordering::Relaxed);
+            memory.store(at + 104, (salt >> 64) as u64, Ordering::Relaxed);
+            memory.copy_in(at + 112, &digest(salt, secret));
+        }
+        memory.store(at + 8, who, Ordering::Relaxed);
+        memory.store(at + 16, asks, Ordering::Relaxed);
+    }
+
+    /// Checks `shown` against the guard in the ready slot at `at`.
+    pub(super) fn check<M: Memory>(
+        memory: M,
+        at: Offset,
+        shown: &Credentials,
+    ) -> Result<(), &'static str> {
+        let load = |i: u64| memory.load::<u64>(at + i, Ordering::Relaxed);
+        let (who, asks) = (load(8), load(16));
+        if asks & ASKS_UID != 0 && who as u32 != shown.uid {
+            return Err("it is for another user");
+        }
+        if asks & ASKS_GID != 0 && (who >> 32) as u32 != shown.gid {
+            return Err("it is for another group of users");
+        }
+        if asks & ASKS_SECRET != 0 {
+            let Some(secret) = &shown.secret else {
+                return Err("it asks for a secret and none was given");
+            };
+            let salt = u128::from(load(96)) | u128::from(load(104)) << 64;
+            let mut expected = [0; 32];
+            memory.copy_out(at + 112, &mut expected);
+            if digest(salt, secret) != expected {
+                return Err("the secret is not the right one");
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,311 @@
+//! The events of a group: a log that anybody can finish appending to, and the table that it drives.
+//!
+//! A group is a state machine in shared memory. Its log is a ring of 128-bit slots; `tail` counts the
+//! events that are complete; the table has one 128-bit word for each id, which says where that id stands
+//! in the group and which event last said so.
+//!
+//! To append an event, a writer reads `tail` = t, makes sure that slot t + 1 is empty and looks in the
+//! table whether the event is still news. Then one compare-and-swap puts it into slot t + 1: that is the
+//! moment at which it happened. Everybody who sees slot t + 1 filled helps: first the table (a
+//! compare-and-swap from a word of an earlier event, so that it takes effect once and never late), then
+//! `tail` to t + 1. So:
+//!
+//! * While `tail` is t, the table shows all events up to t, and none after t + 1. An event put into slot
+//!   t + 1 was therefore judged news against exactly what precedes it: **no event is told twice**, by
+//!   however many members it is noticed.
+//! * A writer that dies after filling the slot has told the event; before it, nothing. Nobody waits for
+//!   it and there is nothing to recover. Lock-free.
+//! * A slot's old content is the event one ring's length earlier, so a writer that slept through a whole
+//!   round fails its compare-and-swap. A word of the table carries the event's number, so it never comes
+//!   back.
+
+use super::super::{Instance, InstanceId, Level};
+use super::event::{Event, EventKind};
+use outlive_memory::{Memory, Native, Offset, Ordering};
+
+outlive_memory::crash_points! {
+    /// Where the telling of an event may be cut short.
+    pub enum AppendPoint for "group.append" {
+        /// Judged news; nothing is written.
+        Judged,
+        /// In its slot: the event has happened.
+        Placed,
+        /// The table shows it.
+        Applied,
+        /// The tail has passed it; members can read it.
+        Advanced,
+    }
+}
+
+/// Where an id stands in a group.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Standing {
+    /// Never a member.
+    Stranger,
+    /// A member.
+    Member,
+    /// A host that is suspected: it may be dead but could not be fenced yet.
+    Suspect,
+    /// It left in good order.
+    Left,
+    /// It died.
+    Died,
+}
+
+impl Standing {
+    /// Whether the id counts as a member: one whose death is news.
+    pub const fn is_in(self) -> bool {
+        matches!(self, Self::Member | Self::Suspect)
+    }
+}
+
+/// What the table says of one id.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MemberState {
+    /// The incarnation that the latest event was about.
+    pub instance: Option<Instance>,
+    /// Its level.
+    pub level: Option<Level>,
+    /// Where it stands.
+    pub standing: Standing,
+    /// The number of the latest event about it; 0 if there was none.
+    pub sequence: u64,
+}
+
+/// A handle on the log and the table of one group.
+#[derive(Clone, Copy, Debug)]
+pub struct GroupLog<M: Memory = Native> {
+    memory: M,
+    at: Offset,
+    events: u32,
+    ids: u32,
+}
+
+const RING: u64 = 128;
+
+impl<M: Memory> GroupLog<M> {
+    /// How many bytes a log of `events` events about `ids` ids takes.
+    pub const fn bytes(events: u32, ids: u32) -> u64 {
+        // One word more than ids: the fabric manager's role is a member of its own.
+        RING + (events as u64 + ids as u64 + 1) * 16
+    }
+
+    /// The log at `at`, aligned to 16; zeroed memory is an empty log.
+    ///
+    /// # Panics
+    /// If it remembers no event.
+    pub fn new(memory: M, at: Offset, events: u32, ids: u32) -> Self {
+        assert!(events > 0, "a group that remembers no event");
+        Self {
+            memory,
+            at,
+            events,
+            ids,
+        }
+    }
+
+    /// How many events have happened.
+    pub fn tail(self) -> u64 {
+        // Acquire: who sees the tail sees the slots and the table up to it.
+        self.memory.load(self.at, Ordering::Acquire)
+    }
+
+    fn slot_at(self, sequence: u64) -> Offset {
+        self.at + RING + (sequence - 1) % u64::from(self.events) * 16
+    }
+
+    fn member_at(self, index: u32) -> Offset {
+        self.at + RING + (u64::from(self.events) + u64::from(index)) * 16
+    }
+
+    /// The table's index of what `event` is about.
+    fn index_of(self, event: &Event) -> u32 {
+        match event.kind {
+            EventKind::RoleChanged => self.ids,
+            _ => event.instance.id.min(self.ids),
+        }
+    }
+
+    fn slot(self, sequence: u64) -> u128 {
+        self.memory.load(self.slot_at(sequence), Ordering::Acquire)
+    }
+
+    /// The event numbered `sequence`, if it has happened and the ring still has it.
+    pub fn event(self, sequence: u64) -> Option<Event> {
+        if sequence == 0 || sequence > self.tail() {
+            return None;
+        }
+        let event = Event::from_word(self.slot(sequence))?;
+        (event.sequence == sequence).then_some(event)
+    }
+
+    /// Where `id` stands.
+    pub fn member(self, id: InstanceId) -> MemberState {
+        let none = MemberState {
+            instance: None,
+            level: None,
+            standing: Standing::Stranger,
+            sequence: 0,
+        };
+        if id > self.ids {
+            return none;
+        }
+        let word = self
+            .memory
+            .load::<u128>(self.member_at(id), Ordering::Acquire);
+        let Some(event) = Event::from_word(word) else {
+            return none;
+        };
+        MemberState {
+            instance: Some(event.instance),
+            level: event.level,
+            standing: match event.kind {
+                EventKind::Joined | EventKind::Rejoined | EventKind::RoleChanged => {
+                    Standing::Member
+                }
+                EventKind::HostSuspected => Standing::Suspect,
+                EventKind::Left => Standing::Left,
+                EventKind::ThreadDied | EventKind::ProcessDied | EventKind::HostDied => {
+                    Standing::Died
+                }
+            },
+            sequence: event.sequence,
+        }
+    }
+
+    /// Tells that `instance` of `level` has joined: [`EventKind::Joined`], or [`EventKind::Rejoined`] if
+    /// an earlier incarnation of the id had been a member. Returns the event's number, or `None` if it
+    /// was no news. Lock-free.
+    pub fn tell_joined(self, instance: Instance, level: Level) -> Option<u64> {
+        self.append(instance.id, |now| {
+            let kind = match now.instance {
+                // An old incarnation that wakes up late must not join after its successor.
+                Some(known) if known.generation > instance.generation => return None,
+                Some(known) if known == instance => match now.standing {
+                    Standing::Member | Standing::Suspect | Standing::Died => return None,
+                    Standing::Left | Standing::Stranger => EventKind::Rejoined,
+                },
+                Some(_) => EventKind::Rejoined,
+                None => EventKind::Joined,
+            };
+            Some(Event::new(kind, instance, Some(level)))
+        })
+    }
+
+    /// Tells that `instance` has left the group. Returns the event's number, or `None` if it was not a
+    /// member. Lock-free.
+    pub fn tell_left(self, instance: Instance) -> Option<u64> {
+        self.append(instance.id, |now| {
+            let is_in = now.instance == Some(instance) && now.standing.is_in();
+            is_in.then(|| Event::new(EventKind::Left, instance, now.level))
+        })
+    }
+
+    /// Tells that `instance` died. Returns the event's number, or `None` if it was not a member or its
+    /// death has been told. Lock-free.
+    pub fn tell_died(self, instance: Instance) -> Option<u64> {
+        self.append(instance.id, |now| {
+            if now.instance != Some(instance) || !now.standing.is_in() {
+                return None;
+            }
+            let kind = EventKind::death_of(now.level?);
+            Some(Event::new(kind, instance, now.level))
+        })
+    }
+
+    /// Tells that the host `instance` is suspected and could not be fenced. Returns the event's number,
+    /// or `None` if it was no news. Lock-free.
+    pub fn tell_suspected(self, instance: Instance) -> Option<u64> {
+        self.append(instance.id, |now| {
+            let news = now.instance == Some(instance) && now.standing == Standing::Member;
+            news.then(|| Event::new(EventKind::HostSuspected, instance, now.level))
+        })
+    }
+
+    /// Tells that `manager` has become the fabric manager. Returns the event's number, or `None` if that
+    /// is known. Lock-free.
+    pub fn tell_role(self, manager: Instance) -> Option<u64> {
+        self.append(self.ids, |now| {
+            (now.instance != Some(manager))
+                .then(|| Event::new(EventKind::RoleChanged, manager, Some(Level::Process)))
+        })
+    }
+
+    /// Appends the event that `judge` makes of the state of `index`, if it makes one.
+    fn append(self, index: u32, judge: impl Fn(MemberState) -> Option<Event>) -> Option<u64> {
+        if index > self.ids {
+            return None;
+        }
+        loop {
+            let tail = self.tail();
+            let next = tail + 1;
+            let old = self.slot(next);
+            match Event::sequence_of(old).cmp(&next) {
+                core::cmp::Ordering::Equal => {
+                    self.help(next);
+                    continue;
+                }
+                // A round has passed since `tail` was read.
+                core::cmp::Ordering::Greater => continue,
+                core::cmp::Ordering::Less => {}
+            }
+            let event = judge(self.member(index))?;
+            let word = event.numbered(next).to_word();
+            self.memory.crash_point(AppendPoint::Judged);
+            // AcqRel: release, so that who reads the event sees what its writer did before (the raised
+            // generation); acquire, for the table that the helpers of earlier events wrote.
+            if self
+                .memory
+                .compare_exchange(
+                    self.slot_at(next),
+                    old,
+                    word,
+                    Ordering::AcqRel,
+                    Ordering::Relaxed,
+                )
+                .is_ok()
+            {
+                self.memory.crash_point(AppendPoint::Placed);
+                self.help(next);
+                self.memory.crash_point(AppendPoint::Advanced);
+                return Some(next);
+            }
+        }
+    }
+
+    /// Completes event `sequence`, which stands in its slot: the table first, then the tail.
+    fn help(self, sequence: u64) {
+        let slot_at = self.slot_at(sequence);
+        let word = self.slot(sequence);
+        let Some(event) = Event::from_word(word) else {
+            return;
+        };
+        if event.sequence != sequence {
+            // Somebody else completed it and the ring has gone round since.
+            return;
+        }
+        self.memory.persist(slot_at, 16);
+        let at = self.member_at(self.index_of(&event));
+        let mut old = self.memory.load::<u128>(at, Ordering::Acquire);
+        while Event::sequence_of(old) < sequence {
+            match self
+                .memory
+                .compare_exchange(at, old, word, Ordering::AcqRel, Ordering::Acquire)
+            {
+                Ok(_) => break,
+                Err(now) => old = now,
+            }
+        }
+        self.memory.persist(at, 16);
+        self.memory.crash_point(AppendPoint::Applied);
+        // Release: the tail passes only what the table shows.
+        let _ = self.memory.compare_exchange(
+            self.at,
+            sequence - 1,
+            sequence,
+            Ordering::AcqRel,
+            Ordering::Relaxed,
+        );
+        self.memory.persist(self.at, 8);
+    }
+}

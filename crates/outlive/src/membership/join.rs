@@ -1,0 +1,514 @@
+//! How an incarnation comes and goes.
+//!
+//! # Joining
+//!
+//! 1. The joining thread takes the *obituary* of the id, in the side file of its operating system. From
+//!    now on its death is marked by the kernel, and no other thread of this operating system can claim
+//!    the id.
+//! 2. It *claims* the id in the segment: one compare-and-swap to [`Status::Joining`] of the next
+//!    generation.
+//! 3. It makes sure that its host (and process) may still be joined. This is one half of a handshake
+//!    with whoever fences the host: the joiner sets its own word and then reads the host's; the fencer
+//!    sets the host's word and then reads everyone's. Each has a full fence in between, so at least one
+//!    sees the other: nobody slips in behind a fence.
+//! 4. It writes its record and 5. steps to [`Status::Live`].
+//!
+//! So an id is never claimed without an obituary, and what the kernel marks is enough to know: on the
+//! operating system of its host, **an id that is Joining, or a thread that is Live, and whose obituary is
+//! not held by a living thread, is dead**. Whoever sees that (the word first, then the obituary) may raise
+//! its generation; nothing else has to be undone, since until it is Live an incarnation holds nothing.
+//!
+//! # Leaving
+//!
+//! The word goes to [`Status::Left`], the groups are told, the obituary is given back: in that order, so
+//! that a death in between leaves no member that nobody watches. Telling is finished by others.
+//!
+//! # The door
+//!
+//! The obituary of a *host's* id is a lock that its processes hold while they come and go: under it the
+//! first process brings the host to life and the last one lets it leave. A process that dies in the door
+//! has its obituary marked and the next one walks through.
+
+use super::death::{bury_members, members_of, raise, settle, tell};
+use super::record::Record;
+use super::{Instance, InstanceId, Level, State, Status, Tables};
+use crate::host::{Liveness, Obituary, Os, OsError};
+use core::time::Duration;
+use outlive_memory::{Memory, Ordering};
+
+outlive_memory::crash_points! {
+    /// Where a join may be cut short.
+    pub enum JoinPoint for "instance.join" {
+        /// The obituary is held.
+        Watched,
+        /// The id is ours; nothing says where we run.
+        Claimed,
+        /// The record is written.
+        Recorded,
+        /// A member; the groups have not been told.
+        Live,
+    }
+}
+
+outlive_memory::crash_points! {
+    /// Where a leave may be cut short.
+    pub enum LeavePoint for "instance.leave" {
+        /// No member any more; the groups have not been told.
+        Left,
+        /// The groups know; the obituary is still held.
+        Told,
+    }
+}
+
+/// Why an id could not be joined.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum JoinError {
+    /// Somebody who lives has the id.
+    #[error("id {id} is in use by {by}; wait until it leaves or dies, or join under another id")]
+    InUse {
+        /// The id.
+        id: InstanceId,
+        /// What is known of who has it.
+        by: String,
+    },
+    /// The last incarnation died and what it held is still being recovered.
+    #[error(
+        "the last incarnation of id {id} died and has not been recovered yet; try again in a moment"
+    )]
+    NotRecovered {
+        /// The id.
+        id: InstanceId,
+    },
+    /// There is no such id.
+    #[error("there is no id {id}: this pod has {ids}; create it with more")]
+    NoSuchId {
+        /// The id.
+        id: InstanceId,
+        /// How many there are.
+        ids: u32,
+    },
+    /// No id is free.
+    #[error("all {ids} ids of this pod are in use; create it with more")]
+    Full {
+        /// How many there are.
+        ids: u32,
+    },
+    /// The generations of the id are exhausted.
+    #[error("id {id} has been through all its generations and is retired; join under another id")]
+    Retired {
+        /// The id.
+        id: InstanceId,
+    },
+    /// The host or the process that was to be joined has died, left, or is being fenced.
+    #[error("{what} {instance} is gone or being fenced; join it again under its next generation")]
+    Gone {
+        /// `"host"` or `"process"`.
+        what: &'static str,
+        /// Which one.
+        instance: Instance,
+    },
+    /// Nobody could fence this process, so it must not write.
+    #[error("refused, because nobody could fence this process: {why}")]
+    Unfenceable {
+        /// Why, and what to do.
+        why: String,
+    },
+    /// The operating system said no.
+    #[error(transparent)]
+    Os(#[from] OsError),
+    /// The pod has seen too many operating systems.
+    #[error(transparent)]
+    TooManyBoots(#[from] super::TooManyBoots),
+}
+
+/// Who wants to be what.
+#[derive(Clone, Debug)]
+pub(crate) struct Claim<'a> {
+    pub level: Level,
+    /// For a host, the number of its operating system; else the id of its host.
+    pub host_word: u16,
+    /// The host that must be alive.
+    pub host: Option<Instance>,
+    /// The process that must be alive, for a thread.
+    pub process: Option<Instance>,
+    pub name: &'a str,
+}
+
+/// Joins under `id` with the calling thread, which then holds the id's obituary.
+pub(crate) fn join<M: Memory>(
+    tables: Tables<M>,
+    os: &dyn Os,
+    os_number: u16,
+    id: InstanceId,
+    claim: &Claim<'_>,
+) -> Result<Instance, JoinError> {
+    let ids = tables.extent().ids;
+    if id >= ids {
+        return Err(JoinError::NoSuchId { id, ids });
+    }
+    hold(tables, os, os_number, id)?;
+    let result = join_watched(tables, os, os_number, id, claim);
+    if result.is_err() {
+        os.release_obituary(id);
+    }
+    result
+}
+
+/// Joins under the first id that can be had, from the top down: explicit ids are mostly small.
+pub(crate) fn join_any<M: Memory>(
+    tables: Tables<M>,
+    os: &dyn Os,
+    os_number: u16,
+    claim: &Claim<'_>,
+) -> Result<Instance, JoinError> {
+    let (ids, generations) = (tables.extent().ids, tables.generations());
+    // Ids that were never used first, so that the history of the others stays readable.
+    for wanted in [&[Status::Free][..], &[Status::Left, Status::Recovered][..]] {
+        for id in (0..ids).rev() {
+            if !generations
+                .state(id)
+                .is_ok_and(|state| wanted.contains(&state.status))
+            {
+                continue;
+            }
+            match join(tables, os, os_number, id, claim) {
+                Err(
+                    JoinError::InUse { .. }
+                    | JoinError::NotRecovered { .. }
+                    | JoinError::Retired { .. },
+                ) => {}
+                other => return other,
+            }
+        }
+    }
+    Err(JoinError::Full { ids })
+}
+
+/// Takes the obituary of `id` for the calling thread, burying a dead holder.
+fn hold<M: Memory>(
+    tables: Tables<M>,
+    os: &dyn Os,
+    os_number: u16,
+    id: InstanceId,
+) -> Result<(), JoinError> {
+    loop {
+        // The word before the obituary: see `death.rs`.
+        let seen = tables.generations().state(id);
+        let stood = match os.hold_obituary(id)? {
+            Ok(()) => return Ok(()),
+            Err(stood) => stood,
+        };
+        let tid = match stood {
+            Obituary::Vacant => continue,
+            Obituary::Marked { .. } => {
+                if let Ok(state) = seen {
+                    bury_local(tables, os, os_number, id, state);
+                }
+                os.clear_obituary(id, stood);
+                continue;
+            }
+            Obituary::Held { tid } => tid,
+        };
+        // Held by a thread that the kernel did not mark: alive, or gone in one of the ways in which an
+        // obituary can be missing.
+        let record = seen
+            .ok()
+            .and_then(|state| tables.records().read(Instance::new(id, state.generation)));
+        if let (Some(record), Ok(state)) = (&record, seen)
+            && record.thread.tid == tid
+            && os.thread_liveness(record.thread) == Liveness::Gone
+            && state.level == Some(Level::Thread)
+        {
+            if state.status.may_write() {
+                raise(tables, id, state);
+            }
+            os.clear_obituary(id, stood);
+            continue;
+        }
+        let by = match record {
+            Some(record) => format!(
+                "thread {tid} of process {} ({})",
+                record.thread.process.pid, record.name
+            ),
+            None => format!("thread {tid} of this operating system"),
+        };
+        return Err(JoinError::InUse { id, by });
+    }
+}
+
+/// Raises `id`, seen in `state`, if its obituary is not held and that proves its death.
+fn bury_local<M: Memory>(
+    tables: Tables<M>,
+    os: &dyn Os,
+    os_number: u16,
+    id: InstanceId,
+    state: State,
+) {
+    if !state.status.may_write() || tables.os_of(state) != Some(os_number) {
+        return;
+    }
+    let told_by_obituary = state.status == Status::Joining || state.level == Some(Level::Thread);
+    if told_by_obituary && !matches!(os.obituary(id), Obituary::Held { .. }) {
+        raise(tables, id, state);
+    }
+}
+
+fn join_watched<M: Memory>(
+    tables: Tables<M>,
+    os: &dyn Os,
+    os_number: u16,
+    id: InstanceId,
+    claim: &Claim<'_>,
+) -> Result<Instance, JoinError> {
+    let (memory, generations) = (tables.memory(), tables.generations());
+    memory.crash_point(JoinPoint::Watched);
+    let in_use = |by: String| JoinError::InUse { id, by };
+    let state = generations
+        .state(id)
+        .map_err(|word| in_use(format!("a corrupt state ({word:#x})")))?;
+    match state.status {
+        Status::Free | Status::Left | Status::Recovered => {}
+        Status::Dead => return Err(JoinError::NotRecovered { id }),
+        Status::Retired => return Err(JoinError::Retired { id }),
+        Status::Joining | Status::Live | Status::Fencing => {
+            // We hold its obituary, so on this operating system a Joining id or a thread is dead.
+            let local = tables.os_of(state) == Some(os_number);
+            let told = state.status == Status::Joining || state.level == Some(Level::Thread);
+            if local && told {
+                raise(tables, id, state);
+                return Err(JoinError::NotRecovered { id });
+            }
+            return Err(in_use(format!("a {state}")));
+        }
+    }
+    settle(tables.groups(), id, state);
+    // The last generation is kept for the death of the one before it.
+    let Some(generation) = state
+        .generation
+        .checked_add(1)
+        .filter(|next| *next != u32::MAX)
+    else {
+        let retired = State {
+            status: Status::Retired,
+            ..state
+        };
+        generations.transition(id, state, retired);
+        return Err(JoinError::Retired { id });
+    };
+    let joining = State {
+        generation,
+        host: claim.host_word,
+        level: Some(claim.level),
+        status: Status::Joining,
+    };
+    if !generations.transition(id, state, joining) {
+        return Err(in_use("another operating system".into()));
+    }
+    memory.crash_point(JoinPoint::Claimed);
+    // The full fence of the handshake with whoever fences our host; see the top of the file.
+    memory.fence(Ordering::SeqCst);
+    for (what, needed) in [("host", claim.host), ("process", claim.process)] {
+        if let Some(instance) = needed
+            && !is_live(tables, instance)
+        {
+            let left = State {
+                status: Status::Left,
+                ..joining
+            };
+            generations.transition(id, joining, left);
+            return Err(JoinError::Gone { what, instance });
+        }
+    }
+    if claim.level == Level::Host {
+        // What the former incarnation's burial left undone. Not before the id is ours: until then the
+        // members could be those of another operating system's host of this id.
+        bury_members(tables, os.bells(), &members_of(tables, id));
+    }
+    let instance = Instance::new(id, generation);
+    tables.records().write(&Record {
+        instance,
+        thread: os.this_thread(),
+        process: claim.process,
+        uid: os.uid(),
+        name: claim.name.to_owned(),
+    });
+    memory.crash_point(JoinPoint::Recorded);
+    let live = State {
+        status: Status::Live,
+        ..joining
+    };
+    if !generations.transition(id, joining, live) {
+        // Our host was fenced meanwhile and we were counted among its dead.
+        return Err(JoinError::Gone {
+            what: claim.level.name(),
+            instance,
+        });
+    }
+    memory.crash_point(JoinPoint::Live);
+    Ok(instance)
+}
+
+/// Whether `instance` is a member that others may join.
+pub(crate) fn is_live<M: Memory>(tables: Tables<M>, instance: Instance) -> bool {
+    tables
+        .generations()
+        .state(instance.id)
+        .is_ok_and(|state| state.generation == instance.generation && state.status == Status::Live)
+}
+
+/// Leaves in good order. The caller acts for `instance` and holds nothing any more; its obituary is
+/// released if the calling thread holds it.
+pub(crate) fn leave<M: Memory>(tables: Tables<M>, os: &dyn Os, instance: Instance) {
+    mark_left(tables, os, instance);
+    tables.memory().crash_point(LeavePoint::Told);
+    os.release_obituary(instance.id);
+}
+
+/// The part of leaving that is not the obituary's.
+pub(crate) fn mark_left<M: Memory>(tables: Tables<M>, os: &dyn Os, instance: Instance) {
+    let generations = tables.generations();
+    if let Ok(state) = generations.state(instance.id)
+        && state.generation == instance.generation
+        && state.status.may_write()
+    {
+        let left = State {
+            status: Status::Left,
+            ..state
+        };
+        generations.transition(instance.id, state, left);
+    }
+    tables.memory().crash_point(LeavePoint::Left);
+    let groups = tables.groups();
+    for group in groups.all() {
+        if groups.log(group).tell_left(instance).is_some() {
+            os.bells().ring(u64::from(group.number()));
+        }
+    }
+}
+
+/// The door of a host, held by the calling thread.
+pub(crate) struct Door<'a> {
+    os: &'a dyn Os,
+    host: InstanceId,
+}
+
+impl<'a> Door<'a> {
+    /// Waits for whoever lives and stands in the door of `host`, at most for `patience`.
+    pub(crate) fn enter<M: Memory>(
+        tables: Tables<M>,
+        os: &'a dyn Os,
+        os_number: u16,
+        host: InstanceId,
+        patience: Duration,
+    ) -> Result<Self, JoinError> {
+        let ids = tables.extent().ids;
+        if host >= ids {
+            return Err(JoinError::NoSuchId { id: host, ids });
+        }
+        let until = os.now() + patience;
+        loop {
+            match hold(tables, os, os_number, host) {
+                Ok(()) => return Ok(Self { os, host }),
+                Err(error @ JoinError::InUse { .. }) => {
+                    if os.now() >= until {
+                        return Err(error);
+                    }
+                    std::thread::sleep(Duration::from_micros(200));
+                }
+                Err(error) => return Err(error),
+            }
+        }
+    }
+}
+
+impl Drop for Door<'_> {
+    fn drop(&mut self) {
+        self.os.release_obituary(self.host);
+    }
+}
+
+/// The host `id`, brought to life if it is not: called in its door, on its operating system.
+pub(crate) fn attach_host<M: Memory>(
+    tables: Tables<M>,
+    os: &dyn Os,
+    os_number: u16,
+    id: InstanceId,
+    name: &str,
+) -> Result<Instance, JoinError> {
+    let generations = tables.generations();
+    let in_use = |by: String| JoinError::InUse { id, by };
+    let state = generations
+        .state(id)
+        .map_err(|word| in_use(format!("a corrupt state ({word:#x})")))?;
+    let instance = Instance::new(id, state.generation);
+    if state.status.may_write() && state.level != Some(Level::Host) {
+        return Err(in_use(format!("a {state}")));
+    }
+    match state.status {
+        Status::Live if state.host == os_number => return Ok(instance),
+        Status::Live | Status::Joining | Status::Fencing
+            if tables
+                .operating_systems()
+                .is_earlier_boot(state.host, os.identity()) =>
+        {
+            // Everything of an earlier boot of this machine is dead.
+            raise(tables, id, state);
+            return attach_host(tables, os, os_number, id, name);
+        }
+        Status::Fencing => {
+            return Err(JoinError::Gone {
+                what: "host",
+                instance,
+            });
+        }
+        Status::Live => return Err(in_use("a host on another operating system".into())),
+        _ => {}
+    }
+    if state.status == Status::Dead {
+        // A host holds nothing itself: there is nothing to recover.
+        let recovered = State {
+            status: Status::Recovered,
+            ..state
+        };
+        generations.transition(id, state, recovered);
+    }
+    let claim = Claim {
+        level: Level::Host,
+        host_word: os_number,
+        host: None,
+        process: None,
+        name,
+    };
+    // The door is the obituary of the host's id, and we hold it.
+    join_watched(tables, os, os_number, id, &claim)
+}
+
+/// Ends the host `id` if no process of it is left: called in its door. `as_died` if somebody of it died.
+pub(crate) fn end_host_if_empty<M: Memory>(
+    tables: Tables<M>,
+    os: &dyn Os,
+    id: InstanceId,
+    as_died: bool,
+) -> bool {
+    let Ok(state) = tables.generations().state(id) else {
+        return false;
+    };
+    if state.level != Some(Level::Host)
+        || !matches!(state.status, Status::Live | Status::Fencing)
+        || tables
+            .writers()
+            .any(|(_, of)| of.level == Some(Level::Process) && u32::from(of.host) == id)
+    {
+        return false;
+    }
+    if as_died {
+        let Some(dead) = raise(tables, id, state) else {
+            return false;
+        };
+        tell(tables, os.bells(), dead);
+    } else {
+        mark_left(tables, os, Instance::new(id, state.generation));
+    }
+    true
+}

@@ -1,0 +1,165 @@
+//! Where an incarnation runs, and its heart.
+//!
+//! A record is written by its joining thread between the claim of the id and the step to
+//! [`Status::Live`](super::Status::Live), and read by whoever watches. Its first word names the
+//! incarnation that it belongs to and is written last: a record whose first word is another incarnation's
+//! is not there yet.
+
+use super::{Instance, InstanceId};
+use crate::host::{ProcessIdentity, ThreadIdentity};
+use outlive_memory::{Memory, Native, Offset, Ordering};
+
+/// What is known of an incarnation.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Record {
+    /// Which incarnation.
+    pub instance: Instance,
+    /// The thread that joined; for a process its sentinel, for a host the thread that joined it.
+    pub thread: ThreadIdentity,
+    /// The process instance that a thread belongs to; `None` for hosts and processes.
+    pub process: Option<Instance>,
+    /// The user that runs it.
+    pub uid: u32,
+    /// The name it gave itself, at most [`Record::NAME`] bytes.
+    pub name: String,
+}
+
+impl Record {
+    /// The longest name in bytes.
+    pub const NAME: usize = 40;
+}
+
+/// A handle on the records.
+#[derive(Clone, Copy, Debug)]
+pub struct Records<M: Memory = Native> {
+    memory: M,
+    table: Offset,
+}
+
+const STRIDE: u64 = 256;
+const HEART: u64 = 128;
+
+impl<M: Memory> Records<M> {
+    pub(crate) fn new(memory: M, table: Offset) -> Self {
+        Self { memory, table }
+    }
+
+    /// How many bytes the records of `ids` ids take.
+    pub const fn bytes(ids: u32) -> u64 {
+        ids as u64 * STRIDE
+    }
+
+    fn at(self, id: InstanceId) -> Offset {
+        self.table + u64::from(id) * STRIDE
+    }
+
+    /// Writes the record of an incarnation that is joining. Only the joining thread calls it.
+    pub(crate) fn write(self, record: &Record) {
+        let at = self.at(record.instance.id);
+        // Not this incarnation's until the last store.
+        self.memory.store(at, Instance::NOBODY, Ordering::Relaxed);
+        // Release fence: whoever sees any word below also sees that the first word was taken away.
+        self.memory.fence(Ordering::Release);
+        let name = &record.name.as_bytes()[..record.name.len().min(Record::NAME)];
+        let words = [
+            u64::from(record.thread.process.pid) | u64::from(record.thread.tid) << 32,
+            record.thread.process.start_time,
+            record.thread.start_time,
+            record.process.map_or(Instance::NOBODY, Instance::to_word),
+            u64::from(record.uid) | (name.len() as u64) << 32,
+        ];
+        for (i, word) in words.into_iter().enumerate() {
+            self.memory
+                .store(at + 8 + i as u64 * 8, word, Ordering::Relaxed);
+        }
+        self.memory.copy_in(at + 48, name);
+        self.memory.persist(at, HEART);
+        // Release: the first word comes after the rest.
+        self.memory
+            .store(at, record.instance.to_word(), Ordering::Release);
+        self.memory.persist(at, 8);
+    }
+
+    /// The record of `instance`, if it has been written and not been replaced.
+    pub fn read(self, instance: Instance) -> Option<Record> {
+        let at = self.at(instance.id);
+        let mine = instance.to_word();
+        if self.memory.load::<u64>(at, Ordering::Acquire) != mine {
+            return None;
+        }
+        let word = |i: u64| self.memory.load::<u64>(at + 8 + i * 8, Ordering::Relaxed);
+        let (ids, process_start, thread_start, process, user) =
+            (word(0), word(1), word(2), word(3), word(4));
+        let mut name = vec![0; ((user >> 32) as usize).min(Record::NAME)];
+        self.memory.copy_out(at + 48, &mut name);
+        // Acquire fence, then the first word again: if it still stands, none of the words above came from
+        // a later writer, whose release fence would have made its NOBODY visible here.
+        self.memory.fence(Ordering::Acquire);
+        if self.memory.load::<u64>(at, Ordering::Relaxed) != mine {
+            return None;
+        }
+        Some(Record {
+            instance,
+            thread: ThreadIdentity {
+                process: ProcessIdentity {
+                    pid: ids as u32,
+                    start_time: process_start,
+                },
+                tid: (ids >> 32) as u32,
+                start_time: thread_start,
+            },
+            process: Instance::from_word(process),
+            uid: user as u32,
+            name: String::from_utf8_lossy(&name).into_owned(),
+        })
+    }
+
+    /// Beats the heart of `id`. Wait-free.
+    #[inline]
+    pub fn beat(self, id: InstanceId) {
+        // Relaxed: a count, read by nobody for anything but having changed.
+        self.memory
+            .fetch_add(self.at(id) + HEART, 1u64, Ordering::Relaxed);
+    }
+
+    /// How often the heart of `id` has beaten.
+    pub fn beats(self, id: InstanceId) -> u64 {
+        self.memory.load(self.at(id) + HEART, Ordering::Relaxed)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use outlive_memory::PersistenceDomain;
+
+    #[test]
+    fn a_record_is_read_by_its_incarnation_only() {
+        let memory = Native::leaked(4096, PersistenceDomain::Flushed);
+        let records = Records::new(memory, Offset::new(0));
+        let record = Record {
+            instance: Instance::new(2, 7),
+            thread: ThreadIdentity {
+                process: ProcessIdentity {
+                    pid: 10,
+                    start_time: 20,
+                },
+                tid: 11,
+                start_time: 21,
+            },
+            process: Some(Instance::new(1, 3)),
+            uid: 1000,
+            name: "worker".into(),
+        };
+        assert_eq!(records.read(record.instance), None);
+        records.write(&record);
+        assert_eq!(records.read(record.instance), Some(record.clone()));
+        assert_eq!(records.read(Instance::new(2, 8)), None);
+        let long = Record {
+            name: "x".repeat(200),
+            ..record
+        };
+        records.write(&long);
+        assert_eq!(records.read(long.instance).unwrap().name, "x".repeat(40));
+    }
+}

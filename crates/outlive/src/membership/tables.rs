@@ -1,0 +1,153 @@
+//! Where the membership of a pod stands in its segment.
+//!
+//! ```text
+//! generations   one word an id: generation, host, level, status        (state.rs)
+//! instances     one record an id: where the incarnation runs, its heart (record.rs)
+//! roles         settings, operating systems, the fabric manager's role  (settings.rs, oses.rs, role.rs)
+//! groups        control groups: a log of events and a table of members  (group.rs)
+//! logs          one log an id, for the rooms above
+//! ```
+
+use super::oses::OperatingSystems;
+use super::record::Records;
+use super::role::Role;
+use super::settings::Settings;
+use super::{Generations, Groups, InstanceId, Level, State};
+use outlive_memory::{Memory, Native, Offset};
+
+/// How large a membership is: fixed when the pod is created.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Extent {
+    /// How many ids there are: hosts, processes and threads together.
+    pub ids: u32,
+    /// How many control groups there can be.
+    pub groups: u32,
+    /// How many events each group remembers.
+    pub events: u32,
+    /// The size of one id's log in bytes.
+    pub log_bytes: u64,
+}
+
+impl Extent {
+    /// The sizes in bytes of the areas that this membership needs.
+    pub fn area_bytes(self) -> AreaBytes {
+        AreaBytes {
+            generations: Generations::<Native>::bytes(self.ids),
+            instances: Records::<Native>::bytes(self.ids),
+            roles: Settings::BYTES + OperatingSystems::<Native>::BYTES + Role::<Native>::BYTES,
+            groups: Groups::<Native>::bytes(self),
+            logs: u64::from(self.ids) * self.log_bytes,
+        }
+    }
+}
+
+/// A number for each area of the membership: its size, or where it starts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct AreaBytes {
+    /// The table of current generations.
+    pub generations: u64,
+    /// The records of the instances.
+    pub instances: u64,
+    /// Settings, operating systems and the fabric manager's role.
+    pub roles: u64,
+    /// Control groups.
+    pub groups: u64,
+    /// Logs.
+    pub logs: u64,
+}
+
+/// A handle on the whole membership of a pod.
+#[derive(Clone, Copy, Debug)]
+pub struct Tables<M: Memory = Native> {
+    memory: M,
+    extent: Extent,
+    places: AreaBytes,
+}
+
+impl<M: Memory> Tables<M> {
+    /// The membership of `extent` whose areas start at `places` (aligned to 128) in `memory`. Zeroed
+    /// memory is a membership without members, but for its [`Settings`].
+    pub fn new(memory: M, extent: Extent, places: AreaBytes) -> Self {
+        Self {
+            memory,
+            extent,
+            places,
+        }
+    }
+
+    /// The memory.
+    pub fn memory(self) -> M {
+        self.memory
+    }
+
+    /// How large it is.
+    pub fn extent(self) -> Extent {
+        self.extent
+    }
+
+    /// The table of current generations.
+    pub fn generations(self) -> Generations<M> {
+        Generations::new(
+            self.memory,
+            Offset::new(self.places.generations),
+            self.extent.ids,
+        )
+    }
+
+    /// The records of the instances.
+    pub fn records(self) -> Records<M> {
+        Records::new(self.memory, Offset::new(self.places.instances))
+    }
+
+    /// Where the settings stand.
+    pub fn settings_at(self) -> Offset {
+        Offset::new(self.places.roles)
+    }
+
+    /// The operating systems that hosts run on.
+    pub fn operating_systems(self) -> OperatingSystems<M> {
+        OperatingSystems::new(
+            self.memory,
+            Offset::new(self.places.roles) + Settings::BYTES,
+        )
+    }
+
+    /// The fabric manager's role.
+    pub fn role(self) -> Role<M> {
+        let after = Settings::BYTES + OperatingSystems::<M>::BYTES;
+        Role::new(self.memory, Offset::new(self.places.roles) + after)
+    }
+
+    /// The control groups.
+    pub fn groups(self) -> Groups<M> {
+        Groups::new(self.memory, Offset::new(self.places.groups), self.extent)
+    }
+
+    /// Where the log of `id` is.
+    pub fn log_at(self, id: InstanceId) -> Offset {
+        Offset::new(self.places.logs) + u64::from(id) * self.extent.log_bytes
+    }
+
+    /// The number of the operating system on which an id in `state` runs; `None` if its host is none.
+    pub fn os_of(self, state: State) -> Option<u16> {
+        match state.level? {
+            Level::Host => Some(state.host),
+            Level::Process | Level::Thread => {
+                if u32::from(state.host) >= self.extent.ids {
+                    return None;
+                }
+                let host = self.generations().state(state.host.into()).ok()?;
+                (host.level == Some(Level::Host)).then_some(host.host)
+            }
+        }
+    }
+
+    /// Every id whose incarnation may write, with its state.
+    pub fn writers(self) -> impl Iterator<Item = (InstanceId, State)> {
+        let generations = self.generations();
+        (0..self.extent.ids).filter_map(move |id| {
+            let state = generations.state(id).ok()?;
+            state.status.may_write().then_some((id, state))
+        })
+    }
+}
