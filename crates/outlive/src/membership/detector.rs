@@ -8,7 +8,7 @@
 //! In every case the id's word is read *before* the proof is looked for; see [`raise`].
 
 use super::death::{raise, tell};
-use super::join::{Door, end_host_if_empty};
+use super::door::{Door, end_host_if_empty};
 use super::{Instance, InstanceId, Level, State, Status, Tables};
 use crate::host::{Liveness, Obituary, Os, ProcessHandle};
 use core::time::Duration;

@@ -10,6 +10,8 @@
 
 mod death;
 mod detector;
+mod door;
+mod events;
 mod fence;
 mod group;
 mod instance;
@@ -26,6 +28,7 @@ mod state;
 mod tables;
 
 pub use death::BuryPoint;
+pub use events::GroupEvents;
 pub use fence::FenceAgent;
 pub use group::{
     AppendPoint, CreateGroupPoint, Credentials, Event, EventKind, GroupError, GroupId, GroupLog,
@@ -35,7 +38,7 @@ pub use instance::{Instance, InstanceId};
 pub use join::{JoinError, JoinPoint, LeavePoint};
 pub use member::Member;
 pub use oses::{OperatingSystems, TooManyBoots};
-pub use process::{GroupEvents, NothingHeld, Process, ProcessOptions, Recover, StillMembers};
+pub use process::{NothingHeld, Process, ProcessOptions, Recover, StillMembers};
 pub use record::{Record, Records};
 pub use role::{Role, TakeRolePoint};
 pub use settings::Settings;

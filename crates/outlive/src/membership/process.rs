@@ -1,16 +1,15 @@
 //! A process's place in a pod, and the threads that it lets write.
 
-use super::detector::{Sighting, look_at_obituaries};
+use super::events::GroupEvents;
 use super::fence::FenceAgent;
 use super::join::{self, Claim, JoinError};
 use super::sentinel::{self, Entry, bell_of};
 use super::{
-    Credentials, GroupError, GroupId, Guard, Instance, InstanceId, Level, Member, News, Settings,
-    State, Status, Subscription, Tables,
+    Credentials, GroupError, GroupId, Guard, Instance, InstanceId, Level, Member, Settings, State,
+    Status, Subscription, Tables,
 };
 use crate::host::Os;
 use core::fmt;
-use core::time::Duration;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, mpsc};
 use std::thread::JoinHandle;
@@ -383,12 +382,9 @@ impl Process {
 
     fn events_after(&self, group: GroupId, after: u64) -> GroupEvents {
         let tables = self.inner.shared.tables;
-        GroupEvents {
-            shared: Arc::clone(&self.inner.shared),
-            group,
-            subscription: Subscription::new(tables.groups().log(group), tables.extent().ids, after),
-            sighting: Sighting::default(),
-        }
+        let subscription =
+            Subscription::new(tables.groups().log(group), tables.extent().ids, after);
+        GroupEvents::new(Arc::clone(&self.inner.shared), group, subscription)
     }
 
     /// Leaves in good order, and ends the host if this was its last process. Waits for the sentinel.
@@ -477,78 +473,4 @@ fn refuse_the_unfenceable(
         });
     }
     Ok(())
-}
-
-/// The events of a group, as one thread learns them.
-///
-/// While it waits, the thread watches the obituaries of its operating system itself, so that it is told
-/// of a death by the kernel without anybody in between.
-pub struct GroupEvents {
-    shared: Arc<Shared>,
-    group: GroupId,
-    subscription: Subscription,
-    sighting: Sighting,
-}
-
-impl GroupEvents {
-    /// Which group.
-    pub fn group(&self) -> GroupId {
-        self.group
-    }
-
-    /// How every id that was ever a member stands now.
-    pub fn members(&self) -> Vec<(InstanceId, super::MemberState)> {
-        self.subscription.members()
-    }
-
-    /// The next news, if there is any. Makes no system call.
-    pub fn poll(&mut self) -> Option<News> {
-        self.subscription.poll()
-    }
-
-    /// Waits for the next news, at most for `timeout`.
-    pub fn wait_for(&mut self, timeout: Duration) -> Option<News> {
-        let os = &*self.shared.os;
-        let until = os.now().saturating_add(timeout);
-        let bell = u64::from(self.group.number());
-        let mut turn = 0usize;
-        loop {
-            let seen = os.bells().read(bell);
-            if let Some(news) = self.subscription.poll() {
-                return Some(news);
-            }
-            look_at_obituaries(
-                self.shared.tables,
-                os,
-                self.shared.os_number,
-                &mut self.sighting,
-            );
-            if let Some(news) = self.subscription.poll() {
-                return Some(news);
-            }
-            let now = os.now();
-            if now >= until {
-                return None;
-            }
-            let held = sentinel::in_turn(&self.sighting.held, os.most_watched(), &mut turn);
-            // Not longer than a heartbeat: a wake-up may be missed.
-            let longest = self.shared.settings.heartbeat.max(Duration::from_millis(1));
-            os.wait_for_news(held, bell, seen, (until - now).min(longest));
-        }
-    }
-
-    /// Waits for the next news for as long as it takes.
-    pub fn wait(&mut self) -> News {
-        loop {
-            if let Some(news) = self.wait_for(Duration::from_secs(3600)) {
-                return news;
-            }
-        }
-    }
-}
-
-impl fmt::Debug for GroupEvents {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "GroupEvents({}, {:?})", self.group, self.subscription)
-    }
 }

@@ -8,7 +8,8 @@
 
 use super::death::reconcile;
 use super::detector::Detector;
-use super::join::{self, Claim, Door, JoinError, attach_host, end_host_if_empty};
+use super::door::{Door, attach_host, end_host_if_empty};
+use super::join::{self, Claim, JoinError};
 use super::manager::Manager;
 use super::process::Shared;
 use super::{Instance, InstanceId, Level, State, Status};
