@@ -31,8 +31,8 @@ pub struct Subscription<M: Memory = Native> {
 }
 
 impl<M: Memory> Subscription<M> {
-    /// Subscribes to what follows event `after`.
-    pub(crate) fn new(log: GroupLog<M>, ids: u32, after: u64) -> Self {
+    /// Subscribes to what follows event `after` in the log of a pod of `ids` ids.
+    pub fn new(log: GroupLog<M>, ids: u32, after: u64) -> Self {
         Self {
             log,
             ids,
