@@ -231,7 +231,7 @@ fn a_log_freed_before_it_is_replayed_is_found_by_killing_the_recoverer() {
     finds(Flaw::FreesBeforeReplay, "");
     let mut plan = Plan::quick();
     if let Some(report) = swept(Flaw::FreesBeforeReplay, &plan) {
-        let second = |failure: &outlive_prove::kill::Failure| failure.recovery_step.is_some();
+        let second = |failure: &outlive_prove::kill::Failure| failure.recovery_at.is_some();
         assert!(report.failures.iter().all(second), "{report}");
     }
     plan.recoveries = Sample::NONE;

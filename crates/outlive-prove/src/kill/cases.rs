@@ -2,6 +2,7 @@
 
 use super::control::Control;
 use super::coverage::{Coverage, PassedPoint};
+use super::tracer::Moment;
 use core::sync::atomic::{AtomicU64, Ordering};
 
 /// A state of the memory in which a kill left it, or would have.
@@ -17,14 +18,6 @@ pub(super) struct Case {
     pub returned: bool,
     /// Its changes end here, and those of the next case begin.
     changes_end: usize,
-}
-
-/// When a look at the memory is taken.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Moment {
-    pub step: u64,
-    pub instruction: u64,
-    pub returned: bool,
 }
 
 /// Crash states in order. An instruction changes a word or two, so a state costs a few bytes.
@@ -55,8 +48,8 @@ impl Cases {
         self.cases.len()
     }
 
-    pub(super) fn get(&self, index: usize) -> &Case {
-        &self.cases[index]
+    pub(super) fn get(&self, index: usize) -> Case {
+        self.cases[index]
     }
 
     /// Notes how `memory` stands after `step` instructions. A state that differs from the last one in
@@ -130,8 +123,8 @@ pub(super) struct Replay<'a> {
 
 impl Replay<'_> {
     /// The next case and its number.
-    pub(super) fn advance(&mut self) -> Option<(usize, &Case)> {
-        let case = self.cases.cases.get(self.next)?;
+    pub(super) fn advance(&mut self) -> Option<(usize, Case)> {
+        let case = *self.cases.cases.get(self.next)?;
         let start = match self.next {
             0 => 0,
             next => self.cases.cases[next - 1].changes_end,

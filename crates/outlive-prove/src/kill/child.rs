@@ -16,7 +16,6 @@
 //! A child dies with its parent thread, and a [`Child`] that is dropped is killed and reaped.
 
 use super::control::{Control, Phase};
-use super::error::PtraceForbidden;
 use core::marker::PhantomData;
 use core::sync::atomic::{AtomicPtr, Ordering};
 use std::io;
@@ -125,47 +124,48 @@ impl Child {
         }
     }
 
-    /// Forks a child that is traced and stands right before the first instruction of `operate`.
+    /// Forks a child that asks to be traced and runs `work`, which stops before what is to be stepped.
+    /// Where it may not be traced, it [refuses](Control::refused) and ends.
     pub(super) fn traced(
         control: &'static Control,
         seconds: u32,
-        operate: impl FnOnce(),
-    ) -> io::Result<Result<Self, PtraceForbidden>> {
-        let mut child = Self::fork(control, seconds, || {
-            // SAFETY: asks only to be traced by the parent, then stops until it is resumed.
-            unsafe {
-                if libc::ptrace(libc::PTRACE_TRACEME, 0, 0, 0) == -1 {
-                    control.refuse(io::Error::last_os_error().raw_os_error().unwrap_or(0));
-                    return REFUSED;
-                }
-                libc::raise(libc::SIGSTOP);
+        work: impl FnOnce(),
+    ) -> io::Result<Self> {
+        Self::fork(control, seconds, || {
+            // SAFETY: asks only to be traced by the parent.
+            if unsafe { libc::ptrace(libc::PTRACE_TRACEME, 0, 0, 0) } == -1 {
+                control.refuse(io::Error::last_os_error().raw_os_error().unwrap_or(0));
+                return REFUSED;
             }
-            control.enter(Phase::Inside);
-            operate();
-            control.enter(Phase::Returned);
+            work();
             DONE
-        })?;
-        match child.wait()? {
-            Stop::Trapped => {}
-            stop => {
-                let source = control.refused().map_or_else(
-                    || io::Error::other(format!("the child did not stop: {stop:?}")),
-                    io::Error::from_raw_os_error,
-                );
-                return Ok(Err(PtraceForbidden { source }));
-            }
-        }
+        })
+    }
+
+    /// Makes the stopped child die should its tracer die, and its system calls be told from traps.
+    pub(super) fn trace(&self) -> io::Result<()> {
         let options = libc::PTRACE_O_EXITKILL | libc::PTRACE_O_TRACESYSGOOD;
-        if let Err(source) = child.ptrace(libc::PTRACE_SETOPTIONS, options as usize) {
-            return Ok(Err(PtraceForbidden { source }));
+        self.ptrace(libc::PTRACE_SETOPTIONS, options as usize)
+    }
+
+    /// Has the processor stop the child right before it executes the instruction at `address`, or
+    /// nowhere. `false` where that cannot be had.
+    pub(super) fn set_breakpoint(&self, address: Option<u64>) -> bool {
+        #[cfg(target_arch = "x86_64")]
+        {
+            let registers = core::mem::offset_of!(libc::user, u_debugreg);
+            let set = |register: usize, value: u64| {
+                let place = registers + register * size_of::<u64>();
+                // SAFETY: sets a debug register of the child, which changes only where it stops.
+                unsafe { libc::ptrace(libc::PTRACE_POKEUSER, self.pid, place, value) != -1 }
+            };
+            // Register 7 switches: bit 0 is for register 0, in this task; execution is the default.
+            set(7, 0) && address.is_none_or(|address| set(0, address) && set(7, 1))
         }
-        while control.phase() == Phase::Before {
-            match child.resume(Resume::Step)? {
-                Stop::Trapped => {}
-                stop => return Err(io::Error::other(format!("cannot step: {stop:?}"))),
-            }
+        #[cfg(not(target_arch = "x86_64"))]
+        {
+            address.is_none()
         }
-        Ok(Ok(child))
     }
 
     pub(super) fn pid(&self) -> u32 {

@@ -6,6 +6,7 @@
 
 use super::coverage::{PassedPoint, PointKind};
 use super::lease::Lease;
+use core::fmt;
 use core::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering, compiler_fence};
 use outlive_memory::{CrashPoint, Native};
 
@@ -37,6 +38,12 @@ pub(super) struct Control {
     recoveries: AtomicU64,
     message_len: AtomicU32,
     message: [AtomicU8; Control::MESSAGE],
+}
+
+impl fmt::Debug for Control {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Control({:?}, {:?})", self.phase(), self.point())
+    }
 }
 
 /// The bits of a packed point that hold its index plus one; the address of its kind is above them.

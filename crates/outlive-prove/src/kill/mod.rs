@@ -19,10 +19,12 @@ mod modules;
 mod plan;
 mod report;
 mod sweep;
+mod tracer;
 
 pub use coverage::{Coverage, PassedPoint, PointKind};
 pub use error::{KillError, PtraceForbidden};
 pub use marked::Marked;
 pub use plan::{Plan, Sample};
-pub use report::{Crash, Failure, SweepReport};
+pub use report::{At, Crash, Failure, SweepReport};
 pub use sweep::{Sweep, sweep};
+pub use tracer::Window;

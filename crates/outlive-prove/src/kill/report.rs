@@ -4,12 +4,37 @@ use super::coverage::{Coverage, PassedPoint};
 use core::fmt;
 use core::time::Duration;
 
+/// Where in its window a victim was killed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum At {
+    /// After so many instructions.
+    Instruction(u64),
+    /// At the so-manieth place, from 0, where it entered (the even ones) or left a system call.
+    SystemCall(u64),
+}
+
+impl fmt::Display for At {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Instruction(count) => write!(f, "after instruction {count}"),
+            Self::SystemCall(nth) => write!(
+                f,
+                "{} system call {}",
+                if nth % 2 == 0 { "entering" } else { "leaving" },
+                nth / 2
+            ),
+        }
+    }
+}
+
 /// The death that a survivor recovers from.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct Crash {
-    /// How many instructions of the operation the victim had executed.
-    pub step: u64,
+    /// Where in the operation the victim was killed.
+    pub at: At,
+    /// Its process id, if a process was really killed and not only its memory copied.
+    pub process: Option<u32>,
     /// The crash point that it had passed last.
     pub point: Option<PassedPoint>,
     /// Whether the operation had returned: what it promises on return must hold.
@@ -31,14 +56,14 @@ impl Crash {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Failure {
-    /// How many instructions of the operation the victim had executed when it was killed.
-    pub step: u64,
+    /// Where in the operation the victim was killed.
+    pub at: At,
     /// The instruction that it would have executed next, as `binary+0x1a2b3c`: what `addr2line` takes.
     pub instruction: String,
     /// The crash point that it had passed last, as `operation.Point`.
     pub last_point: Option<String>,
-    /// If a recoverer was killed too: after how many instructions.
-    pub recovery_step: Option<u64>,
+    /// If a recoverer was killed too: where in the recovery.
+    pub recovery_at: Option<At>,
     /// The crash point that the killed recoverer had passed last.
     pub recovery_point: Option<String>,
     /// What is wrong.
@@ -47,12 +72,12 @@ pub struct Failure {
 
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "killed after instruction {}", self.step)?;
+        write!(f, "killed {}", self.at)?;
         if let Some(point) = &self.last_point {
             write!(f, ", past {point}")?;
         }
-        if let Some(step) = self.recovery_step {
-            write!(f, ", its recoverer after instruction {step}")?;
+        if let Some(at) = self.recovery_at {
+            write!(f, ", its recoverer {at}")?;
             if let Some(point) = &self.recovery_point {
                 write!(f, ", past {point}")?;
             }
@@ -76,6 +101,9 @@ pub struct SweepReport {
     pub images: u64,
     /// Victims that were really killed, by SIGKILL.
     pub kills: u64,
+    /// Of the victims really killed, those that had gone another way than the recorded run, so that
+    /// they died elsewhere than at the instruction meant for them. Each is as good a death.
+    pub strayed: u64,
     /// Recoveries that survivors ran.
     pub recoveries: u64,
     /// Of the images, those whose recovery was swept in turn.
@@ -104,6 +132,7 @@ impl SweepReport {
             addresses: 0,
             images: 0,
             kills: 0,
+            strayed: 0,
             recoveries: 0,
             recoveries_swept: 0,
             recovery_instructions: 0,

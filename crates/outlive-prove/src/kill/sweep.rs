@@ -1,19 +1,18 @@
 //! Operations that only touch memory: one stepped run gives every crash state.
 
-use super::cases::{Cases, Moment};
-use super::child::{Child, FAILED, Pinned, Resume, Stop, set_alarm};
-use super::control::{Control, Phase};
+use super::cases::{Case, Cases};
+use super::child::{Child, FAILED, Pinned, Stop, set_alarm};
+use super::control::Control;
 use super::coverage::PointKind;
 use super::error::KillError;
 use super::lease::Lease;
 use super::marked::Marked;
 use super::modules::Modules;
 use super::plan::Plan;
-use super::report::{Crash, Failure, SweepReport};
-use core::time::Duration;
+use super::report::{At, Crash, Failure, SweepReport};
+use super::tracer::{Cut, Trace, Tracer, Window};
+use core::sync::atomic::Ordering;
 use outlive_memory::PersistenceDomain;
-use std::collections::HashSet;
-use std::io;
 use std::time::Instant;
 
 /// An operation over a [`Memory`](outlive_memory::Memory) that must survive the death of whoever runs
@@ -91,7 +90,9 @@ pub fn sweep<S: Sweep + ?Sized>(sweep: &S, plan: &Plan) -> Result<SweepReport, K
         run.report.missing.extend(missing);
     }
     run.report.recoveries = run.survivors.recoveries();
-    run.report.step = run.stepping.checked_div(run.stepped).unwrap_or_default();
+    run.report.kills = run.tracer.kills;
+    run.report.strayed = run.tracer.strayed;
+    run.report.step = run.tracer.step_cost();
     run.report.seconds = started.elapsed().as_secs_f64();
     Ok(run.report)
 }
@@ -99,21 +100,7 @@ pub fn sweep<S: Sweep + ?Sized>(sweep: &S, plan: &Plan) -> Result<SweepReport, K
 /// A run under single-stepping.
 struct Recorded {
     cases: Cases,
-    /// The instruction before each step, and the one after the last.
-    trace: Vec<u64>,
-}
-
-impl Recorded {
-    fn steps(&self) -> u64 {
-        self.trace.len() as u64 - 1
-    }
-}
-
-/// A stepped run that did not get to its end.
-struct Cut {
-    steps: u64,
-    instruction: u64,
-    reason: String,
+    trace: Trace,
 }
 
 struct Run<'a, S: ?Sized> {
@@ -131,8 +118,7 @@ struct Run<'a, S: ?Sized> {
     _pinned: Pinned,
     modules: Modules,
     report: SweepReport,
-    stepping: Duration,
-    stepped: u32,
+    tracer: Tracer,
 }
 
 impl<'a, S: Sweep + ?Sized> Run<'a, S> {
@@ -149,18 +135,9 @@ impl<'a, S: Sweep + ?Sized> Run<'a, S> {
             _pinned: Pinned::here(),
             modules: Modules::of_this_process(),
             report: SweepReport::new(&sweep.name()),
-            stepping: Duration::ZERO,
-            stepped: 0,
+            tracer: Tracer::new(sweep.name(), control, plan.patience, plan.most_instructions),
             sweep,
             plan,
-        }
-    }
-
-    fn system(&self, call: &'static str) -> impl Fn(io::Error) -> KillError + use<'_, S> {
-        move |source| KillError::System {
-            operation: self.sweep.name(),
-            call,
-            source,
         }
     }
 
@@ -177,8 +154,8 @@ impl<'a, S: Sweep + ?Sized> Run<'a, S> {
             self.sweep.prepare(memory);
             0
         })
-        .map_err(self.system("fork"))?;
-        match child.wait().map_err(self.system("waitpid"))? {
+        .map_err(self.tracer.system("fork"))?;
+        match child.wait().map_err(self.tracer.system("waitpid"))? {
             Stop::Exited(0) => Ok(self.memory.image()),
             stop => Err(KillError::Unprepared {
                 operation: self.sweep.name(),
@@ -188,17 +165,16 @@ impl<'a, S: Sweep + ?Sized> Run<'a, S> {
     }
 
     fn record_operation(&mut self, initial: &[u64]) -> Result<Recorded, KillError> {
-        let memory = self.victims();
-        let recorded = self.record(initial, || self.sweep.operate(memory))?;
+        let (sweep, memory) = (self.sweep, self.victims());
+        let recorded = self.record(initial, || sweep.operate(memory))?;
         let recorded = recorded.map_err(|cut| KillError::Broken {
             operation: self.sweep.name(),
             instructions: cut.steps,
             reason: cut.reason,
         })?;
-        self.report.instructions = recorded.steps();
+        self.report.instructions = recorded.trace.steps();
+        self.report.addresses = recorded.trace.addresses();
         self.report.images = recorded.cases.len() as u64;
-        let addresses: HashSet<u64> = recorded.trace.iter().copied().collect();
-        self.report.addresses = addresses.len() as u64;
         Ok(recorded)
     }
 
@@ -208,55 +184,20 @@ impl<'a, S: Sweep + ?Sized> Run<'a, S> {
         initial: &[u64],
         work: impl FnOnce(),
     ) -> Result<Result<Recorded, Cut>, KillError> {
-        let started = Instant::now();
         self.memory.fill(initial);
-        let patience = self.plan.patience;
-        let traced = Child::traced(self.control, patience, work);
-        let mut child = traced.map_err(self.system("ptrace"))??;
+        let (memory, control) = (&self.memory, self.control);
         let mut cases = Cases::from(initial.to_vec());
-        let mut trace = Vec::new();
-        let cut = loop {
-            let step = trace.len() as u64;
-            let instruction = child.instruction().map_err(self.system("ptrace"))?;
-            trace.push(instruction);
-            let returned = self.control.phase() == Phase::Returned;
-            let moment = Moment {
-                step,
-                instruction,
-                returned,
-            };
-            cases.note(self.memory.words(), self.control, moment);
-            let reason = if returned {
-                break None;
-            } else if step == self.plan.most_instructions {
-                format!("has not returned by then, the most that the plan allows ({step})")
-            } else {
-                match child.resume(Resume::Step).map_err(self.system("ptrace"))? {
-                    Stop::Trapped if self.control.phase() != Phase::Panicked => continue,
-                    Stop::Trapped => self.control.message().unwrap_or_default(),
-                    stop => stop.describe(self.control, patience),
-                }
-            };
-            let reason = match self.control.point() {
-                Some(point) => format!("past {point}: {reason}"),
-                None => reason,
-            };
-            break Some(Cut {
-                steps: step,
-                instruction,
-                reason,
-            });
-        };
-        child.kill().map_err(self.system("waitpid"))?;
-        self.stepping += started.elapsed();
-        self.stepped += trace.len() as u32;
-        Ok(match cut {
-            Some(cut) => Err(cut),
-            None => {
-                cases.cover(&mut self.report.coverage);
-                Ok(Recorded { cases, trace })
-            }
-        })
+        let trace = self.tracer.record(
+            |window| {
+                window.begin();
+                work();
+            },
+            |moment| cases.note(memory.words(), control, moment),
+        )?;
+        Ok(trace.map(|trace| {
+            cases.cover(&mut self.report.coverage);
+            Recorded { cases, trace }
+        }))
     }
 
     /// Has survivors recover and check every case. `before` is the first crash if these are the states
@@ -287,8 +228,8 @@ impl<'a, S: Sweep + ?Sized> Run<'a, S> {
                 self.survivors.start_case(cases.len() as u64);
                 0
             })
-            .map_err(self.system("fork"))?;
-            let stop = child.wait().map_err(self.system("waitpid"))?;
+            .map_err(self.tracer.system("fork"))?;
+            let stop = child.wait().map_err(self.tracer.system("waitpid"))?;
             if stop == Stop::Exited(0) {
                 break;
             }
@@ -307,21 +248,15 @@ impl<'a, S: Sweep + ?Sized> Run<'a, S> {
         self.report.failures.len() >= self.plan.most_failures
     }
 
-    fn fail(
-        &mut self,
-        first: &Crash,
-        instruction: u64,
-        recovery: Option<&super::cases::Case>,
-        message: String,
-    ) {
+    fn fail(&mut self, first: &Crash, instruction: u64, recovery: Option<Case>, message: String) {
         if self.is_full() {
             return;
         }
         self.report.failures.push(Failure {
-            step: first.step,
+            at: first.at,
             instruction: self.modules.name(instruction),
             last_point: first.point.map(|point| point.to_string()),
-            recovery_step: recovery.map(|case| case.step),
+            recovery_at: recovery.map(|case| At::Instruction(case.step)),
             recovery_point: recovery.and_then(|case| Some(case.point?.to_string())),
             message,
         });
@@ -329,50 +264,43 @@ impl<'a, S: Sweep + ?Sized> Run<'a, S> {
 
     /// Kills some victims for real, compares what they leave with the images, and recovers it.
     fn kill_for_real(&mut self, initial: &[u64], first: &Recorded) -> Result<(), KillError> {
-        let patience = self.plan.patience;
         let mut replay = first.cases.replay(0);
-        let mut image = replay.advance().map_or(0, |(number, _)| number);
+        let mut at = 0;
         let mut left = Cases::from(initial.to_vec());
-        for step in self.plan.real_kills.of(first.steps() + 1) {
+        for step in self.plan.real_kills.of(first.trace.steps() + 1) {
             if self.is_full() {
                 break;
             }
             self.memory.fill(initial);
-            let memory = self.victims();
-            let child = Child::traced(self.control, patience, || self.sweep.operate(memory));
-            let mut child = child.map_err(self.system("ptrace"))??;
-            let mut steps = 0;
-            while steps < step && self.control.phase() == Phase::Inside {
-                if child.resume(Resume::Step).map_err(self.system("ptrace"))? != Stop::Trapped {
-                    break;
+            let (sweep, memory) = (self.sweep, self.victims());
+            let operate = |window: Window| {
+                window.begin();
+                sweep.operate(memory);
+            };
+            let killed = match self.tracer.kill_at(&first.trace, step, operate)? {
+                Ok(killed) => killed,
+                Err(cut) => {
+                    let crash = crash_of(first.cases.get(first.cases.at_step(step)), None);
+                    let message = format!("fails in another run: {}", cut.reason);
+                    self.fail(&crash, 0, None, message);
+                    continue;
                 }
-                steps += 1;
-            }
-            let instruction = child.instruction().unwrap_or(0);
-            child.kill().map_err(self.system("waitpid"))?;
-            self.report.kills += 1;
-            let returned = self.control.phase() == Phase::Returned;
-            let moment = Moment {
-                step: steps,
-                instruction,
-                returned,
             };
-            left.note_alone(self.memory.words(), self.control, moment);
-            while image < first.cases.at_step(step) {
-                image = replay.advance().map_or(usize::MAX, |(number, _)| number);
+            left.note_alone(self.memory.words(), self.control, killed.moment);
+            while at <= first.cases.at_step(step) {
+                replay.advance();
+                at += 1;
             }
-            let differs = |(word, image): (&core::sync::atomic::AtomicU64, &u64)| {
-                word.load(core::sync::atomic::Ordering::Relaxed) != *image
-            };
             let mut words = self.memory.words().iter().zip(replay.image());
-            if let (true, Some(word)) = (self.sweep.is_deterministic(), words.position(differs)) {
+            let differing = words.position(|(word, image)| word.load(Ordering::Relaxed) != *image);
+            if let (true, Some(word)) = (self.sweep.is_deterministic(), differing) {
                 let crash = crash_of(left.get(left.len() - 1), None);
                 let message = format!(
                     "a victim really killed here left other memory than the image of this step, at \
                      offset {:#x}: is the operation deterministic?",
                     word * 8
                 );
-                self.fail(&crash, instruction, None, message);
+                self.fail(&crash, killed.moment.instruction, None, message);
             }
         }
         self.survive(&left, None)
@@ -392,7 +320,7 @@ impl<'a, S: Sweep + ?Sized> Run<'a, S> {
             match self.record(replay.image(), || sweep.recover(memory, &crash))? {
                 Ok(recorded) => {
                     self.report.recoveries_swept += 1;
-                    self.report.recovery_instructions += recorded.steps();
+                    self.report.recovery_instructions += recorded.trace.steps();
                     self.report.second_kills += recorded.cases.len() as u64;
                     self.survive(&recorded.cases, Some(crash))?;
                 }
@@ -401,7 +329,7 @@ impl<'a, S: Sweep + ?Sized> Run<'a, S> {
                         "recovery fails after {} instructions: {}",
                         cut.steps, cut.reason
                     );
-                    self.fail(&crash, cut.instruction, None, message);
+                    self.fail(&crash, case.instruction, None, message);
                 }
             }
         }
@@ -410,14 +338,15 @@ impl<'a, S: Sweep + ?Sized> Run<'a, S> {
 }
 
 /// The crash that left `case`: the victim's, or its recoverer's after the crash `before`.
-fn crash_of(case: &super::cases::Case, before: Option<Crash>) -> Crash {
+fn crash_of(case: Case, before: Option<Crash>) -> Crash {
     match before {
         Some(first) => Crash {
             recoverers_lost: 1,
             ..first
         },
         None => Crash {
-            step: case.step,
+            at: At::Instruction(case.step),
+            process: None,
             point: case.point,
             returned: case.returned,
             recoverers_lost: 0,
