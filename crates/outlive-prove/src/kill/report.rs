@@ -1,6 +1,6 @@
 //! What a sweep found.
 
-use super::coverage::{Coverage, PassedPoint};
+use super::coverage::{Coverage, PassedPoint, PointKind};
 use core::fmt;
 use core::time::Duration;
 
@@ -45,6 +45,17 @@ pub struct Crash {
 }
 
 impl Crash {
+    /// A crash of which no more is known than its place.
+    pub(super) fn at(at: At) -> Self {
+        Self {
+            at,
+            process: None,
+            point: None,
+            returned: false,
+            recoverers_lost: 0,
+        }
+    }
+
     /// Whether the victim's last crash point was `point` or one that its operation declares after it.
     pub fn passed<P: outlive_memory::CrashPoint>(&self, point: P) -> bool {
         let last = self.point.filter(|last| last.operation() == P::OPERATION);
@@ -145,6 +156,14 @@ impl SweepReport {
         }
     }
 
+    pub(super) fn find_missing(&mut self, declared: &[&'static PointKind]) {
+        for kind in declared {
+            let missing = self.coverage.missing_of(kind).into_iter();
+            let missing = missing.map(|name| format!("{}.{name}", kind.operation()));
+            self.missing.extend(missing);
+        }
+    }
+
     /// Whether nothing is wrong and no declared crash point is missing.
     pub fn is_clean(&self) -> bool {
         self.failures.is_empty() && self.missing.is_empty()
@@ -178,6 +197,9 @@ impl fmt::Display for SweepReport {
                 "; {} of them swept: {} instructions, {} second kills",
                 self.recoveries_swept, self.recovery_instructions, self.second_kills
             )?;
+        }
+        if self.strayed != 0 {
+            write!(f, "; {} kills strayed", self.strayed)?;
         }
         let micros = self.step.as_secs_f64() * 1e6;
         write!(
