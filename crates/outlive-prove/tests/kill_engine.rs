@@ -1,21 +1,13 @@
 //! The engine itself: does it really stop after each instruction, and really kill there?
 
 use outlive_memory::{Memory, Offset, Ordering::Relaxed};
-use outlive_prove::kill::{At, Crash, KillError, Marked, Plan, Sample, Sweep, SweepReport, sweep};
+use outlive_prove::kill::{
+    At, Crash, KillError, Marked, Plan, Sample, Sweep, SweepReport, sweep, unless_forbidden,
+};
 
 /// `Ok` with the report, or `None` where this cannot be run.
 fn swept<S: Sweep>(operation: &S, plan: &Plan) -> Option<SweepReport> {
-    match sweep(operation, plan) {
-        Ok(report) => {
-            println!("{report}");
-            Some(report)
-        }
-        Err(KillError::PtraceForbidden(forbidden)) => {
-            println!("skipped: {forbidden}");
-            None
-        }
-        Err(error) => panic!("{error}"),
-    }
+    unless_forbidden(sweep(operation, plan))
 }
 
 const WORD: Offset = Offset::new(128);

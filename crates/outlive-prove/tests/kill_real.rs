@@ -2,7 +2,8 @@
 
 use outlive_memory::{Memory, Native, Offset, PersistenceDomain};
 use outlive_prove::kill::{
-    At, Crash, KillError, Plan, PointKind, RealSweep, Sample, SweepReport, Window, sweep_for_real,
+    At, Crash, Plan, PointKind, RealSweep, Sample, SweepReport, Window, sweep_for_real,
+    unless_forbidden,
 };
 use std::fs::{self, File};
 use std::io::Write;
@@ -24,17 +25,7 @@ outlive_memory::crash_points! {
 }
 
 fn swept<S: RealSweep>(operation: &S, plan: &Plan) -> Option<SweepReport> {
-    match sweep_for_real(operation, plan) {
-        Ok(report) => {
-            println!("{report}");
-            Some(report)
-        }
-        Err(KillError::PtraceForbidden(forbidden)) => {
-            println!("skipped: {forbidden}");
-            None
-        }
-        Err(error) => panic!("{error}"),
-    }
+    unless_forbidden(sweep_for_real(operation, plan))
 }
 
 const OLD: &str = "the old contents";

@@ -364,12 +364,15 @@ impl Tracer {
         })
     }
 
-    fn cut(&self, steps: u64, reason: String) -> Cut {
-        let past = self.control.point();
-        Cut {
-            steps,
-            reason: past.map_or(reason.clone(), |point| format!("past {point}: {reason}")),
+    fn cut(&self, steps: u64, mut reason: String) -> Cut {
+        // Unwinding takes so many instructions that patience may end before it does.
+        if let Some(panic) = self.control.message().filter(|panic| *panic != reason) {
+            reason = format!("{reason}; it {panic}");
         }
+        if let Some(point) = self.control.point() {
+            reason = format!("past {point}: {reason}");
+        }
+        Cut { steps, reason }
     }
 }
 
