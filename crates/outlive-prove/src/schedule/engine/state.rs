@@ -57,6 +57,8 @@ struct Thread {
     status: Status,
     /// Whether it did something since death was last on offer.
     fresh: bool,
+    /// Whether it was interrupted before an access that it will make when it goes on.
+    at_point: bool,
     seen: Vec<Seen>,
     /// When it began to wait, for threads that wait without having read.
     since: u32,
@@ -111,6 +113,8 @@ pub(super) struct State {
     running: Option<usize>,
     actor: usize,
     interrupted: Option<usize>,
+    /// Whether the running thread was just chosen, and with it its next access that others see.
+    chosen: bool,
     last: usize,
     pub(super) next: Option<Target>,
     preemptions: u32,
@@ -143,6 +147,7 @@ impl State {
             plan,
             status: Status::Ready,
             fresh: true,
+            at_point: false,
             seen: Vec::new(),
             since: 0,
             force: None,
@@ -159,6 +164,7 @@ impl State {
             running: None,
             actor: 0,
             interrupted: None,
+            chosen: false,
             last: 0,
             next: None,
             preemptions: 0,
@@ -197,6 +203,7 @@ impl State {
                 Status::Ready
             };
             thread.fresh = true;
+            thread.at_point = false;
             thread.seen.clear();
             thread.since = 0;
             thread.force = None;
@@ -247,6 +254,7 @@ impl State {
         self.running = Some(thread);
         self.actor = thread;
         self.last = thread;
+        self.chosen = !std::mem::take(&mut self.threads[thread].at_point);
     }
 
     /// The running thread has done all it does; its host may still die.
@@ -381,10 +389,15 @@ impl State {
         let Some(current) = self.running else {
             return Go::On;
         };
+        if std::mem::take(&mut self.chosen) {
+            self.choices.pass();
+            return Go::On;
+        }
         match self.pick(Some(current)) {
             Target::Thread(next) if next == current => Go::On,
             target => {
                 self.interrupted = Some(current);
+                self.threads[current].at_point = true;
                 self.next = Some(target);
                 Go::Suspend
             }
