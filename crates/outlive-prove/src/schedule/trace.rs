@@ -3,6 +3,9 @@
 use super::engine::access::{Access, Act, Answer};
 use std::fmt;
 
+/// How many lines are shown of the beginning and of the end of a long execution.
+const SHOWN: usize = 300;
+
 /// The lines of one execution.
 #[derive(Clone, Debug, Default)]
 pub struct Trace {
@@ -23,8 +26,13 @@ impl fmt::Display for Trace {
             .map(|(who, _)| who.len())
             .max()
             .unwrap_or(0);
-        for (who, what) in &self.lines {
-            writeln!(f, "  {who:width$}  {what}")?;
+        let left_out = self.lines.len().saturating_sub(2 * SHOWN);
+        for (i, (who, what)) in self.lines.iter().enumerate() {
+            if left_out == 0 || i < SHOWN || i >= SHOWN + left_out {
+                writeln!(f, "  {who:width$}  {what}")?;
+            } else if i == SHOWN {
+                writeln!(f, "  … {left_out} lines …")?;
+            }
         }
         Ok(())
     }

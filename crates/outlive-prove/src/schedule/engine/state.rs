@@ -728,6 +728,10 @@ impl State {
     }
 
     fn note(&mut self, line: impl FnOnce(u32) -> String) {
+        // Rounds in which everybody looks in vain are all alike.
+        if self.newest_only && self.patience > self.threads.len() as u32 {
+            return;
+        }
         let Some(trace) = &mut self.trace else { return };
         let name = match self.actor {
             actor if actor < self.threads.len() => self.threads[actor].plan.name.as_str(),
