@@ -1,11 +1,12 @@
 //! **Outlive**: shared memory that outlives the hosts using it.
 //!
 //! The rooms, from the ground up; each uses only those before it:
-//! [`segment`], [`host`], [`membership`], [`recovery`], [`sync`], [`heap`].
+//! [`segment`], [`host`], [`membership`], [`recovery`], [`sync`], [`heap`], [`pod`].
 
 pub mod heap;
 pub mod host;
 pub mod membership;
+pub mod pod;
 pub mod recovery;
 pub mod segment;
 pub mod sync;

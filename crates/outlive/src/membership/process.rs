@@ -178,7 +178,7 @@ impl Process {
         os: Arc<dyn Os>,
         options: ProcessOptions,
     ) -> Result<Self, JoinError> {
-        let settings = Settings::read(tables.memory(), tables.settings_at());
+        let settings = tables.settings();
         let os_number = tables.operating_systems().number(os.identity())?;
         refuse_the_unfenceable(tables, &*os, os_number, &settings, &options)?;
         let shared = Arc::new(Shared {

@@ -13,7 +13,12 @@ use super::record::Records;
 use super::role::Role;
 use super::settings::Settings;
 use super::{Generations, Groups, InstanceId, Level, State};
-use outlive_memory::{Memory, Native, Offset};
+use outlive_memory::{Memory, Native, Offset, Ordering};
+
+/// Where the extent stands among the settings.
+const EXTENT: u64 = 128;
+/// Says that an extent stands there: "members\0".
+const EXTENT_MAGIC: u64 = u64::from_le_bytes(*b"members\0");
 
 /// How large a membership is: fixed when the pod is created.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -73,6 +78,56 @@ impl<M: Memory> Tables<M> {
             extent,
             places,
         }
+    }
+
+    /// Writes what a new membership holds from the start, while nobody can see it yet.
+    ///
+    /// # Panics
+    /// If the fence command in `settings` is too long.
+    pub fn initialise(self, settings: &Settings) {
+        let at = self.settings_at();
+        settings.write(self.memory, at);
+        let extent = self.extent;
+        let words = [
+            EXTENT_MAGIC,
+            extent.ids.into(),
+            extent.groups.into(),
+            extent.events.into(),
+            extent.log_bytes,
+        ];
+        for (i, word) in words.into_iter().enumerate() {
+            self.memory
+                .store(at + EXTENT + i as u64 * 8, word, Ordering::Relaxed);
+        }
+        self.memory.persist(at, Settings::BYTES);
+    }
+
+    /// The extent of the membership whose roles stand in the `bytes` bytes at `roles`, if there is one
+    /// that could be.
+    pub fn read_extent(memory: M, roles: Offset, bytes: u64) -> Option<Extent> {
+        if bytes < Settings::BYTES {
+            return None;
+        }
+        let word = |i: u64| memory.load::<u64>(roles + EXTENT + i * 8, Ordering::Relaxed);
+        let number = |i| u32::try_from(word(i)).ok();
+        let extent = Extent {
+            ids: number(1)?,
+            groups: number(2)?,
+            events: number(3)?,
+            log_bytes: word(4),
+        };
+        let sane = word(0) == EXTENT_MAGIC
+            && (1..=Generations::<M>::MOST).contains(&extent.ids)
+            && (1..=1 << 12).contains(&extent.groups)
+            && (1..=1 << 20).contains(&extent.events)
+            && extent.log_bytes <= 1 << 24
+            && extent.log_bytes.is_multiple_of(128);
+        sane.then_some(extent)
+    }
+
+    /// What the members have agreed on.
+    pub fn settings(self) -> Settings {
+        Settings::read(self.memory, self.settings_at())
     }
 
     /// The memory.

@@ -1,6 +1,6 @@
 //! The creation of a segment, from what is asked for to the finished thing.
 
-use super::area::{AreaClass, AreaKind, AreaSize, Request, pages, plan};
+use super::area::{Area, AreaClass, AreaKind, AreaSize, Request, pages, plan};
 use super::backend::{self, Backend, Fresh};
 use super::completion::Creation;
 use super::error::{CallFailed, CreateError};
@@ -9,7 +9,7 @@ use super::pages::{HugePages, Pages};
 use super::space::Places;
 use super::superblock::{MOST_AREAS, Superblock};
 use super::{LayoutError, Segment};
-use outlive_memory::{PersistenceDomain, WriteBackInstruction};
+use outlive_memory::{Native, PersistenceDomain, WriteBackInstruction};
 use rustix::fs::{FlockOperation, flock};
 use std::fmt;
 use std::path::Path;
@@ -40,8 +40,12 @@ pub struct SegmentBuilder<'a> {
     accept_unproven: bool,
     fresh: Fresh,
     areas: Vec<Request>,
+    initialise: Option<Box<Initialise<'a>>>,
     places: Places,
 }
+
+/// Writes what a new segment holds from the start.
+type Initialise<'a> = dyn FnOnce(Native, &[Area]) + 'a;
 
 /// Hears how many bytes of how many are done.
 pub(super) type Progress<'a> = dyn FnMut(u64, u64) + 'a;
@@ -62,6 +66,7 @@ impl<'a> SegmentBuilder<'a> {
                 named_from_the_start: false,
             },
             areas: Vec::new(),
+            initialise: None,
             places: Places::real(),
         }
     }
@@ -125,6 +130,12 @@ impl<'a> SegmentBuilder<'a> {
             class,
             size: size.into(),
         });
+        self
+    }
+
+    /// Writes what the areas hold from the start, while nobody can open the segment yet. All is zero before.
+    pub fn initialise(mut self, write: impl FnOnce(Native, &[Area]) + 'a) -> Self {
+        self.initialise = Some(Box::new(write));
         self
     }
 
@@ -218,6 +229,9 @@ impl<'a> SegmentBuilder<'a> {
                 .map_or(0, |since| since.as_secs()),
             areas: plan.areas,
         };
+        if let Some(initialise) = self.initialise.take() {
+            initialise(memory, &superblock.areas);
+        }
         creation.complete(&superblock.encode()).map_err(busy)?;
         backend.publish()?;
         // From "being created", if it was, to "in use"; where locks are missing nothing is lost but a check.

@@ -1,0 +1,182 @@
+//! Every invariant of a pod, looked at from outside.
+
+use super::Pod;
+use crate::membership::{GroupId, Instance, InstanceId, Level, Standing, State, Status};
+use core::fmt;
+use outlive_memory::Offset;
+
+/// Something in a pod that cannot be.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Violation {
+    /// Which room's words it is in.
+    pub room: &'static str,
+    /// Where it stands, if at one place.
+    pub at: Option<Offset>,
+    /// What is wrong.
+    pub what: String,
+}
+
+impl fmt::Display for Violation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.at {
+            Some(at) => write!(f, "{} at {at}: {}", self.room, self.what),
+            None => write!(f, "{}: {}", self.room, self.what),
+        }
+    }
+}
+
+/// What a check looked at and found.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Check {
+    /// How many ids were looked at.
+    pub ids: u32,
+    /// How many of them have an incarnation that may write.
+    pub alive: u32,
+    /// How many control groups.
+    pub groups: u32,
+    /// How many events.
+    pub events: u64,
+    /// What cannot be.
+    pub violations: Vec<Violation>,
+}
+
+impl Check {
+    /// Whether nothing is wrong.
+    pub fn is_clean(&self) -> bool {
+        self.violations.is_empty()
+    }
+
+    pub(super) fn of(pod: &Pod) -> Self {
+        let mut check = Self {
+            ids: pod.tables().extent().ids,
+            ..Self::default()
+        };
+        check.look_at_members(pod);
+        check.look_at_role(pod);
+        check.look_at_groups(pod);
+        check
+    }
+
+    fn violated(&mut self, room: &'static str, at: Option<Offset>, what: String) {
+        self.violations.push(Violation { room, at, what });
+    }
+
+    fn look_at_members(&mut self, pod: &Pod) {
+        let generations = pod.tables().generations();
+        for id in 0..self.ids {
+            let at = Some(generations.word_at(id));
+            match generations.state(id) {
+                Err(word) => {
+                    self.violated(
+                        "generations",
+                        at,
+                        format!("id {id} has no state: {word:#x}"),
+                    );
+                }
+                Ok(state) => {
+                    self.alive += u32::from(state.status.may_write());
+                    if let Some(what) = wrong_with(pod, id, state) {
+                        // It may have changed under our eyes: look again before accusing.
+                        if generations.state(id) == Ok(state) {
+                            self.violated("generations", at, format!("id {id}, {state}: {what}"));
+                        }
+                    }
+                }
+            }
+        }
+    }
+
+    fn look_at_role(&mut self, pod: &Pod) {
+        let tables = pod.tables();
+        let Some(holder) = tables.role().holder() else {
+            return;
+        };
+        let known =
+            holder.id < self.ids && tables.generations().current(holder.id) >= holder.generation;
+        if !known {
+            let what = format!("the fabric manager {holder} has never been a member");
+            self.violated("roles", None, what);
+        }
+    }
+
+    fn look_at_groups(&mut self, pod: &Pod) {
+        let groups = pod.tables().groups();
+        for group in groups.all() {
+            self.groups += 1;
+            self.look_at_group(pod, group);
+        }
+    }
+
+    fn look_at_group(&mut self, pod: &Pod, group: GroupId) {
+        let (groups, generations) = (pod.tables().groups(), pod.tables().generations());
+        let log = groups.log(group);
+        let tail = log.tail();
+        self.events += tail;
+        let remembered = u64::from(pod.tables().extent().events);
+        for sequence in tail.saturating_sub(remembered.saturating_sub(1)).max(1)..=tail {
+            // Gone because the ring has moved on is no violation; gone although it has not, is.
+            if log.event(sequence).is_none() && log.tail() < sequence + remembered {
+                let what = format!("{group} has lost event {sequence} of {tail}");
+                self.violated("groups", None, what);
+            }
+        }
+        for id in 0..self.ids {
+            let member = log.member(id);
+            let Some(instance) = member.instance else {
+                continue;
+            };
+            if instance.id != id {
+                let what = format!("{group} has {instance} in the place of id {id}");
+                self.violated("groups", None, what);
+            } else if generations.current(id) < instance.generation {
+                let what = format!("{group} knows {instance}, which has never been");
+                self.violated("groups", None, what);
+            } else if member.standing == Standing::Died && !generations.is_dead(instance) {
+                let what = format!("{group} was told that {instance} died, and it is current");
+                self.violated("groups", None, what);
+            }
+            if member.sequence > log.tail() + 1 {
+                let what = format!(
+                    "{group} shows event {} of {} for id {id}",
+                    member.sequence,
+                    log.tail()
+                );
+                self.violated("groups", None, what);
+            }
+        }
+    }
+}
+
+/// What is wrong with `id` being in `state`, if something is.
+fn wrong_with(pod: &Pod, id: InstanceId, state: State) -> Option<String> {
+    let tables = pod.tables();
+    let Some(level) = state.level else {
+        return (state != State::FREE).then(|| "it was used and has no level".into());
+    };
+    if state.generation == 0 || state.status == Status::Free {
+        return Some("it was used and has no generation".into());
+    }
+    if matches!(state.status, Status::Fencing) && level != Level::Host {
+        return Some("only hosts are fenced".into());
+    }
+    if !state.status.may_write() {
+        return None;
+    }
+    if level != Level::Host {
+        let host = tables.generations().state(state.host.into()).ok();
+        if u32::from(state.host) >= tables.extent().ids
+            || host.is_none_or(|host| host.level != Some(Level::Host))
+        {
+            return Some(format!("its host {} is none", state.host));
+        }
+    }
+    if state.status == Status::Live
+        && tables
+            .records()
+            .read(Instance::new(id, state.generation))
+            .is_none()
+    {
+        return Some("it is live and has no record".into());
+    }
+    None
+}

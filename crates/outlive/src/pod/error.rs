@@ -1,0 +1,41 @@
+//! What can go wrong at the front door.
+
+use crate::host::OsError;
+use crate::membership::{GroupError, JoinError, StillMembers};
+use crate::segment::{CreateError, DestroyError, OpenError};
+use std::path::PathBuf;
+
+/// Why a pod could not be created, opened, joined or destroyed.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum PodError {
+    /// The segment could not be created.
+    #[error(transparent)]
+    Create(#[from] CreateError),
+    /// The segment could not be opened.
+    #[error(transparent)]
+    Open(#[from] OpenError),
+    /// The segment could not be removed.
+    #[error(transparent)]
+    Destroy(#[from] DestroyError),
+    /// The segment is sound and no pod.
+    #[error("{} is a segment, but not a pod: {why}", .path.display())]
+    NoMembership {
+        /// Where it is.
+        path: PathBuf,
+        /// What is missing.
+        why: String,
+    },
+    /// The process or thread could not join.
+    #[error(transparent)]
+    Join(#[from] JoinError),
+    /// The process could not leave.
+    #[error(transparent)]
+    Leave(#[from] StillMembers),
+    /// A control group could not be created or joined.
+    #[error(transparent)]
+    Group(#[from] GroupError),
+    /// The operating system said no.
+    #[error(transparent)]
+    Os(#[from] OsError),
+}

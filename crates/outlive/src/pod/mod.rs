@@ -1,0 +1,194 @@
+//! The front door: a pod is created, opened, joined, looked at and destroyed here.
+//!
+//! A pod is a segment with a membership in it. What the rooms below need of the segment is decided when
+//! the pod is created, and stands in it from before anybody can open it:
+//!
+//! ```text
+//! superblock | roots | generations | instances | roles | groups | logs | payload (the rest)
+//! ```
+
+mod check;
+mod error;
+mod options;
+mod status;
+
+pub use check::{Check, Violation};
+pub use error::PodError;
+pub use options::PodOptions;
+pub use status::{GroupStatus, MemberStatus, Status};
+
+use crate::host::{Linux, Os};
+use crate::membership::{AreaBytes, Extent, Process, ProcessOptions, Settings, Tables};
+use crate::segment::{Area, AreaKind, Roots, Segment};
+use outlive_memory::Native;
+use std::path::Path;
+use std::sync::Arc;
+
+/// A pod that this process has opened.
+///
+/// Opening makes nobody a member; [`join`](Self::join) does.
+#[derive(Clone, Debug)]
+pub struct Pod {
+    segment: Segment,
+    tables: Tables,
+    settings: Settings,
+}
+
+impl Pod {
+    /// Creates a pod at `path` with `options`, and opens it.
+    ///
+    /// `path` is a file (in /dev/shm, or on a DAX filesystem), `memfd:NAME`, a DAX device or a PCI BAR's
+    /// resource file. A creator that dies leaves nothing, or a pod that was never completed, or the pod.
+    ///
+    /// # Errors
+    /// If something is there, there is no room for it, or the options contradict one another.
+    pub fn create(path: impl AsRef<Path>, options: PodOptions<'_>) -> Result<Self, PodError> {
+        let extent = options.extent;
+        let sizes = extent.area_bytes();
+        let settings = options.settings.clone();
+        let segment = options
+            .segment
+            .area(AreaKind::Generations, sizes.generations)
+            .area(AreaKind::Instances, sizes.instances)
+            .area(AreaKind::Roles, sizes.roles)
+            .area(AreaKind::Groups, sizes.groups)
+            .area(AreaKind::Logs, sizes.logs)
+            .area(AreaKind::Payload, crate::segment::AreaSize::Rest)
+            .initialise(move |memory, areas| {
+                let tables = lay_out(memory, areas, extent).expect("the areas that were asked for");
+                tables.initialise(&settings);
+            })
+            .create(path)?;
+        Self::of(segment)
+    }
+
+    /// Opens the pod at `path`.
+    ///
+    /// # Errors
+    /// If there is none, or what is there is not a sound segment with a membership in it.
+    pub fn open(path: impl AsRef<Path>) -> Result<Self, PodError> {
+        Self::of(Segment::open(path)?)
+    }
+
+    /// The pod in a segment that is open.
+    ///
+    /// # Errors
+    /// If there is no membership in it.
+    pub fn of(segment: Segment) -> Result<Self, PodError> {
+        let memory = segment.memory();
+        let no_membership = |why: String| PodError::NoMembership {
+            path: segment.path().into(),
+            why,
+        };
+        let roles = segment
+            .area(AreaKind::Roles)
+            .ok_or_else(|| no_membership("it has no area `roles`".into()))?;
+        let extent = Tables::read_extent(memory, roles.offset, roles.size)
+            .ok_or_else(|| no_membership("its roles say nothing about its extent".into()))?;
+        let tables = lay_out(memory, segment.areas(), extent).map_err(no_membership)?;
+        Ok(Self {
+            segment,
+            tables,
+            settings: tables.settings(),
+        })
+    }
+
+    /// Joins as a process, with a sentinel thread of its own.
+    ///
+    /// # Errors
+    /// If the id or the host cannot be had, or nobody could fence this process.
+    pub fn join(&self, options: ProcessOptions) -> Result<Process, PodError> {
+        Ok(Process::join(self.tables, self.os()?, options)?)
+    }
+
+    /// This operating system, as the pod's members on it see it: the obituaries and bells of this pod.
+    ///
+    /// # Errors
+    /// If it lacks what membership needs.
+    pub fn os(&self) -> Result<Arc<dyn Os>, PodError> {
+        let uuid = self.segment.uuid().as_u128();
+        Ok(Linux::attach(uuid, self.tables.extent().ids)?)
+    }
+
+    /// The segment that the pod lives in.
+    pub fn segment(&self) -> Segment {
+        self.segment
+    }
+
+    /// The membership.
+    pub fn tables(&self) -> Tables {
+        self.tables
+    }
+
+    /// What its members have agreed on.
+    pub fn settings(&self) -> &Settings {
+        &self.settings
+    }
+
+    /// The named, typed roots of the program that uses the pod.
+    pub fn roots(&self) -> Roots {
+        self.segment.roots()
+    }
+
+    /// Where the program's payload is.
+    pub fn payload(&self) -> Option<Area> {
+        self.segment.area(AreaKind::Payload)
+    }
+
+    /// Who is there, and how they are.
+    pub fn status(&self) -> Status {
+        Status::of(self)
+    }
+
+    /// Walks everything that stands in the pod and reports every violated invariant. Changes nothing;
+    /// what changes meanwhile is looked at again before it is reported.
+    pub fn check(&self) -> Check {
+        Check::of(self)
+    }
+
+    /// Removes the pod at `path`, complete or not, sound or damaged, and what this operating system
+    /// keeps for it.
+    ///
+    /// # Errors
+    /// If what is there is not a segment.
+    pub fn destroy(path: impl AsRef<Path>) -> Result<(), PodError> {
+        let path = path.as_ref();
+        let uuid = Segment::open(path).map(|segment| {
+            let uuid = segment.uuid().as_u128();
+            // SAFETY: the handle was opened here and nothing was made of it.
+            unsafe { segment.unmap() };
+            uuid
+        });
+        Segment::destroy(path)?;
+        if let Ok(uuid) = uuid {
+            Linux::remove_side_file(uuid)?;
+        }
+        Ok(())
+    }
+}
+
+/// The membership of `extent` in these areas.
+fn lay_out(memory: Native, areas: &[Area], extent: Extent) -> Result<Tables, String> {
+    let sizes = extent.area_bytes();
+    let find = |kind: AreaKind, needed: u64| {
+        let area = areas
+            .iter()
+            .find(|area| area.kind == kind)
+            .ok_or_else(|| format!("it has no area `{kind}`"))?;
+        if area.size < needed {
+            return Err(format!(
+                "its area `{kind}` has {} bytes, and {needed} are needed for {} ids",
+                area.size, extent.ids
+            ));
+        }
+        Ok(area.offset.byte())
+    };
+    let places = AreaBytes {
+        generations: find(AreaKind::Generations, sizes.generations)?,
+        instances: find(AreaKind::Instances, sizes.instances)?,
+        roles: find(AreaKind::Roles, sizes.roles)?,
+        groups: find(AreaKind::Groups, sizes.groups)?,
+        logs: find(AreaKind::Logs, sizes.logs)?,
+    };
+    Ok(Tables::new(memory, extent, places))
+}

@@ -1,0 +1,104 @@
+//! What a new pod is to be like.
+
+use crate::membership::{Extent, Settings};
+use crate::recovery::Logs;
+use crate::segment::{HugePages, Segment, SegmentBuilder};
+use outlive_memory::Native;
+
+/// What a new pod is to be like.
+///
+/// ```
+/// use outlive::pod::PodOptions;
+/// let options = PodOptions::new().size(64 << 20).ids(128).groups(4);
+/// ```
+#[derive(Debug)]
+#[must_use = "options create nothing until Pod::create() is called"]
+pub struct PodOptions<'a> {
+    pub(super) segment: SegmentBuilder<'a>,
+    pub(super) extent: Extent,
+    pub(super) settings: Settings,
+}
+
+impl Default for PodOptions<'_> {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl<'a> PodOptions<'a> {
+    /// A pod of 64 MiB with 256 ids and 8 groups, for hosts on one operating system, of the user that
+    /// creates it.
+    pub fn new() -> Self {
+        Self {
+            segment: Segment::builder().size(64 << 20),
+            extent: Extent {
+                ids: 256,
+                groups: 8,
+                events: 1024,
+                log_bytes: Logs::<Native>::STRIDE,
+            },
+            settings: Settings {
+                uid: rustix::process::geteuid().as_raw(),
+                ..Settings::default()
+            },
+        }
+    }
+
+    /// Its size in bytes.
+    pub fn size(self, bytes: u64) -> Self {
+        self.segment(|segment| segment.size(bytes))
+    }
+
+    /// How many hosts, processes and threads it can have at once; each costs about 9 KiB.
+    pub fn ids(mut self, ids: u32) -> Self {
+        self.extent.ids = ids;
+        self
+    }
+
+    /// How many control groups it can have, besides its own.
+    pub fn groups(mut self, groups: u32) -> Self {
+        self.extent.groups = groups + 1;
+        self
+    }
+
+    /// How many events each group remembers for members that lag.
+    pub fn events(mut self, events: u32) -> Self {
+        self.extent.events = events;
+        self
+    }
+
+    /// How members watch one another, and who may join.
+    pub fn settings(mut self, settings: Settings) -> Self {
+        self.settings = settings;
+        self
+    }
+
+    /// The permissions of a new file. Default: 0600.
+    pub fn mode(self, mode: u32) -> Self {
+        self.segment(|segment| segment.mode(mode))
+    }
+
+    /// What pages to ask for.
+    pub fn huge_pages(self, huge: HugePages) -> Self {
+        self.segment(|segment| segment.huge_pages(huge))
+    }
+
+    /// Touches all pages now; `progress` hears the bytes done and the bytes in all.
+    pub fn prefault(self, progress: impl FnMut(u64, u64) + 'a) -> Self {
+        self.segment(|segment| segment.prefault(progress))
+    }
+
+    /// Creates it over what a device, or a file prepared for it, holds.
+    pub fn replace(self, replace: bool) -> Self {
+        self.segment(|segment| segment.replace(replace))
+    }
+
+    /// Anything else about the segment.
+    pub fn segment(
+        mut self,
+        change: impl FnOnce(SegmentBuilder<'a>) -> SegmentBuilder<'a>,
+    ) -> Self {
+        self.segment = change(self.segment);
+        self
+    }
+}
