@@ -1,10 +1,18 @@
 //! What the operating system offers, behind one trait with a scripted double.
 
 mod bells;
+mod futex;
+mod linux;
 mod os;
+mod proc;
+mod process;
+mod robust;
+mod side_file;
 
 pub use bells::Bells;
+pub use linux::Linux;
 pub use os::{
     Killed, Liveness, Obituary, Os, OsError, OsIdentity, ProcessHandle, ProcessIdentity,
     ThreadIdentity,
 };
+pub use side_file::{Access, SideFileEntry};

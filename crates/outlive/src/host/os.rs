@@ -10,13 +10,16 @@
 use super::Bells;
 use core::fmt::{self, Debug};
 use core::time::Duration;
+use std::path::PathBuf;
 
 /// Which operating system this is: process ids mean something within one boot and one pid namespace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct OsIdentity {
     /// The random id of this boot.
     pub boot: u128,
-    /// The inode of the pid namespace.
+    /// The pid namespace: its inode in the low half; the high half tells apart containers that share it
+    /// but have another time namespace (so another reckoning of start times) or another `/dev/shm` (so
+    /// other obituaries).
     pub pid_namespace: u64,
     /// The machine, which stays the same over its boots (`/etc/machine-id`); 0 if that is not known.
     pub machine: u128,
@@ -65,7 +68,7 @@ pub enum Obituary {
     },
     /// The thread `tid` held it when it died: it executes no more user instructions.
     Marked {
-        /// Its thread id.
+        /// Its thread id; 0 if it died while it was taking the obituary or giving it back.
         tid: u32,
     },
 }
@@ -89,6 +92,20 @@ pub enum OsError {
         what: &'static str,
         /// What to do about it.
         hint: String,
+    },
+    /// A file of ours is still used by a process.
+    #[error("{} is in use: stop the members of its pod first", path.display())]
+    InUse {
+        /// The file.
+        path: PathBuf,
+    },
+    /// A file has the name of ours but is not what we look for.
+    #[error("{} is refused: {why}; remove it once no member of its pod runs here", path.display())]
+    Refused {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        why: String,
     },
 }
 

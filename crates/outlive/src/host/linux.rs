@@ -1,0 +1,324 @@
+//! The real operating system.
+
+use super::robust::{OWNER_DIED, RobustList, TID, WAITERS};
+use super::side_file::{self, Access, MEETING, SideFile, SideFileEntry, mark_sleeper};
+use super::{
+    Bells, Liveness, Obituary, Os, OsError, OsIdentity, ProcessHandle, ProcessIdentity,
+    ThreadIdentity, futex, proc, process,
+};
+use core::sync::atomic::Ordering;
+use core::time::Duration;
+use std::path::Path;
+use std::sync::{Mutex, PoisonError};
+use std::time::Instant;
+
+/// How long a thread sleeps between two looks where it cannot wait for several words at once.
+const POLL: Duration = Duration::from_millis(1);
+
+/// Linux, as one process sees it for one pod.
+///
+/// A process has one for each pod and keeps it until it ends. A forked child does not inherit it:
+/// touching it there is a SIGSEGV, which is meant, because a child may outlive its parent's obituary. It
+/// may [`attach`](Self::attach) anew.
+///
+/// ```
+/// use outlive::host::{Access, Linux, Obituary, Os};
+///
+/// let pod = u128::from_le_bytes(*uuid::Uuid::new_v4().as_bytes());
+/// let os = Linux::attach(pod, 16, Access::default())?;
+/// os.hold_obituary(3)?.expect("nobody else knows this pod");
+/// assert_eq!(os.obituary(3), Obituary::Held { tid: os.this_thread().tid });
+/// os.release_obituary(3);
+/// assert_eq!(Linux::remove_side_file(pod)?, 1);
+/// # Ok::<(), outlive::host::OsError>(())
+/// ```
+#[derive(Debug)]
+pub struct Linux {
+    pod: u128,
+    identity: OsIdentity,
+    process: ProcessIdentity,
+    side: &'static SideFile,
+}
+
+/// What this process has attached to. Entries of an earlier process (before a fork) are dead.
+static ATTACHED: Mutex<Vec<&'static Linux>> = Mutex::new(Vec::new());
+
+impl Linux {
+    /// Attaches this process to the side file of `pod`, which has `obituaries` obituaries, one for each
+    /// id; creates it with `access` if this operating system has none. A second call for the same pod
+    /// returns the first one's result.
+    ///
+    /// A caller who dies in the middle leaves a complete file or none.
+    ///
+    /// # Errors
+    /// If `/proc`, a robust list of known layout, or room in `/dev/shm` is missing, or a file of that name
+    /// is damaged, foreign, or made for another number of obituaries.
+    pub fn attach(pod: u128, obituaries: u32, access: Access) -> Result<&'static Self, OsError> {
+        let mut attached = ATTACHED.lock().unwrap_or_else(PoisonError::into_inner);
+        let process = proc::this_process()?;
+        if let Some(linux) = attached
+            .iter()
+            .find(|linux| linux.pod == pod && linux.process == process)
+        {
+            if linux.side.obituaries() != obituaries {
+                return Err(OsError::Missing {
+                    what: "a side file of that size",
+                    hint: format!(
+                        "this process attached with {} obituaries before, now with {obituaries}",
+                        linux.side.obituaries()
+                    ),
+                });
+            }
+            return Ok(linux);
+        }
+        let meeting = Path::new(MEETING);
+        let identity = proc::identity(meeting)?;
+        let side = SideFile::attach(meeting, pod, identity, obituaries, access)?;
+        let linux = &*Box::leak(Box::new(Self {
+            pod,
+            identity,
+            process,
+            side: Box::leak(Box::new(side)),
+        }));
+        attached.push(linux);
+        Ok(linux)
+    }
+
+    /// The side files that lie here, of all pods and boots: for a clean-up of those whose pod is gone.
+    ///
+    /// # Errors
+    /// If `/dev/shm` cannot be listed.
+    pub fn side_files() -> Result<Vec<SideFileEntry>, OsError> {
+        side_file::list(Path::new(MEETING))
+    }
+
+    /// Removes the side files of `pod`; returns how many there were. Call it when the pod is destroyed,
+    /// and hold or watch no obituary of it any more in this process.
+    ///
+    /// # Errors
+    /// [`OsError::InUse`] while another process is attached.
+    pub fn remove_side_file(pod: u128) -> Result<usize, OsError> {
+        let mut attached = ATTACHED.lock().unwrap_or_else(PoisonError::into_inner);
+        let process = proc::this_process()?;
+        let ours = |linux: &&Linux| linux.pod == pod && linux.process == process;
+        let mut removed = 0;
+        if let Some(at) = attached.iter().position(|linux| ours(&linux)) {
+            removed += usize::from(attached[at].side.remove()?);
+            attached.remove(at);
+        }
+        for entry in Self::side_files()? {
+            if entry.pod == pod {
+                removed += usize::from(entry.remove()?);
+            }
+        }
+        Ok(removed)
+    }
+
+    /// What stands in a slot whose word is `word`.
+    fn reading(&self, slot: u32, word: u32) -> Obituary {
+        if word & OWNER_DIED != 0 {
+            // Relaxed: written before the holder died, which the acquire load of the word has seen.
+            let tid = self.side.holder(slot).load(Ordering::Relaxed);
+            return Obituary::Marked { tid };
+        }
+        match word & TID {
+            0 => Obituary::Vacant,
+            tid => Obituary::Held { tid },
+        }
+    }
+
+    /// Marks the words as watched, so that the kernel wakes us. `false` if one has changed already.
+    fn watch(&self, held: &[(u32, u32)]) -> bool {
+        held.iter().all(|&(slot, tid)| {
+            let word = self.side.word(slot);
+            // Relaxed: this word alone decides; what it tells is read again by `obituary`.
+            let seen = word.load(Ordering::Relaxed);
+            seen == tid | WAITERS
+                || seen == tid
+                    && word
+                        .compare_exchange(tid, tid | WAITERS, Ordering::Relaxed, Ordering::Relaxed)
+                        .map_or_else(|seen| seen == tid | WAITERS, |_| true)
+        })
+    }
+
+    /// Wakes the other watchers of those words that have changed: the kernel wakes one watcher only, and
+    /// it was us, whatever else we may have been woken by at the same time.
+    fn pass_on(&self, held: &[(u32, u32)]) {
+        for &(slot, tid) in held {
+            let word = self.side.word(slot);
+            if word.load(Ordering::Relaxed) & !WAITERS != tid {
+                futex::wake_all(word);
+            }
+        }
+    }
+
+    /// Without `futex_waitv`: sleeps on the bell and looks at the words every millisecond.
+    fn poll_for_news(&self, held: &[(u32, u32)], key: u64, seen: u32, timeout: Duration) {
+        let start = Instant::now();
+        while self.side.read(key) == seen
+            && held
+                .iter()
+                .all(|&(slot, tid)| self.side.word(slot).load(Ordering::Relaxed) & !WAITERS == tid)
+        {
+            let left = timeout.saturating_sub(start.elapsed());
+            if left.is_zero() {
+                return;
+            }
+            self.side.wait(key, seen, left.min(POLL));
+        }
+    }
+}
+
+impl Os for Linux {
+    fn identity(&self) -> OsIdentity {
+        self.identity
+    }
+
+    /// The monotonic clock, which stands still while the machine is suspended: nobody beats then, so that
+    /// silence is nobody's fault. The clock that counts suspension (`CLOCK_BOOTTIME`) would make every
+    /// member look silent on resumption. It is also the clock of the futex timeouts.
+    fn now(&self) -> Duration {
+        futex::monotonic()
+    }
+
+    fn uid(&self) -> u32 {
+        rustix::process::geteuid().as_raw()
+    }
+
+    fn gid(&self) -> u32 {
+        rustix::process::getegid().as_raw()
+    }
+
+    fn this_thread(&self) -> ThreadIdentity {
+        proc::this_thread(self.process)
+    }
+
+    fn open_process(
+        &self,
+        process: ProcessIdentity,
+    ) -> Result<Option<Box<dyn ProcessHandle>>, OsError> {
+        process::open(process)
+    }
+
+    fn thread_liveness(&self, thread: ThreadIdentity) -> Liveness {
+        proc::liveness(thread)
+    }
+
+    fn hold_obituary(&self, slot: u32) -> Result<Result<(), Obituary>, OsError> {
+        let list = RobustList::of_this_thread()?;
+        let entry = self.side.entry(slot, &list)?;
+        let tid = proc::this_tid();
+        let word = self.side.word(slot);
+        // SAFETY: `entry` was made for this list's offset and lies in a mapping that is never undone; its
+        // thread links it only while it holds the word.
+        match unsafe { list.hold(entry, word, tid) } {
+            Ok(()) => {
+                // Only the holder writes it. Killed before this, the mark names nobody (or a holder whom
+                // somebody cleared while it said Held); the word itself is marked in any case.
+                self.side.holder(slot).store(tid, Ordering::Release);
+                Ok(Ok(()))
+            }
+            Err(seen) => Ok(Err(self.reading(slot, seen))),
+        }
+    }
+
+    fn release_obituary(&self, slot: u32) {
+        let tid = proc::this_tid();
+        let word = self.side.word(slot);
+        // Relaxed: only this thread puts its own id there.
+        if word.load(Ordering::Relaxed) & TID != tid {
+            tracing::error!(
+                slot,
+                tid,
+                "an obituary was to be released that this thread does not hold"
+            );
+            return;
+        }
+        let list = RobustList::of_this_thread().and_then(|list| {
+            let entry = self.side.entry(slot, &list)?;
+            Ok((list, entry))
+        });
+        let (list, entry) = list.expect("the thread that holds an obituary has a robust list");
+        self.side.holder(slot).store(0, Ordering::Relaxed);
+        // SAFETY: as in `hold_obituary`; this thread holds the word, so its entry is linked.
+        let old = unsafe { list.release(entry, word) };
+        if old & WAITERS != 0 {
+            futex::wake_all(word);
+        }
+    }
+
+    fn obituary(&self, slot: u32) -> Obituary {
+        // Acquire: who sees the mark sees all that the dead thread wrote, since the kernel's exchange
+        // orders it.
+        let word = self.side.word(slot).load(Ordering::Acquire);
+        self.reading(slot, word)
+    }
+
+    /// The kernel's mark names nobody, so a clearing that sleeps while another clears, a third holds and
+    /// dies, could take the third's mark for the first's. The holder's id is cleared first, by
+    /// compare-and-swap, so that of all who saw one mark a single one goes on. What then remains of the
+    /// race hides a mark, never makes one: liveness tells that death, later.
+    fn clear_obituary(&self, slot: u32, seen: Obituary) -> bool {
+        let word = self.side.word(slot);
+        let now = word.load(Ordering::Acquire);
+        if self.reading(slot, now) != seen || seen == Obituary::Vacant {
+            return false;
+        }
+        if let Obituary::Marked { tid } | Obituary::Held { tid } = seen
+            && self
+                .side
+                .holder(slot)
+                .compare_exchange(tid, 0, Ordering::Relaxed, Ordering::Relaxed)
+                .is_err()
+            && matches!(seen, Obituary::Marked { .. })
+        {
+            return false;
+        }
+        // AcqRel: the next holder sees what was done about this one. The loop is for the waiters bit,
+        // which a watcher may set meanwhile.
+        let cleared = word.fetch_update(Ordering::AcqRel, Ordering::Acquire, |old| {
+            (old & !WAITERS == now & !WAITERS).then_some(0)
+        });
+        if let Ok(old) = cleared
+            && old & WAITERS != 0
+        {
+            futex::wake_all(word);
+        }
+        cleared.is_ok()
+    }
+
+    fn bells(&self) -> &'static dyn Bells {
+        self.side
+    }
+
+    fn wait_for_news(&self, held: &[(u32, u32)], key: u64, seen: u32, timeout: Duration) {
+        assert!(
+            held.len() <= self.most_watched(),
+            "{} obituaries watched at once",
+            held.len()
+        );
+        if !futex::can_wait_any() {
+            return self.poll_for_news(held, key, seen, timeout);
+        }
+        let bell = self.side.bell(key);
+        if self.watch(held)
+            && let Some(value) = mark_sleeper(bell, seen)
+        {
+            let mut waiters = [futex::Waiter::NONE; futex::MOST_WORDS];
+            waiters[0] = futex::Waiter::new(bell, value);
+            for (waiter, &(slot, tid)) in waiters[1..].iter_mut().zip(held) {
+                *waiter = futex::Waiter::new(self.side.word(slot), tid | WAITERS);
+            }
+            futex::wait_any(&waiters[..=held.len()], timeout);
+        }
+        self.pass_on(held);
+    }
+
+    fn most_watched(&self) -> usize {
+        futex::MOST_WORDS - 1
+    }
+
+    fn wake_watchers(&self, slot: u32) {
+        futex::wake_all(self.side.word(slot));
+    }
+}

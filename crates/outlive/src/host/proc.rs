@@ -1,0 +1,193 @@
+//! What `/proc` says of processes and threads, and where ids mean something.
+
+use super::{Liveness, OsError, OsIdentity, ProcessIdentity, ThreadIdentity};
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+use std::{fs, io};
+
+/// What one line of `/proc/PID/stat` says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Stat {
+    pub(super) state: u8,
+    pub(super) threads: u64,
+    pub(super) start_time: u64,
+}
+
+impl Stat {
+    /// Whether the thread executes no more: a zombie, or dead and about to vanish.
+    pub(super) fn is_dead(self) -> bool {
+        matches!(self.state, b'Z' | b'X' | b'x')
+    }
+
+    /// Parses a line. The second field is the program's name in parentheses and may itself hold spaces
+    /// and parentheses, so the fields are counted from the last `)`.
+    fn parse(line: &[u8]) -> Option<Self> {
+        let after = line.iter().rposition(|&byte| byte == b')')? + 1;
+        let mut fields = line[after..]
+            .split(u8::is_ascii_whitespace)
+            .filter(|field| !field.is_empty());
+        let state = *fields.next()?.first()?;
+        // Fields 20 and 22 of proc_pid_stat(5); the state is field 3.
+        let number = |field: &[u8]| core::str::from_utf8(field).ok()?.parse().ok();
+        let threads = number(fields.nth(16)?)?;
+        let start_time = number(fields.nth(1)?)?;
+        Some(Self {
+            state,
+            threads,
+            start_time,
+        })
+    }
+
+    fn read(path: &str) -> io::Result<Self> {
+        Self::parse(&fs::read(path)?)
+            .ok_or_else(|| io::Error::new(io::ErrorKind::InvalidData, "not a line of stat"))
+    }
+
+    /// Of a process (its leader thread). `NotFound` also where `/proc` hides it.
+    pub(super) fn of_process(pid: u32) -> io::Result<Self> {
+        Self::read(&format!("/proc/{pid}/stat")).map_err(vanished)
+    }
+
+    /// Of a thread. `NotFound` also where `/proc` hides it.
+    pub(super) fn of_thread(pid: u32, tid: u32) -> io::Result<Self> {
+        Self::read(&format!("/proc/{pid}/task/{tid}/stat")).map_err(vanished)
+    }
+}
+
+/// A process that ends between the opening and the reading of its file is `ESRCH`.
+fn vanished(error: io::Error) -> io::Error {
+    match error.raw_os_error() {
+        Some(libc::ESRCH) => io::ErrorKind::NotFound.into(),
+        _ => error,
+    }
+}
+
+/// Whether the kernel knows no thread `tid` in process `pid`. It answers also where `/proc` is hidden.
+pub(super) fn no_such_thread(pid: u32, tid: u32) -> bool {
+    // SAFETY: signal 0 is never sent; the call only looks whether it could be.
+    let answer = unsafe { libc::syscall(libc::SYS_tgkill, pid, tid, 0) };
+    answer == -1 && io::Error::last_os_error().raw_os_error() == Some(libc::ESRCH)
+}
+
+/// Whether `thread`, of this operating system, exists.
+pub(super) fn liveness(thread: ThreadIdentity) -> Liveness {
+    let pid = thread.process.pid;
+    match Stat::of_thread(pid, thread.tid) {
+        Ok(stat) if stat.start_time != thread.start_time || stat.is_dead() => Liveness::Gone,
+        Ok(_) => Liveness::Exists,
+        // Not there, or hidden (hidepid=): the kernel tells which.
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            if no_such_thread(pid, thread.tid) {
+                Liveness::Gone
+            } else {
+                Liveness::Unknown
+            }
+        }
+        Err(_) => Liveness::Unknown,
+    }
+}
+
+/// This process.
+pub(super) fn this_process() -> Result<ProcessIdentity, OsError> {
+    let pid = std::process::id();
+    let stat = Stat::of_process(pid).map_err(|source| no_proc("/proc/PID/stat", source))?;
+    Ok(ProcessIdentity {
+        pid,
+        start_time: stat.start_time,
+    })
+}
+
+/// The calling thread of `process`.
+pub(super) fn this_thread(process: ProcessIdentity) -> ThreadIdentity {
+    let tid = this_tid();
+    // A thread can always read of itself; it could when the process attached.
+    let start_time =
+        Stat::of_thread(process.pid, tid).map_or(process.start_time, |stat| stat.start_time);
+    ThreadIdentity {
+        process,
+        tid,
+        start_time,
+    }
+}
+
+/// The id of the calling thread. Asked each time: a forked child has another than it remembers.
+pub(super) fn this_tid() -> u32 {
+    rustix::thread::gettid().as_raw_nonzero().get() as u32
+}
+
+/// Which operating system this is, for processes that meet in directory `meeting`.
+///
+/// An id means something within one boot and one pid namespace, a start time within one time namespace,
+/// and an obituary can be seen by those who have the same `/dev/shm`. Containers may share some of these
+/// and not others. The identity tells them all apart: the inode of the pid namespace is its low half,
+/// the other two are folded into the high one.
+pub(super) fn identity(meeting: &Path) -> Result<OsIdentity, OsError> {
+    let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id")
+        .map_err(|source| no_proc("/proc/sys/kernel/random/boot_id", source))?;
+    let boot = u128::from_str_radix(&boot.trim().replace('-', ""), 16).map_err(|error| {
+        no_proc(
+            "/proc/sys/kernel/random/boot_id",
+            io::Error::new(io::ErrorKind::InvalidData, error),
+        )
+    })?;
+    let pid_namespace = fs::metadata("/proc/self/ns/pid")
+        .map_err(|source| no_proc("/proc/self/ns/pid", source))?
+        .ino();
+    // Kernels before 5.6 have one time only.
+    let time_namespace = fs::metadata("/proc/self/ns/time").map_or(0, |file| file.ino());
+    let device = fs::metadata(meeting)
+        .map_err(|source| OsError::Call {
+            call: format!("stat {}", meeting.display()),
+            source,
+        })?
+        .dev();
+    let others = (device ^ (device >> 32)) as u32 ^ (time_namespace as u32).rotate_left(16);
+    Ok(OsIdentity {
+        boot,
+        pid_namespace: u64::from(others) << 32 | (pid_namespace & 0xFFFF_FFFF),
+    })
+}
+
+fn no_proc(what: &'static str, source: io::Error) -> OsError {
+    OsError::Missing {
+        what,
+        hint: format!("it could not be read ({source}); mount /proc"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_may_hold_anything() {
+        let tail = "S 1 2 3 0 -1 4194560 1 2 3 4 5 6 7 8 20 0 17 0 4711 9 10";
+        for name in ["sh", "a b", "x) R 1 (y", ")", "S 1 2 (("] {
+            let line = format!("42 ({name}) {tail}\n");
+            let stat = Stat::parse(line.as_bytes()).unwrap();
+            assert_eq!(
+                (stat.state, stat.threads, stat.start_time),
+                (b'S', 17, 4711)
+            );
+        }
+        for broken in ["", "42", "42 (sh)", "42 (sh) S 1 2", "42 (sh S 1 2 3"] {
+            assert_eq!(Stat::parse(broken.as_bytes()), None, "{broken:?}");
+        }
+    }
+
+    #[test]
+    fn a_recycled_id_is_not_the_thread() {
+        let this = this_thread(this_process().unwrap());
+        assert_eq!(liveness(this), Liveness::Exists);
+        let earlier = ThreadIdentity {
+            start_time: this.start_time - 1,
+            ..this
+        };
+        assert_eq!(liveness(earlier), Liveness::Gone);
+        let nowhere = ThreadIdentity {
+            tid: u32::MAX >> 2,
+            ..this
+        };
+        assert_eq!(liveness(nowhere), Liveness::Gone);
+    }
+}
