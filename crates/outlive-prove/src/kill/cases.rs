@@ -1,0 +1,153 @@
+//! The crash states of a swept run, kept as what each changed in the one before.
+
+use super::control::Control;
+use super::coverage::{Coverage, PassedPoint};
+use super::tracer::Moment;
+use core::sync::atomic::{AtomicU64, Ordering};
+
+/// A state of the memory in which a kill left it, or would have.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Case {
+    /// After how many instructions the state first stood.
+    pub step: u64,
+    /// For how many instructions it stood.
+    pub steps: u64,
+    /// The instruction that would have been next.
+    pub instruction: u64,
+    pub point: Option<PassedPoint>,
+    pub returned: bool,
+    /// Its changes end here, and those of the next case begin.
+    changes_end: usize,
+}
+
+/// Crash states in order. An instruction changes a word or two, so a state costs a few bytes.
+#[derive(Debug)]
+pub(super) struct Cases {
+    initial: Vec<u64>,
+    /// The memory as of the last case.
+    current: Vec<u64>,
+    /// Words by index, and their new values.
+    changes: Vec<(u32, u64)>,
+    cases: Vec<Case>,
+    last_point: u64,
+}
+
+impl Cases {
+    /// No case yet; the first one's changes will be relative to `initial`.
+    pub(super) fn from(initial: Vec<u64>) -> Self {
+        Self {
+            current: initial.clone(),
+            initial,
+            changes: Vec::new(),
+            cases: Vec::new(),
+            last_point: 0,
+        }
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.cases.len()
+    }
+
+    pub(super) fn get(&self, index: usize) -> Case {
+        self.cases[index]
+    }
+
+    /// Notes how `memory` stands after `step` instructions. A state that differs from the last one in
+    /// memory or last point is a case of its own, and so is that in which the operation has returned.
+    pub(super) fn note(&mut self, memory: &[AtomicU64], control: &Control, moment: Moment) {
+        self.look(memory, control, moment, moment.returned);
+    }
+
+    /// As [`note`](Self::note), but a case of its own in any event: another victim left it.
+    pub(super) fn note_alone(&mut self, memory: &[AtomicU64], control: &Control, moment: Moment) {
+        self.look(memory, control, moment, true);
+    }
+
+    fn look(&mut self, memory: &[AtomicU64], control: &Control, moment: Moment, alone: bool) {
+        let before = self.changes.len();
+        for (index, (word, current)) in memory.iter().zip(&mut self.current).enumerate() {
+            let now = word.load(Ordering::Relaxed);
+            if now != *current {
+                *current = now;
+                self.changes.push((index as u32, now));
+            }
+        }
+        let packed_point = control.raw_point();
+        let same = self.changes.len() == before && packed_point == self.last_point;
+        self.last_point = packed_point;
+        match self.cases.last_mut() {
+            Some(last) if same && !alone => last.steps += 1,
+            _ => self.cases.push(Case {
+                step: moment.step,
+                steps: 1,
+                instruction: moment.instruction,
+                point: control.point(),
+                returned: moment.returned,
+                changes_end: self.changes.len(),
+            }),
+        }
+    }
+
+    /// Goes through the cases from `from` on, each with its memory.
+    pub(super) fn replay(&self, from: usize) -> Replay<'_> {
+        let mut replay = Replay {
+            cases: self,
+            next: 0,
+            image: self.initial.clone(),
+        };
+        while replay.next < from && replay.advance().is_some() {}
+        replay
+    }
+
+    /// The cases whose memory is not that of the next one. Of those that differ in the last crash point
+    /// only, that is the one of which most can be demanded.
+    pub(super) fn memories(&self) -> Vec<usize> {
+        let last = |index: &usize| match self.cases.get(index + 1) {
+            Some(next) => next.changes_end != self.cases[*index].changes_end,
+            None => true,
+        };
+        (0..self.cases.len()).filter(last).collect()
+    }
+
+    /// The case in which a kill after `step` instructions leaves the memory.
+    pub(super) fn at_step(&self, step: u64) -> usize {
+        self.cases.partition_point(|case| case.step <= step) - 1
+    }
+
+    /// Counts for each crash point the instructions at which a kill was played.
+    pub(super) fn cover(&self, coverage: &mut Coverage) {
+        for case in &self.cases {
+            if let Some(point) = case.point {
+                coverage.count(point, case.steps);
+            }
+        }
+    }
+}
+
+/// The memory of each case in turn.
+pub(super) struct Replay<'a> {
+    cases: &'a Cases,
+    next: usize,
+    image: Vec<u64>,
+}
+
+impl Replay<'_> {
+    /// The next case and its number.
+    pub(super) fn advance(&mut self) -> Option<(usize, Case)> {
+        let case = *self.cases.cases.get(self.next)?;
+        let start = match self.next {
+            0 => 0,
+            next => self.cases.cases[next - 1].changes_end,
+        };
+        for (index, value) in &self.cases.changes[start..case.changes_end] {
+            self.image[*index as usize] = *value;
+        }
+        self.next += 1;
+        Some((self.next - 1, case))
+    }
+
+    /// The memory of the case that [`advance`](Self::advance) returned last.
+    pub(super) fn image(&self) -> &[u64] {
+        &self.image
+    }
+}

@@ -1,0 +1,46 @@
+//! Names for instructions, as `addr2line` takes them.
+
+/// Where the binaries of this process are mapped.
+#[derive(Debug)]
+pub(super) struct Modules {
+    /// Start, end, where its file is mapped from 0 on, name.
+    ranges: Vec<(u64, u64, u64, String)>,
+}
+
+impl Modules {
+    /// As `/proc/self/maps` has it now; empty where that cannot be read.
+    pub(super) fn of_this_process() -> Self {
+        let maps = std::fs::read_to_string("/proc/self/maps").unwrap_or_default();
+        let mut ranges: Vec<(u64, u64, u64, String)> = Vec::new();
+        for line in maps.lines() {
+            // 55d0-55d9 r-xp 00002000 fe:00 1234   /path/name
+            let mut fields = line.split_ascii_whitespace();
+            let (Some(range), Some(_), Some(offset)) =
+                (fields.next(), fields.next(), fields.next())
+            else {
+                continue;
+            };
+            let Some((start, end)) = range.split_once('-') else {
+                continue;
+            };
+            let [start, end, offset] =
+                [start, end, offset].map(|hex| u64::from_str_radix(hex, 16).unwrap_or(0));
+            let name = fields.nth(2).unwrap_or("").rsplit('/').next().unwrap_or("");
+            let base = match ranges.iter().find(|(.., known)| known == name) {
+                Some((_, _, base, _)) if !name.is_empty() => *base,
+                _ => start - offset.min(start),
+            };
+            ranges.push((start, end, base, name.to_owned()));
+        }
+        Self { ranges }
+    }
+
+    /// `binary+0x1a2b3c` for an address in the binary.
+    pub(super) fn name(&self, address: u64) -> String {
+        let range = |(start, end, ..): &&(u64, u64, u64, String)| (*start..*end).contains(&address);
+        match self.ranges.iter().find(range) {
+            Some((_, _, base, name)) if !name.is_empty() => format!("{name}+{:#x}", address - base),
+            _ => format!("{address:#x}"),
+        }
+    }
+}

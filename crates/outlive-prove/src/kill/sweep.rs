@@ -1,0 +1,363 @@
+//! Operations that only touch memory: one stepped run gives every crash state.
+
+use super::cases::{Case, Cases};
+use super::child::{Child, FAILED, Pinned, Stop, set_alarm};
+use super::control::Control;
+use super::coverage::PointKind;
+use super::error::KillError;
+use super::lease::Lease;
+use super::marked::Marked;
+use super::modules::Modules;
+use super::plan::Plan;
+use super::report::{At, Crash, Failure, SweepReport};
+use super::tracer::{Cut, Trace, Tracer, Window};
+use core::sync::atomic::Ordering;
+use outlive_memory::PersistenceDomain;
+use std::time::Instant;
+
+/// An operation over a [`Memory`](outlive_memory::Memory) that must survive the death of whoever runs
+/// it, with its recovery and with what must hold afterwards.
+///
+/// Every method runs in a process of its own, forked for it. What one is to learn from another must
+/// stand in the memory, as it must for real hosts; fields of the value itself are settings. The methods
+/// do not print. They say by panicking that something is wrong.
+pub trait Sweep {
+    /// What is swept, as reports print it: `"tatas.lock"`.
+    fn name(&self) -> String;
+
+    /// The size of the memory in bytes, a multiple of 4096. All of it is looked at after every
+    /// instruction, so it should be small.
+    fn size(&self) -> u64 {
+        4096
+    }
+
+    /// The memory's persistence domain. A kill takes no cache along, so it decides only which
+    /// instructions are executed.
+    fn domain(&self) -> PersistenceDomain {
+        PersistenceDomain::Flushed
+    }
+
+    /// The crash points that this sweep must reach, in the operation or in its recovery.
+    fn declares(&self) -> Vec<&'static PointKind> {
+        Vec::new()
+    }
+
+    /// Whether two runs from the same memory execute the same instructions on it, so that a victim
+    /// really killed leaves exactly the memory of the image taken at that step.
+    fn is_deterministic(&self) -> bool {
+        true
+    }
+
+    /// Writes to zeroed memory what the operation starts from.
+    fn prepare(&self, memory: Marked);
+
+    /// The operation: the victim dies after each of its instructions.
+    fn operate(&self, memory: Marked);
+
+    /// What survivors do once the death of the victim is proven, that proof (a raised generation)
+    /// included. If `crash.recoverers_lost` is 1, an earlier run of this same method died too.
+    ///
+    /// It is run a second time on what it left, which must change nothing that
+    /// [`check`](Self::check) sees.
+    fn recover(&self, memory: Marked, crash: &Crash);
+
+    /// What must hold after recovery.
+    ///
+    /// # Errors
+    /// With what does not hold.
+    fn check(&self, memory: Marked, crash: &Crash) -> Result<(), String>;
+}
+
+/// Sweeps `sweep` by `plan`: takes an image of the memory after each instruction of its operation, has
+/// a survivor recover and check each image, kills some victims for real to see that they leave these
+/// very images, and sweeps recovery itself in the same way.
+///
+/// Victims and survivors are children of the calling thread, forked one at a time.
+///
+/// # Errors
+/// If nothing could be swept. What is wrong with the operation's recovery stands in the report.
+pub fn sweep<S: Sweep + ?Sized>(sweep: &S, plan: &Plan) -> Result<SweepReport, KillError> {
+    let started = Instant::now();
+    let mut run = Run::new(sweep, plan);
+    let initial = run.prepare()?;
+    let first = run.record_operation(&initial)?;
+    run.survive(&first.cases, None)?;
+    run.kill_for_real(&initial, &first)?;
+    run.sweep_recovery(&first.cases)?;
+    run.report.find_missing(&sweep.declares());
+    run.report.recoveries = run.survivors.recoveries();
+    run.report.kills = run.tracer.kills;
+    run.report.strayed = run.tracer.strayed;
+    run.report.step = run.tracer.step_cost();
+    run.report.seconds = started.elapsed().as_secs_f64();
+    Ok(run.report)
+}
+
+/// A run under single-stepping.
+struct Recorded {
+    cases: Cases,
+    trace: Trace,
+}
+
+struct Run<'a, S: ?Sized> {
+    sweep: &'a S,
+    plan: &'a Plan,
+    /// The memory that victims die over.
+    memory: Lease,
+    /// What a victim says beside it.
+    control: &'static Control,
+    /// The memory that survivors recover, mapped elsewhere.
+    scratch: Lease,
+    /// What survivors say.
+    survivors: &'static Control,
+    _leases: [Lease; 2],
+    _pinned: Pinned,
+    modules: Modules,
+    report: SweepReport,
+    tracer: Tracer,
+}
+
+impl<'a, S: Sweep + ?Sized> Run<'a, S> {
+    fn new(sweep: &'a S, plan: &'a Plan) -> Self {
+        let (lease, control) = Control::lease();
+        let (survivors_lease, survivors) = Control::lease();
+        warm_up();
+        Self {
+            memory: Lease::of(sweep.size()),
+            scratch: Lease::of(sweep.size()),
+            control,
+            survivors,
+            _leases: [lease, survivors_lease],
+            _pinned: Pinned::here(),
+            modules: Modules::of_this_process(),
+            report: SweepReport::new(&sweep.name()),
+            tracer: Tracer::new(sweep.name(), control, plan.patience, plan.most_instructions),
+            sweep,
+            plan,
+        }
+    }
+
+    fn victims(&self) -> Marked {
+        Marked::new(self.memory.memory(self.sweep.domain()), self.control)
+    }
+
+    /// The memory that the operation starts from.
+    fn prepare(&self) -> Result<Vec<u64>, KillError> {
+        self.memory.zero();
+        let memory = self.victims();
+        let patience = self.plan.patience;
+        let mut child = Child::fork(self.control, patience, || {
+            self.sweep.prepare(memory);
+            0
+        })
+        .map_err(self.tracer.system("fork"))?;
+        match child.wait().map_err(self.tracer.system("waitpid"))? {
+            Stop::Exited(0) => Ok(self.memory.image()),
+            stop => Err(KillError::Unprepared {
+                operation: self.sweep.name(),
+                message: stop.describe(self.control, patience),
+            }),
+        }
+    }
+
+    fn record_operation(&mut self, initial: &[u64]) -> Result<Recorded, KillError> {
+        let recorded = self.record(initial, operation(self.sweep, self.victims()))?;
+        let recorded = recorded.map_err(|cut| KillError::Broken {
+            operation: self.sweep.name(),
+            instructions: cut.steps,
+            reason: cut.reason,
+        })?;
+        self.report.instructions = recorded.trace.steps();
+        self.report.addresses = recorded.trace.addresses();
+        self.report.images = recorded.cases.len() as u64;
+        Ok(recorded)
+    }
+
+    /// Steps a child through `work` from the memory `initial` and notes every state.
+    fn record(
+        &mut self,
+        initial: &[u64],
+        work: impl FnOnce(Window),
+    ) -> Result<Result<Recorded, Cut>, KillError> {
+        self.memory.fill(initial);
+        let (memory, control) = (&self.memory, self.control);
+        let mut cases = Cases::from(initial.to_vec());
+        let trace = self.tracer.record(work, |moment| {
+            cases.note(memory.words(), control, moment);
+        })?;
+        Ok(trace.map(|trace| {
+            cases.cover(&mut self.report.coverage);
+            Recorded { cases, trace }
+        }))
+    }
+
+    /// Has survivors recover and check every case. `before` is the first crash if these are the states
+    /// that a recoverer left when it was killed.
+    fn survive(&mut self, cases: &Cases, before: Option<Crash>) -> Result<(), KillError> {
+        let patience = self.plan.recovery_patience;
+        let mut from = 0;
+        while from < cases.len() && !self.is_full() {
+            let memory = Marked::new(self.scratch.memory(self.sweep.domain()), self.survivors);
+            let mut child = Child::fork(self.survivors, patience, || {
+                let mut replay = cases.replay(from);
+                while let Some((number, case)) = replay.advance() {
+                    self.survivors.start_case(number as u64);
+                    set_alarm(patience);
+                    let crash = crash_of(case, before);
+                    for attempt in ["", "after recovering twice: "] {
+                        if attempt.is_empty() {
+                            self.scratch.fill(replay.image());
+                        }
+                        self.survivors.count_recovery();
+                        self.sweep.recover(memory, &crash);
+                        if let Err(message) = self.sweep.check(memory, &crash) {
+                            self.survivors.say(&format!("{attempt}{message}"));
+                            return FAILED;
+                        }
+                    }
+                }
+                self.survivors.start_case(cases.len() as u64);
+                0
+            })
+            .map_err(self.tracer.system("fork"))?;
+            let stop = child.wait().map_err(self.tracer.system("waitpid"))?;
+            if stop == Stop::Exited(0) {
+                break;
+            }
+            let number = self.survivors.case() as usize;
+            let case = cases.get(number.min(cases.len() - 1));
+            let message = stop.describe(self.survivors, patience);
+            let first = before.unwrap_or_else(|| crash_of(case, None));
+            let recovery = before.map(|_| case);
+            self.fail(&first, case.instruction, recovery, message);
+            from = number + 1;
+        }
+        Ok(())
+    }
+
+    fn is_full(&self) -> bool {
+        self.report.failures.len() >= self.plan.most_failures
+    }
+
+    fn fail(&mut self, first: &Crash, instruction: u64, recovery: Option<Case>, message: String) {
+        if self.is_full() {
+            return;
+        }
+        self.report.failures.push(Failure {
+            at: first.at,
+            instruction: self.modules.name(instruction),
+            last_point: first.point.map(|point| point.to_string()),
+            recovery_at: recovery.map(|case| At::Instruction(case.step)),
+            recovery_point: recovery.and_then(|case| Some(case.point?.to_string())),
+            message,
+        });
+    }
+
+    /// Kills some victims for real, compares what they leave with the images, and recovers it.
+    fn kill_for_real(&mut self, initial: &[u64], first: &Recorded) -> Result<(), KillError> {
+        let mut replay = first.cases.replay(0);
+        let mut at = 0;
+        let mut left = Cases::from(initial.to_vec());
+        for step in self.plan.real_kills.of(first.trace.steps() + 1) {
+            if self.is_full() {
+                break;
+            }
+            self.memory.fill(initial);
+            let operate = operation(self.sweep, self.victims());
+            let killed = match self.tracer.kill_at(&first.trace, step, operate)? {
+                Ok(killed) => killed,
+                Err(cut) => {
+                    let crash = crash_of(first.cases.get(first.cases.at_step(step)), None);
+                    let message = format!("fails in another run: {}", cut.reason);
+                    self.fail(&crash, 0, None, message);
+                    continue;
+                }
+            };
+            left.note_alone(self.memory.words(), self.control, killed.moment);
+            while at <= first.cases.at_step(step) {
+                replay.advance();
+                at += 1;
+            }
+            let mut words = self.memory.words().iter().zip(replay.image());
+            let differing = words.position(|(word, image)| word.load(Ordering::Relaxed) != *image);
+            if let (true, Some(word)) = (self.sweep.is_deterministic(), differing) {
+                let crash = crash_of(left.get(left.len() - 1), None);
+                let message = format!(
+                    "a victim really killed here left other memory than the image of this step, at \
+                     offset {:#x}: is the operation deterministic?",
+                    word * 8
+                );
+                self.fail(&crash, killed.moment.instruction, None, message);
+            }
+        }
+        self.survive(&left, None)
+    }
+
+    /// Kills recoverers: sweeps the recovery of some of the crash states in turn.
+    fn sweep_recovery(&mut self, first: &Cases) -> Result<(), KillError> {
+        let mut replay = first.replay(0);
+        let memories = first.memories();
+        let chosen = self.plan.recoveries.of(memories.len() as u64);
+        let mut chosen = chosen.map(|index| memories[index as usize]).peekable();
+        while let (Some((number, case)), false) = (replay.advance(), self.is_full()) {
+            if chosen.next_if_eq(&number).is_none() {
+                continue;
+            }
+            let crash = crash_of(case, None);
+            let memory = self.victims();
+            let sweep = self.sweep;
+            let recover = |window: Window| {
+                window.begin();
+                sweep.recover(memory, &crash);
+            };
+            match self.record(replay.image(), recover)? {
+                Ok(recorded) => {
+                    self.report.recoveries_swept += 1;
+                    self.report.recovery_instructions += recorded.trace.steps();
+                    self.report.second_kills += recorded.cases.len() as u64;
+                    self.survive(&recorded.cases, Some(crash))?;
+                }
+                Err(cut) => {
+                    let message = format!(
+                        "recovery fails after {} instructions: {}",
+                        cut.steps, cut.reason
+                    );
+                    self.fail(&crash, case.instruction, None, message);
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// What victims do. Recorded and real runs pass through this same code, so that they go the same way.
+fn operation<S: Sweep + ?Sized>(sweep: &S, memory: Marked) -> impl FnOnce(Window) {
+    move |window| {
+        window.begin();
+        sweep.operate(memory);
+    }
+}
+
+/// The crash that left `case`: the victim's, or its recoverer's after the crash `before`.
+fn crash_of(case: Case, before: Option<Crash>) -> Crash {
+    match before {
+        Some(first) => Crash {
+            recoverers_lost: 1,
+            ..first
+        },
+        None => Crash {
+            point: case.point,
+            returned: case.returned,
+            ..Crash::at(At::Instruction(case.step))
+        },
+    }
+}
+
+/// Lets the processor's features be detected once here, not again in every child, instruction by
+/// instruction.
+pub(super) fn warm_up() {
+    #[cfg(target_arch = "x86_64")]
+    core::hint::black_box(std::arch::is_x86_feature_detected!("sse4.2"));
+    #[cfg(target_arch = "aarch64")]
+    core::hint::black_box(std::arch::is_aarch64_feature_detected!("crc"));
+}

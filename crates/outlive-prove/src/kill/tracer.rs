@@ -1,0 +1,404 @@
+//! Stepped runs: every instruction of a child's window, once to record it, and again to die in it.
+//!
+//! The second time need not be stepped from the start. Where the processor has breakpoints, the child
+//! runs freely to an instruction shortly before the one that is to be its last, chosen so that the
+//! recorded run came by there seldom, and is stepped from there. That makes a real kill after every
+//! instruction nearly linear. A run that goes another way than the recorded one (a system call that
+//! took longer, another thread) is killed wherever it is then, which is as good a death; it is counted as
+//! strayed.
+
+use super::child::{Child, Resume, Stop};
+use super::control::{Control, Phase};
+use super::error::{KillError, PtraceForbidden};
+use super::marked::Marked;
+use core::time::Duration;
+use outlive_memory::Native;
+use std::collections::{HashMap, HashSet};
+use std::io;
+use std::time::Instant;
+
+/// The part of a victim's life in which it is killed: from [`begin`](Self::begin) to
+/// [`end`](Self::end), or to the end of the method that it was given to.
+#[derive(Clone, Copy, Debug)]
+pub struct Window {
+    control: &'static Control,
+    /// Whether somebody steps this process and kills it; a survivor is left in peace.
+    traced: bool,
+}
+
+impl Window {
+    /// From the next instruction on the victim may be killed. What it did before (opening a segment,
+    /// for one) is not swept.
+    pub fn begin(&self) {
+        self.stop();
+        self.control.enter(Phase::Inside);
+    }
+
+    /// The operation has returned. The victim is killed here at the latest: nothing after it runs.
+    pub fn end(&self) {
+        self.control.enter(Phase::Returned);
+        self.stop();
+    }
+
+    fn stop(&self) {
+        if self.traced {
+            // SAFETY: stops this process until its tracer resumes or kills it.
+            unsafe { libc::raise(libc::SIGSTOP) };
+        }
+    }
+
+    /// The window of a process that nobody kills.
+    pub(super) fn of_survivor(control: &'static Control) -> Self {
+        Self {
+            control,
+            traced: false,
+        }
+    }
+
+    /// `memory`, saying which crash points have been passed.
+    pub fn mark(&self, memory: Native) -> Marked {
+        Marked::new(memory, self.control)
+    }
+}
+
+/// When a look at a victim is taken.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Moment {
+    pub step: u64,
+    /// The instruction that would be next.
+    pub instruction: u64,
+    pub returned: bool,
+}
+
+/// A stepped run that did not get to its end.
+#[derive(Debug)]
+pub(super) struct Cut {
+    pub steps: u64,
+    pub reason: String,
+}
+
+/// A victim that was really killed.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Killed {
+    pub moment: Moment,
+    /// Its process id.
+    pub process: u32,
+}
+
+/// The way of a recorded run.
+#[derive(Debug)]
+pub(super) struct Trace {
+    /// The instruction before each step, and the one after the last.
+    way: Vec<u64>,
+    /// How often a run comes by the same instruction before, not counting the start.
+    passes: Vec<u32>,
+    /// Instructions at which a breakpoint counts otherwise than steps do: those that repeat themselves.
+    repeating: HashSet<u64>,
+}
+
+impl Trace {
+    fn of(way: Vec<u64>) -> Self {
+        let mut seen = HashMap::new();
+        let mut repeating = HashSet::new();
+        let mut passes = vec![0; way.len()];
+        for (step, instruction) in way.iter().enumerate().skip(1) {
+            let count: &mut u32 = seen.entry(*instruction).or_default();
+            passes[step] = *count;
+            *count += 1;
+            if way[step - 1] == *instruction {
+                repeating.insert(*instruction);
+            }
+        }
+        Self {
+            way,
+            passes,
+            repeating,
+        }
+    }
+
+    /// How many instructions the run had.
+    pub(super) fn steps(&self) -> u64 {
+        self.way.len() as u64 - 1
+    }
+
+    /// How many different ones.
+    pub(super) fn addresses(&self) -> u64 {
+        self.way.iter().collect::<HashSet<_>>().len() as u64
+    }
+
+    /// The step before `step` from which it is cheapest to go on by stepping.
+    fn landing(&self, step: u64) -> Option<usize> {
+        /// A breakpoint costs what a step costs, so going back further than this gains little.
+        const BACK: usize = 256;
+        let step = step as usize;
+        let near = step.saturating_sub(BACK).max(2)..step.min(self.way.len() - 1) + 1;
+        near.filter(|at| !self.repeating.contains(&self.way[*at]))
+            .min_by_key(|at| self.passes[*at] as usize + (step - at))
+            .filter(|at| self.passes[*at] as usize + (step - at) + 2 < step)
+    }
+}
+
+/// What forks and traces victims, one at a time.
+#[derive(Debug)]
+pub(super) struct Tracer {
+    operation: String,
+    control: &'static Control,
+    patience: u32,
+    most_instructions: u64,
+    stepping: Duration,
+    stepped: u32,
+    /// Really killed, and of these elsewhere than the recorded run stood.
+    pub kills: u64,
+    pub strayed: u64,
+}
+
+impl Tracer {
+    pub(super) fn new(
+        operation: String,
+        control: &'static Control,
+        patience: u32,
+        most_instructions: u64,
+    ) -> Self {
+        Self {
+            operation,
+            control,
+            patience,
+            most_instructions,
+            stepping: Duration::ZERO,
+            stepped: 0,
+            kills: 0,
+            strayed: 0,
+        }
+    }
+
+    /// What one recorded step cost.
+    pub(super) fn step_cost(&self) -> Duration {
+        let cost = self.stepping.checked_div(self.stepped);
+        cost.unwrap_or_default()
+    }
+
+    pub(super) fn system(&self, call: &'static str) -> impl Fn(io::Error) -> KillError + use<'_> {
+        move |source| KillError::System {
+            operation: self.operation.clone(),
+            call,
+            source,
+        }
+    }
+
+    /// A traced child that stands right before the first instruction of its window.
+    fn start(&self, work: impl FnOnce(Window)) -> Result<Result<Child, Cut>, KillError> {
+        let control = self.control;
+        let child = Child::traced(control, self.patience, || {
+            let window = Window {
+                control,
+                traced: true,
+            };
+            work(window);
+            if control.phase() == Phase::Inside {
+                window.end();
+            }
+        });
+        let mut child = child.map_err(self.system("fork"))?;
+        let cut = |reason| Ok(Err(self.cut(0, reason)));
+        match child.wait().map_err(self.system("waitpid"))? {
+            Stop::Trapped => {}
+            stop => {
+                if let Some(errno) = self.control.refused() {
+                    let source = io::Error::from_raw_os_error(errno);
+                    return Err(PtraceForbidden { source }.into());
+                }
+                if stop == Stop::Exited(0) {
+                    return cut("its window never began".to_owned());
+                }
+                return cut(stop.describe(self.control, self.patience));
+            }
+        }
+        child.trace().map_err(|source| PtraceForbidden { source })?;
+        while self.control.phase() == Phase::Before {
+            match child.resume(Resume::Step).map_err(self.system("ptrace"))? {
+                Stop::Trapped => {}
+                stop => return cut(stop.describe(self.control, self.patience)),
+            }
+        }
+        Ok(Ok(child))
+    }
+
+    /// Why a victim that came to rest at `stop` cannot go on; `None` if it can.
+    fn obstacle(&self, stop: Stop) -> Option<String> {
+        match stop {
+            Stop::Trapped | Stop::SystemCall if self.control.phase() == Phase::Panicked => {
+                Some(self.control.message().unwrap_or_default())
+            }
+            Stop::Trapped | Stop::SystemCall => None,
+            stop => Some(stop.describe(self.control, self.patience)),
+        }
+    }
+
+    /// Steps a child through `work` and has `look` see it before the first instruction of its window
+    /// and after each.
+    pub(super) fn record(
+        &mut self,
+        work: impl FnOnce(Window),
+        mut look: impl FnMut(Moment),
+    ) -> Result<Result<Trace, Cut>, KillError> {
+        let mut child = match self.start(work)? {
+            Ok(child) => child,
+            Err(cut) => return Ok(Err(cut)),
+        };
+        let started = Instant::now();
+        let mut way = Vec::new();
+        let cut = loop {
+            let step = way.len() as u64;
+            let instruction = child.instruction().map_err(self.system("ptrace"))?;
+            way.push(instruction);
+            let returned = self.control.phase() == Phase::Returned;
+            look(Moment {
+                step,
+                instruction,
+                returned,
+            });
+            if returned {
+                break None;
+            }
+            let reason = if step == self.most_instructions {
+                let panicked = self.control.message();
+                Some(
+                    panicked
+                        .unwrap_or_else(|| "has not returned, and the plan ends here".to_owned()),
+                )
+            } else {
+                let stop = child.resume(Resume::Step).map_err(self.system("ptrace"))?;
+                self.obstacle(stop)
+            };
+            if let Some(reason) = reason {
+                break Some(self.cut(step, reason));
+            }
+        };
+        self.stepping += started.elapsed();
+        self.stepped += way.len() as u32;
+        child.kill().map_err(self.system("waitpid"))?;
+        Ok(cut.map_or_else(|| Ok(Trace::of(way)), Err))
+    }
+
+    /// Runs a child through `work` as far as `step` instructions go and kills it there for real, or
+    /// where it has returned by then. Returns where, and who it was.
+    pub(super) fn kill_at(
+        &mut self,
+        trace: &Trace,
+        step: u64,
+        work: impl FnOnce(Window),
+    ) -> Result<Result<Killed, Cut>, KillError> {
+        let mut child = match self.start(work)? {
+            Ok(child) => child,
+            Err(cut) => return Ok(Err(cut)),
+        };
+        let mut at = 0;
+        let mut stop = Stop::Trapped;
+        if let Some(landing) = trace.landing(step) {
+            stop = child.resume(Resume::Step).map_err(self.system("ptrace"))?;
+            at = 1;
+            if stop == Stop::Trapped && child.set_breakpoint(Some(trace.way[landing])) {
+                for _ in 0..=trace.passes[landing] {
+                    stop = child.resume(Resume::Run).map_err(self.system("ptrace"))?;
+                    if stop != Stop::Trapped || self.control.phase() != Phase::Inside {
+                        break;
+                    }
+                }
+                if stop == Stop::Trapped {
+                    child.set_breakpoint(None);
+                }
+                at = landing as u64;
+            }
+        }
+        while at < step && stop == Stop::Trapped && self.control.phase() == Phase::Inside {
+            stop = child.resume(Resume::Step).map_err(self.system("ptrace"))?;
+            at += 1;
+        }
+        if let Some(reason) = self.obstacle(stop) {
+            return Ok(Err(self.cut(at, reason)));
+        }
+        let killed = self.kill(child, at)?;
+        if trace.way.get(at as usize) != Some(&killed.moment.instruction) {
+            self.strayed += 1;
+        }
+        Ok(Ok(killed))
+    }
+
+    /// Runs a child through `work` and kills it for real at the `nth` place, from 0, where it enters or
+    /// leaves a system call, or where it has returned by then.
+    pub(super) fn kill_at_call(
+        &mut self,
+        nth: u64,
+        work: impl FnOnce(Window),
+    ) -> Result<Result<Killed, Cut>, KillError> {
+        let mut child = match self.start(work)? {
+            Ok(child) => child,
+            Err(cut) => return Ok(Err(cut)),
+        };
+        let mut at = 0;
+        loop {
+            let stop = child.resume(Resume::SystemCall);
+            let stop = stop.map_err(self.system("ptrace"))?;
+            if let Some(reason) = self.obstacle(stop) {
+                return Ok(Err(self.cut(at, reason)));
+            }
+            if at == nth || self.control.phase() == Phase::Returned {
+                return self.kill(child, at).map(Ok);
+            }
+            at += 1;
+        }
+    }
+
+    fn kill(&mut self, child: Child, step: u64) -> Result<Killed, KillError> {
+        let instruction = child.instruction().map_err(self.system("ptrace"))?;
+        let process = child.pid();
+        child.kill().map_err(self.system("waitpid"))?;
+        self.kills += 1;
+        Ok(Killed {
+            moment: Moment {
+                step,
+                instruction,
+                returned: self.control.phase() == Phase::Returned,
+            },
+            process,
+        })
+    }
+
+    fn cut(&self, steps: u64, mut reason: String) -> Cut {
+        // Unwinding takes so many instructions that patience may end before it does.
+        if let Some(panic) = self.control.message().filter(|panic| *panic != reason) {
+            reason = format!("{reason}; it {panic}");
+        }
+        if let Some(point) = self.control.point() {
+            reason = format!("past {point}: {reason}");
+        }
+        Cut { steps, reason }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_landing_is_never_beyond_the_step_and_counts_passes_from_the_second_instruction_on() {
+        // A loop over 10, 11, 12, run five times, with an instruction that repeats itself.
+        let mut way = vec![1, 2];
+        for _ in 0..5 {
+            way.extend([10, 11, 12, 12, 12]);
+        }
+        way.extend(3..400u64);
+        let trace = Trace::of(way.clone());
+        assert_eq!(trace.steps(), way.len() as u64 - 1);
+        for step in 0..way.len() as u64 {
+            if let Some(landing) = trace.landing(step) {
+                assert!(landing as u64 <= step && landing >= 2);
+                assert_ne!(way[landing], 12, "repeats itself");
+                let before = way[1..landing].iter().filter(|at| **at == way[landing]);
+                assert_eq!(before.count(), trace.passes[landing] as usize);
+            }
+        }
+        assert_eq!(trace.landing(400), Some(400));
+        assert_eq!(trace.landing(1), None);
+    }
+}
