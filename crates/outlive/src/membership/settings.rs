@@ -20,8 +20,11 @@ pub struct Settings {
     pub fence_timeout: Duration,
     /// The user whose processes may join.
     pub uid: u32,
-    /// The program that fences hosts of other operating systems; without it they are refused.
+    /// The program that fences hosts of other operating systems.
     pub fence_command: Option<String>,
+    /// Every process that joins brings a [`FenceAgent`](super::FenceAgent) of its own for that. With neither,
+    /// hosts of a second operating system are refused.
+    pub fence_agents: bool,
 }
 
 impl Default for Settings {
@@ -33,6 +36,7 @@ impl Default for Settings {
             fence_timeout: Duration::from_secs(5),
             uid: 0,
             fence_command: None,
+            fence_agents: false,
         }
     }
 }
@@ -64,6 +68,7 @@ impl Settings {
             micros(self.suspicion),
             micros(self.fence_timeout),
             self.uid.into(),
+            self.fence_agents.into(),
         ];
         for (i, word) in words.into_iter().enumerate() {
             memory.store(at + i as u64 * 8, word, Ordering::Relaxed);
@@ -96,6 +101,7 @@ impl Settings {
             fence_timeout: time(3),
             uid: word(4) as u32,
             fence_command: (!command.is_empty()).then_some(command),
+            fence_agents: word(5) != 0,
         }
     }
 }
