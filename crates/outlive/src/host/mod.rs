@@ -7,6 +7,7 @@ mod os;
 mod proc;
 mod process;
 mod robust;
+mod scripted;
 mod side_file;
 
 pub use bells::Bells;
@@ -15,4 +16,5 @@ pub use os::{
     Killed, Liveness, Obituary, Os, OsError, OsIdentity, ProcessHandle, ProcessIdentity,
     ThreadIdentity,
 };
+pub use scripted::{Scripted, ScriptedOs};
 pub use side_file::{Access, SideFileEntry};
