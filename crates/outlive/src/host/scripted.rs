@@ -85,6 +85,11 @@ impl Scripted {
     /// An operating system whose boot id is `boot`, with `obituaries` obituaries for its one pod. (Its few
     /// hundred bytes are never freed: bells live for ever.)
     pub fn new(boot: u128, obituaries: u32) -> Self {
+        Self::on_machine(0, boot, obituaries)
+    }
+
+    /// As [`new`](Self::new), on the machine with the id `machine`.
+    pub fn on_machine(machine: u128, boot: u128, obituaries: u32) -> Self {
         let state = State {
             next_id: FIRST_PID,
             next_start: 1,
@@ -96,6 +101,7 @@ impl Scripted {
                 identity: OsIdentity {
                     boot,
                     pid_namespace: 1,
+                    machine,
                 },
                 state: Mutex::new(state),
                 bells: OnceLock::new(),
@@ -444,6 +450,27 @@ impl Os for ScriptedOs {
             state.obituaries[slot as usize] = Slot::default();
         }
         clears
+    }
+
+    fn holder(&self, slot: u32) -> Option<ThreadIdentity> {
+        let state = self.acting();
+        let tid = state.obituaries[slot as usize].holder;
+        let mut threads = state.threads.iter().rev();
+        threads
+            .find(|thread| thread.identity.tid == tid)
+            .map(|thread| thread.identity)
+    }
+
+    fn clear_if_gone(&self, slot: u32) -> bool {
+        let Some(holder) = self.holder(slot) else {
+            return false;
+        };
+        let unmarked = !self.acting().obituaries[slot as usize].marked;
+        let gone = unmarked && self.thread_liveness(holder) == Liveness::Gone;
+        if gone {
+            self.acting().obituaries[slot as usize] = Slot::default();
+        }
+        gone
     }
 
     fn bells(&self) -> &'static dyn Bells {

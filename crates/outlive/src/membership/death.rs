@@ -110,9 +110,7 @@ pub(crate) fn bury_process<M: Memory>(
     let members: Vec<_> = tables
         .writers()
         .filter(|(thread, of)| {
-            let record = tables
-                .records()
-                .read(Instance::new(*thread, of.generation));
+            let record = tables.records().read(Instance::new(*thread, of.generation));
             of.level == Some(Level::Thread)
                 && record.is_some_and(|record| record.process == Some(process))
         })

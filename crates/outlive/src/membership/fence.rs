@@ -6,7 +6,7 @@
 
 use super::detector::{Detector, Unwatched};
 use super::{Instance, InstanceId, Level, State, Status, Tables};
-use crate::host::{Liveness, Obituary, Os};
+use crate::host::{Liveness, Obituary, Os, run_fence_command};
 use core::time::Duration;
 use std::sync::Arc;
 
@@ -20,6 +20,19 @@ pub trait FenceAgent: Send + Sync {
     /// # Errors
     /// With what went wrong; the host stays a suspect and the agent is called again.
     fn fence(&self, host: Instance, name: &str) -> Result<(), String>;
+}
+
+/// The fence command of a pod: words split at white space, no shell.
+pub(crate) struct CommandAgent {
+    pub command: String,
+    pub timeout: Duration,
+}
+
+impl FenceAgent for CommandAgent {
+    fn fence(&self, host: Instance, name: &str) -> Result<(), String> {
+        let words: Vec<_> = self.command.split_whitespace().map(Into::into).collect();
+        run_fence_command(&words, host.id, name, self.timeout).map_err(|error| error.to_string())
+    }
 }
 
 /// How a fence stands.
@@ -49,12 +62,7 @@ pub(crate) struct Fence {
 }
 
 impl Fence {
-    pub(crate) fn begin(
-        host: InstanceId,
-        seen: State,
-        now: Duration,
-        patience: Duration,
-    ) -> Self {
+    pub(crate) fn begin(host: InstanceId, seen: State, now: Duration, patience: Duration) -> Self {
         debug_assert_eq!(seen.status, Status::Fencing);
         Self {
             host,

@@ -206,11 +206,9 @@ pub(crate) fn hold<M: Memory>(
             // an obituary can be missing. What it had claimed is buried by whoever holds its obituary next.
             Obituary::Held { .. } if os.clear_if_gone(id) => {}
             Obituary::Held { tid } => {
-                let record = seen.ok().and_then(|state| {
-                    tables
-                        .records()
-                        .read(Instance::new(id, state.generation))
-                });
+                let record = seen
+                    .ok()
+                    .and_then(|state| tables.records().read(Instance::new(id, state.generation)));
                 let by = match record {
                     Some(record) => format!(
                         "thread {tid} of process {} ({})",
@@ -295,7 +293,8 @@ pub(crate) fn join_watched<M: Memory>(
         // quicker. A host has no log to do that from.
         Status::Dead if claim.level != Level::Host => {}
         Status::Dead => {
-            let why = "a host cannot take over what a thread or process had begun; try again in a moment";
+            let why =
+                "a host cannot take over what a thread or process had begun; try again in a moment";
             let why = why.into();
             return Err(JoinError::NotRecovered { id, why });
         }

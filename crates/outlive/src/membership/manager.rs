@@ -210,8 +210,7 @@ impl Manager {
             Ok(seen)
                 if seen.status == Status::Fencing
                     && (self.fences.contains_key(&id)
-                        || silence
-                            > self.settings.suspicion + self.settings.fence_timeout * 2) =>
+                        || silence > self.settings.suspicion + self.settings.fence_timeout * 2) =>
             {
                 self.go_on_fencing(os, detector, id, seen, now);
             }
@@ -232,8 +231,7 @@ impl Manager {
                 Status::Live | Status::Joining => {
                     let host = Instance::new(id, seen.generation);
                     let pulse = self.hosts.entry(id).or_insert(None);
-                    let silence =
-                        Pulse::silence(pulse, host, os, missed, || records.beats(id));
+                    let silence = Pulse::silence(pulse, host, os, missed, || records.beats(id));
                     if self.is_suspect(silence) && self.begin_fence(id, seen, now) {
                         tracing::warn!(%host, ?silence, "silent; fencing it");
                         let fencing = State {
@@ -276,7 +274,11 @@ impl Manager {
         seen: State,
         now: Duration,
     ) {
-        if self.fences.get(&id).is_some_and(|fence| fence.seen() != seen) {
+        if self
+            .fences
+            .get(&id)
+            .is_some_and(|fence| fence.seen() != seen)
+        {
             self.forget_fence(id);
         }
         let patience = self.settings.fence_timeout;

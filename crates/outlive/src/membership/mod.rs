@@ -39,8 +39,8 @@ pub use group::{
 pub use instance::{Instance, InstanceId};
 pub use join::{JoinError, JoinPoint, LeavePoint};
 pub use member::Member;
-pub use oses::{OperatingSystems, TooManyBoots};
 pub use obligations::{NothingHeld, Obligations};
+pub use oses::{OperatingSystems, TooManyBoots};
 pub use process::{Process, ProcessOptions, StillMembers};
 pub use record::{Record, Records};
 pub use role::{Role, TakeRolePoint};

@@ -86,7 +86,7 @@ impl ProcessOptions {
 /// What a process's sentinel and its members share.
 pub(crate) struct Shared {
     pub tables: Tables,
-    pub os: Arc<dyn Os>,
+    pub os: &'static dyn Os,
     pub os_number: u16,
     pub settings: Settings,
     pub stop: AtomicBool,
@@ -148,7 +148,7 @@ impl Process {
     /// If the id or the host cannot be had, or nobody could fence this process.
     pub fn join(
         tables: Tables,
-        os: Arc<dyn Os>,
+        os: &'static dyn Os,
         options: ProcessOptions,
     ) -> Result<Self, JoinError> {
         let settings = tables.settings();
@@ -163,7 +163,7 @@ impl Process {
             obligations: options.obligations,
             keeper: AtomicU32::new(u32::MAX),
         });
-        refuse_the_unfenceable(&shared, &*shared.os)?;
+        refuse_the_unfenceable(&shared, shared.os)?;
         let entry = Entry {
             host: options.host,
             host_name: options.host_name,
@@ -172,8 +172,10 @@ impl Process {
         };
         let (answer, joined) = mpsc::sync_channel(1);
         let (settled, in_order) = mpsc::sync_channel(1);
-        let sentinel = service(&shared, "outlive-sentinel", move |shared, os| {
-            match sentinel::enter(shared, os, &entry) {
+        let sentinel = service(
+            &shared,
+            "outlive-sentinel",
+            move |shared, os| match sentinel::enter(shared, os, &entry) {
                 Err(error) => {
                     let _ = answer.send(Err(error));
                 }
@@ -183,8 +185,8 @@ impl Process {
                     let in_order = in_order.recv().unwrap_or(true);
                     sentinel::exit(shared, os, host, process, in_order);
                 }
-            }
-        })?;
+            },
+        )?;
         let (host, instance) = match joined.recv() {
             Ok(Ok(joined)) => joined,
             Ok(Err(error)) => {
@@ -244,7 +246,7 @@ impl Process {
         let inner = &self.inner;
         let shared = &inner.shared;
         let counted = Counted::new(inner)?;
-        let os = &*shared.os;
+        let os = shared.os;
         let claim = Claim {
             level: Level::Thread,
             host_word: inner.host.id as u16,
@@ -274,10 +276,10 @@ impl Process {
         let member = member.on_leave(move |member| {
             let shared = &counted.inner.shared;
             if shared.obligations.end(member) {
-                join::leave(shared.tables, &*shared.os, member.instance());
+                join::leave(shared.tables, shared.os, member.instance());
             } else {
                 tracing::warn!(?member, "left holding something; it counts as dead");
-                join::give_up(shared.tables, &*shared.os, member.instance());
+                join::give_up(shared.tables, shared.os, member.instance());
             }
         });
         shared
@@ -434,7 +436,7 @@ fn service(
     std::thread::Builder::new()
         .name(name.into())
         .spawn(move || {
-            let body = AssertUnwindSafe(|| body(&shared, &*shared.os));
+            let body = AssertUnwindSafe(|| body(&shared, shared.os));
             if std::panic::catch_unwind(body).is_err() {
                 std::process::abort();
             }
@@ -494,8 +496,8 @@ fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
 pub(crate) fn refuse_the_unfenceable(shared: &Shared, os: &dyn Os) -> Result<(), JoinError> {
     let (tables, settings) = (shared.tables, &shared.settings);
     let uid = os.uid();
-    let by_agent = settings.fence_command.is_some()
-        || settings.fence_agents && shared.fence_agent.is_some();
+    let by_agent =
+        settings.fence_command.is_some() || settings.fence_agents && shared.fence_agent.is_some();
     if by_agent {
         return Ok(());
     }

@@ -1,7 +1,9 @@
 //! What the members of a pod have agreed on: written once, when the pod is created.
 
+use super::fence::{CommandAgent, FenceAgent};
 use core::time::Duration;
 use outlive_memory::{Memory, Offset, Ordering};
+use std::sync::Arc;
 
 /// How a pod watches its members.
 ///
@@ -55,6 +57,15 @@ impl Settings {
             suspicion: Duration::from_millis(16),
             ..Self::default()
         }
+    }
+
+    /// The fence command as an agent, if there is one.
+    pub(crate) fn command_agent(&self) -> Option<Arc<dyn FenceAgent>> {
+        let command = self.fence_command.clone()?;
+        Some(Arc::new(CommandAgent {
+            command,
+            timeout: self.fence_timeout,
+        }))
     }
 
     /// Writes them at `at`, once, before the segment is published.

@@ -315,10 +315,13 @@ impl<M: Memory> GroupLog<M> {
             let at = self.member_at(self.index_of(&event));
             let mut old = self.memory.load::<u128>(at, Ordering::Acquire);
             while Event::sequence_of(old) < sequence {
-                match self
-                    .memory
-                    .compare_exchange(at, old, word, Ordering::AcqRel, Ordering::Acquire)
-                {
+                match self.memory.compare_exchange(
+                    at,
+                    old,
+                    word,
+                    Ordering::AcqRel,
+                    Ordering::Acquire,
+                ) {
                     Ok(_) => break,
                     Err(now) => old = now,
                 }
