@@ -17,7 +17,6 @@ struct Increments;
 
 const INCREMENTS: u64 = 100;
 
-#[cfg(target_arch = "x86_64")]
 impl Sweep for Increments {
     fn name(&self) -> String {
         "increments".to_owned()
@@ -30,12 +29,26 @@ impl Sweep for Increments {
     fn operate(&self, memory: Marked) {
         let word = memory.native().address(WORD, 8);
         // SAFETY: increments one word of the memory, which nobody else uses meanwhile.
+        #[cfg(target_arch = "x86_64")]
         unsafe {
             core::arch::asm!(
                 ".rept 100",
                 "inc qword ptr [{word}]",
                 ".endr",
                 word = in(reg) word.as_ptr(),
+            );
+        }
+        // SAFETY: as above.
+        #[cfg(target_arch = "aarch64")]
+        unsafe {
+            core::arch::asm!(
+                ".rept 100",
+                "ldr {value}, [{word}]",
+                "add {value}, {value}, #1",
+                "str {value}, [{word}]",
+                ".endr",
+                word = in(reg) word.as_ptr(),
+                value = out(reg) _,
             );
         }
     }
@@ -65,7 +78,6 @@ impl Sweep for Increments {
 
 /// A hundred increments are a hundred states, and a victim really killed at each instruction leaves the
 /// memory that the image has: a kill one instruction early or late could not.
-#[cfg(target_arch = "x86_64")]
 #[test]
 fn each_instruction_is_a_state_of_its_own_and_real_kills_agree() {
     let mut plan = Plan::full();
