@@ -181,6 +181,7 @@ fn finds(flaw: Flaw, message: &str) {
         return;
     };
     assert!(!report.failures.is_empty(), "{flaw:?} was not found");
+    assert!(report.stopped == (report.failures.len() == 2));
     for failure in &report.failures {
         assert!(failure.message.contains(message), "{failure}");
         assert!(failure.instruction.contains("+0x"), "{failure}");

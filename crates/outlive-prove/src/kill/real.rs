@@ -76,7 +76,9 @@ pub fn sweep_for_real<S: RealSweep>(sweep: &S, plan: &Plan) -> Result<SweepRepor
         report: SweepReport::new(&sweep.name()),
     };
     run.sweep()?;
+    let stopped = run.is_full();
     let mut report = run.report;
+    report.stopped = stopped;
     report.find_missing(&sweep.declares());
     report.kills = run.tracer.kills;
     report.strayed = run.tracer.strayed;

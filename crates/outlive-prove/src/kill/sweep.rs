@@ -86,6 +86,7 @@ pub fn sweep<S: Sweep + ?Sized>(sweep: &S, plan: &Plan) -> Result<SweepReport, K
     run.sweep_recovery(&first.cases)?;
     run.report.find_missing(&sweep.declares());
     run.report.recoveries = run.survivors.recoveries();
+    run.report.stopped = run.is_full();
     run.report.kills = run.tracer.kills;
     run.report.strayed = run.tracer.strayed;
     run.report.step = run.tracer.step_cost();

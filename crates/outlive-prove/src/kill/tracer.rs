@@ -261,11 +261,7 @@ impl Tracer {
                 break None;
             }
             let reason = if step == self.most_instructions {
-                let panicked = self.control.message();
-                Some(
-                    panicked
-                        .unwrap_or_else(|| "has not returned, and the plan ends here".to_owned()),
-                )
+                Some("has not returned, and the plan ends here".to_owned())
             } else {
                 let stop = child.resume(Resume::Step).map_err(self.system("ptrace"))?;
                 self.obstacle(stop)
