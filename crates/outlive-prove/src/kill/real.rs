@@ -156,7 +156,9 @@ impl<S: RealSweep> Run<'_, S> {
             At::SystemCall(nth) => self.tracer.kill_at_call(nth, operate)?,
         };
         match killed {
-            Ok(Killed { moment, process }) => {
+            Ok(Killed {
+                moment, process, ..
+            }) => {
                 let crash = Crash {
                     at,
                     process: Some(process),
