@@ -215,6 +215,11 @@ impl Scripted {
         self.state().process(process).hidden = hidden;
     }
 
+    /// Whether `process` is gone.
+    pub fn is_gone(&self, process: ProcessIdentity) -> bool {
+        self.state().process(process).gone
+    }
+
     /// Whether somebody has sent SIGKILL to `process`.
     pub fn was_told_to_die(&self, process: ProcessIdentity) -> bool {
         self.state().process(process).told_to_die
