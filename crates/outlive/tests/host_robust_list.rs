@@ -2,7 +2,7 @@
 
 mod host_support;
 
-use host_support::{Child, Shared, TestPod, hold, run};
+use host_support::{Child, Shared, TestPod, hold, more_time, run};
 use outlive::host::{Linux, Obituary, Os};
 use std::process::ExitCode;
 
@@ -223,6 +223,7 @@ fn killed_at_every_instruction() {
     let (mut points, mut vacant, mut marked) = (0, 0, 0);
     'sweep: for stops in 0.. {
         for steps in 0.. {
+            more_time();
             let (reached, pid) = killed_after(stops, steps, prepare, body);
             points += 1;
             assert_eq!(os.obituary(1), Obituary::Marked { tid: pid });
