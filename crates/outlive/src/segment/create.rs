@@ -201,13 +201,13 @@ impl<'a> SegmentBuilder<'a> {
             creation.clear(|done| progress(done, plan.size));
         }
         let pages = Pages::of(backend.as_ref(), &mapping, transparent);
-        if self.prefault.is_some() {
-            let progress = self.prefault.as_mut().expect("just looked");
+        let prefaulted = self.prefault.is_some();
+        if let Some(progress) = self.prefault.as_mut() {
             mapping
                 .prefault(plan.size, true, progress)
                 .map_err(|error| CallFailed::new("madvise", path, error))?;
         }
-        let pages = pages.after_prefault(&mapping, transparent && self.prefault.is_some());
+        let pages = pages.after_prefault(&mapping, prefaulted);
 
         let superblock = Superblock {
             uuid: self.uuid.unwrap_or_else(Uuid::new_v4),
