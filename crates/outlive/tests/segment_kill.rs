@@ -1,4 +1,5 @@
-//! Creators and publishers of roots are killed by SIGKILL, and what they leave is looked at.
+//! Creators and publishers of roots are killed by SIGKILL or disturbed by signals, and what they leave is
+//! looked at.
 //!
 //! A creation is killed at every entry into and return from a system call (under ptrace, where that is allowed), and at
 //! random moments. Between two system calls it changes nothing but memory; deaths at every access to that
@@ -330,4 +331,34 @@ fn killed_publishers_leave_a_sound_table() {
         // SAFETY: not used again.
         unsafe { segment.unmap() };
     }
+}
+
+/// A signal makes tmpfs undo what the interrupted call had reserved; a profiler sends one every millisecond.
+#[test]
+fn a_creation_goes_forward_under_a_timer_s_signals() {
+    let child = fork(|| {
+        extern "C" fn ignore(_signal: i32) {}
+        // SAFETY: system calls over locals; the handler does nothing.
+        unsafe {
+            let mut action: libc::sigaction = std::mem::zeroed();
+            action.sa_sigaction = ignore as *const () as usize;
+            libc::sigaction(libc::SIGVTALRM, &action, std::ptr::null_mut());
+            let interval = libc::timeval {
+                tv_sec: 0,
+                tv_usec: 1000,
+            };
+            let timer = libc::itimerval {
+                it_interval: interval,
+                it_value: interval,
+            };
+            // Of the time that the process uses: a slow machine gets as much done between two signals.
+            libc::setitimer(libc::ITIMER_VIRTUAL, &timer, std::ptr::null_mut());
+            libc::sigaction(libc::SIGPROF, &action, std::ptr::null_mut());
+            libc::setitimer(libc::ITIMER_PROF, &timer, std::ptr::null_mut());
+        }
+        let created = builder().size(48 << 20).create("memfd:signals");
+        // SAFETY: ends the child.
+        unsafe { libc::_exit(i32::from(created.is_err())) };
+    });
+    assert_eq!(wait(child), 0);
 }

@@ -184,7 +184,7 @@ impl<'a> SegmentBuilder<'a> {
             .ok_or(LayoutError::TooLarge(plan.size))?;
         backend.reserve(mapped, &self.places)?;
 
-        let transparent = self.huge == HugePages::Transparent;
+        let transparent = self.huge.are_transparent_on(backend.as_ref());
         let mapping = Mapping::new(backend.file(), mapped, transparent)
             .map_err(|error| CallFailed::new("mmap", path, error))?;
         // SAFETY: the mapping lives as long as the segment, or is dropped on an error in this function,
