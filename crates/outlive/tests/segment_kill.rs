@@ -11,9 +11,17 @@ use outlive::segment::{
 };
 use std::fs;
 use std::path::Path;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 const SIZE: u64 = 1 << 20;
+
+/// One test at a time: a child forked by another would inherit the descriptor, and with it the lock, of a
+/// segment that this one is about to replace.
+fn alone() -> MutexGuard<'static, ()> {
+    static ALONE: Mutex<()> = Mutex::new(());
+    ALONE.lock().unwrap_or_else(PoisonError::into_inner)
+}
 
 /// Runs `work` in a forked child; the child ends with it.
 ///
@@ -226,6 +234,7 @@ impl Way {
 
 #[test]
 fn a_creation_killed_at_any_system_call_leaves_nothing_unclear() {
+    let _alone = alone();
     for way in &WAYS {
         let mut seen: Vec<Left> = Vec::new();
         let mut stops = 0;
@@ -253,6 +262,7 @@ fn a_creation_killed_at_any_system_call_leaves_nothing_unclear() {
 
 #[test]
 fn a_creation_killed_at_random_moments_leaves_nothing_unclear() {
+    let _alone = alone();
     for way in &WAYS {
         // How long it takes when nobody kills it.
         let ((), left) = way.try_once(|work| {
@@ -281,6 +291,7 @@ fn a_creation_killed_at_random_moments_leaves_nothing_unclear() {
 /// nobody waits for the dead.
 #[test]
 fn killed_publishers_leave_a_sound_table() {
+    let _alone = alone();
     const NAMES: u64 = 60;
     for round in 0..10u64 {
         let segment = builder().create("memfd:roots").unwrap();
@@ -336,6 +347,7 @@ fn killed_publishers_leave_a_sound_table() {
 /// A signal makes tmpfs undo what the interrupted call had reserved; a profiler sends one every millisecond.
 #[test]
 fn a_creation_goes_forward_under_a_timer_s_signals() {
+    let _alone = alone();
     let child = fork(|| {
         extern "C" fn ignore(_signal: i32) {}
         // SAFETY: system calls over locals; the handler does nothing.
