@@ -221,7 +221,7 @@ fn an_incarnation_recovers_its_predecessor_itself() {
     let memory = Countdown::new();
     let pod = with_handler(memory);
     let dead = pod.join(3);
-    std::mem::forget(OwnLog::of(&dead).begin(TRANSFER, &[1]));
+    let _running = OwnLog::of(&dead).begin(TRANSFER, &[1]);
     std::mem::forget(
         Tatas::new(memory, LOCK)
             .lock(&dead, &pod.recoverers)
@@ -303,7 +303,7 @@ fn what_cannot_be_recovered_is_left_to_another() {
     let memory = Countdown::new();
     let pod = Pod::new(memory);
     let dead = pod.join(0);
-    std::mem::forget(OwnLog::of(&dead).begin(TRANSFER, &[]));
+    let _running = OwnLog::of(&dead).begin(TRANSFER, &[]);
     pod.declare_dead(0);
     let survivor = pod.join(1);
     let (owner, kind) = (dead.instance(), TRANSFER);
