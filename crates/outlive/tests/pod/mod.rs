@@ -11,6 +11,7 @@ use std::cell::Cell;
 use std::collections::BTreeSet;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
+/// How many ids a pod has: the last two are for survivors.
 pub const IDS: u32 = 4;
 pub const LOCK: Offset = Offset::new(1024);
 pub const OTHER_LOCK: Offset = Offset::new(1024 + 128);
@@ -50,6 +51,21 @@ impl<M: Memory> Pod<M> {
         assert!(self.generations.transition(id, before, live));
         let instance = Instance::new(id, live.generation);
         // SAFETY: tests act as an instance from one thread, and declare it dead when it has stopped.
+        unsafe {
+            Member::assume(
+                self.memory,
+                self.generations,
+                instance,
+                self.logs.at(id),
+                None,
+            )
+        }
+    }
+
+    /// Acts as the present incarnation of `id`, which has joined.
+    pub fn act_as(&self, id: u32) -> Member<M> {
+        let instance = Instance::new(id, self.generations.current(id));
+        // SAFETY: as in `stranger`.
         unsafe {
             Member::assume(
                 self.memory,
