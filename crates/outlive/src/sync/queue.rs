@@ -176,7 +176,7 @@ impl<M: Memory> QueueLock<M> {
     }
 
     /// Whether somebody, alive or dead, holds it or waits for it.
-    pub fn is_held(self, logs: Logs<M>) -> bool {
+    pub fn is_held(&self, logs: Logs<M>) -> bool {
         let tail: u64 = self.memory.load(self.at, Ordering::Acquire);
         Ticket::from_word(tail, logs.capacity()).is_some_and(|last| !self.over(logs, last))
     }
@@ -187,7 +187,7 @@ impl<M: Memory> QueueLock<M> {
     /// See [`LockError`].
     #[inline]
     pub fn lock<'m>(
-        self,
+        &self,
         member: &'m Member<M>,
         recoverers: &Recoverers<M>,
     ) -> Result<QueueGuard<'m, M>, LockError> {
@@ -203,7 +203,7 @@ impl<M: Memory> QueueLock<M> {
     /// # Errors
     /// See [`LockError`].
     pub fn lock_for<'m>(
-        self,
+        &self,
         member: &'m Member<M>,
         recoverers: &Recoverers<M>,
         timeout: Duration,
@@ -216,7 +216,7 @@ impl<M: Memory> QueueLock<M> {
     /// # Errors
     /// See [`LockError`].
     pub fn try_lock<'m>(
-        self,
+        &self,
         member: &'m Member<M>,
         recoverers: &Recoverers<M>,
     ) -> Result<Option<QueueGuard<'m, M>>, LockError> {
@@ -232,7 +232,7 @@ impl<M: Memory> QueueLock<M> {
                     }
                 }
             }
-            let place = Place::take(self, member)?;
+            let place = Place::take(*self, member)?;
             if place.enter(tail) {
                 self.memory.crash_point(QueuePoint::Held);
                 return Ok(Some(place.guard()));
@@ -244,12 +244,12 @@ impl<M: Memory> QueueLock<M> {
 
     #[inline(always)]
     fn acquire<'m>(
-        self,
+        &self,
         member: &'m Member<M>,
         recoverers: &Recoverers<M>,
         timeout: Option<Duration>,
     ) -> Result<Option<QueueGuard<'m, M>>, LockError> {
-        let place = Place::take(self, member)?;
+        let place = Place::take(*self, member)?;
         let logs = recoverers.logs();
         let (tail, before) = loop {
             let tail: u64 = self.memory.load(self.at, Ordering::Acquire);
@@ -277,7 +277,7 @@ impl<M: Memory> QueueLock<M> {
     /// Whether the link of `place`, which is `link` and leads to `before`, makes it the holder.
     #[inline(always)]
     fn comes_after(
-        self,
+        &self,
         place: &Place<'_, M>,
         logs: Logs<M>,
         link: u64,
@@ -289,7 +289,7 @@ impl<M: Memory> QueueLock<M> {
 
     /// Whom a link leads to.
     #[inline(always)]
-    fn before(self, logs: Logs<M>, link: u64) -> Result<Option<Ticket>, LockError> {
+    fn before(&self, logs: Logs<M>, link: u64) -> Result<Option<Ticket>, LockError> {
         if link == NOBODY {
             return Ok(None);
         }
@@ -298,7 +298,7 @@ impl<M: Memory> QueueLock<M> {
 
     #[cold]
     fn wait<'m>(
-        self,
+        &self,
         place: Place<'m, M>,
         recoverers: &Recoverers<M>,
         timeout: Option<Duration>,
@@ -340,7 +340,7 @@ impl<M: Memory> QueueLock<M> {
 
     /// Sees whether the owner of a ticket that is in the way lives, and recovers it otherwise.
     fn look_after(
-        self,
+        &self,
         member: &Member<M>,
         recoverers: &Recoverers<M>,
         before: Ticket,
@@ -361,13 +361,13 @@ impl<M: Memory> QueueLock<M> {
     }
 
     #[inline(always)]
-    fn ticket(self, logs: Logs<M>, word: u64) -> Result<Ticket, LockError> {
+    fn ticket(&self, logs: Logs<M>, word: u64) -> Result<Ticket, LockError> {
         let lock = self.at;
         Ticket::from_word(word, logs.capacity()).ok_or(LockError::ForeignOwner { lock, word })
     }
 
     #[inline(always)]
-    fn over(self, logs: Logs<M>, ticket: Ticket) -> bool {
+    fn over(&self, logs: Logs<M>, ticket: Ticket) -> bool {
         let node = logs.of(ticket.id).node(ticket.slot);
         // Acquire: what was done under the lock in that turn.
         is_over(
@@ -378,9 +378,9 @@ impl<M: Memory> QueueLock<M> {
 
     /// Takes `ticket`, whose node is at `node` and whose link does not change but by mending, out of the
     /// queue. Nobody names it afterwards. Waits for other menders that live.
-    fn cut(self, member: &Member<M>, logs: Logs<M>, node: Offset, ticket: u64) {
+    fn cut(&self, member: &Member<M>, logs: Logs<M>, node: Offset, ticket: u64) {
         let memory = self.memory;
-        let mending = Mending::begin(self, member);
+        let mending = Mending::begin(*self, member);
         memory.crash_point(QueuePoint::Mending);
         let before: u64 = memory.load(node + PREDECESSOR, Ordering::Acquire);
         // AcqRel: what was done under the lock goes on to the successor; on failure acquire, because the
@@ -483,7 +483,6 @@ impl<'m, M: Memory> Place<'m, M> {
     #[inline(always)]
     fn guard(self) -> QueueGuard<'m, M> {
         QueueGuard {
-            lock: self.lock,
             member: self.member,
             listed: self.listed,
             node: self.node,
@@ -510,7 +509,6 @@ impl<'m, M: Memory> Place<'m, M> {
 #[derive(Debug)]
 #[must_use = "the lock is released when this is dropped"]
 pub struct QueueGuard<'m, M: Memory = Native> {
-    lock: QueueLock<M>,
     member: &'m Member<M>,
     listed: Listed,
     node: Offset,
@@ -528,7 +526,7 @@ impl<'m, M: Memory> QueueGuard<'m, M> {
 impl<M: Memory> Drop for QueueGuard<'_, M> {
     #[inline(always)]
     fn drop(&mut self) {
-        let memory = self.lock.memory;
+        let memory = self.member.memory();
         // Release: what was done under the lock.
         memory.store(self.node + DONE, self.turn, Ordering::Release);
         memory.crash_point(QueuePoint::Released);
