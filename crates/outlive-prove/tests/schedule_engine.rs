@@ -211,3 +211,20 @@ fn a_budget_ends_an_exploration_that_is_not_complete() {
         "{report}"
     );
 }
+
+/// The trace of a word that is exchanged before anybody has read or written it.
+#[test]
+fn a_first_access_that_exchanges_is_traced() {
+    let report = schedule::scenario::<()>("first")
+        .thread("t", |m| {
+            assert_eq!(m.exchange(LOCK, 1u64, Relaxed), 5, "on purpose")
+        })
+        .explore(&Bounds::default());
+    assert!(
+        report
+            .expect_failure()
+            .trace
+            .contains("exchange  0x1 Relaxed -> 0x0"),
+        "{report}"
+    );
+}
