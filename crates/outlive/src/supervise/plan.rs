@@ -234,14 +234,6 @@ impl Plan {
         matches!(self.phase, Phase::Launched { .. })
     }
 
-    /// The incarnation that is watched, if the plan is about one that lives without a handle.
-    pub(super) fn watched(&self) -> Option<Instance> {
-        match self.phase {
-            Phase::Watched { instance, .. } => Some(instance),
-            _ => None,
-        }
-    }
-
     /// Whether it is running, or on its way, so that it counts for its host.
     pub(super) fn runs(&self) -> bool {
         matches!(self.phase, Phase::Launched { .. } | Phase::Watched { .. })

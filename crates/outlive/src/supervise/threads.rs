@@ -264,8 +264,7 @@ impl ThreadSupervisor {
         };
         let end = match &mut *lock(progress) {
             Progress::Joining => return None,
-            // Nobody else joins under the id meanwhile, so a raised generation is its death. It may have
-            // died after it said that it had ended, but not before it leaves: then it says so below.
+            // Nobody else joins under the id meanwhile, so a raised generation is its death.
             Progress::Joined(instance) => {
                 if !generations.is_dead(*instance) {
                     return None;
