@@ -118,6 +118,8 @@ enum Ended {
     Unfinished,
     Panicked(String),
     NotJoined(JoinError),
+    /// It panicked while it joined.
+    Silently,
 }
 
 impl ThreadSupervisor {
@@ -259,19 +261,18 @@ impl ThreadSupervisor {
     fn look_at(&mut self, i: usize, now: Duration) -> Option<What> {
         let generations = self.process.tables().generations();
         let thread = &mut self.threads[i];
-        let Phase::Started { progress, .. } = &thread.phase else {
+        let Phase::Started { progress, thread: of } = &thread.phase else {
             return None;
         };
+        // Before what it says: a thread that has ended says nothing more.
+        let silent = of.is_finished();
         let end = match &mut *lock(progress) {
+            Progress::Ended(end) => Some(core::mem::replace(end, Ok(()))),
+            Progress::Joining if silent => Some(Err(Ended::Silently)),
             Progress::Joining => return None,
             // Nobody else joins under the id meanwhile, so a raised generation is its death.
-            Progress::Joined(instance) => {
-                if !generations.is_dead(*instance) {
-                    return None;
-                }
-                None
-            }
-            Progress::Ended(end) => Some(core::mem::replace(end, Ok(()))),
+            Progress::Joined(instance) if generations.is_dead(*instance) => None,
+            Progress::Joined(_) => return None,
         };
         let before = core::mem::replace(&mut thread.phase, Phase::GivenUp);
         if end.is_some()
@@ -289,6 +290,9 @@ impl ThreadSupervisor {
             }
             Some(Err(Ended::Unfinished)) => Failure::Unfinished,
             Some(Err(Ended::Panicked(message))) => Failure::Panicked { message },
+            Some(Err(Ended::Silently)) => Failure::NotStarted {
+                why: "its thread ended before it had joined".into(),
+            },
             Some(Err(Ended::NotJoined(error))) => {
                 let how = Failure::NotStarted {
                     why: error.to_string(),
