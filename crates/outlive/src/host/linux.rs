@@ -74,6 +74,13 @@ impl Linux {
         let meeting = Path::new(MEETING);
         let identity = proc::identity(meeting)?;
         let side = SideFile::attach(meeting, pod, identity, obituaries, access)?;
+        // Should somebody remove the file under its users, those who make it anew have other obituaries:
+        // they are another operating system to the members, who would otherwise look dead to them.
+        let inode = side.inode();
+        let identity = OsIdentity {
+            pid_namespace: identity.pid_namespace ^ (inode ^ inode >> 32) << 32,
+            ..identity
+        };
         let linux = &*Box::leak(Box::new(Self {
             pod,
             identity,
@@ -213,6 +220,10 @@ impl Os for Linux {
         // thread links it only while it holds the word.
         match unsafe { list.hold(entry, word, tid) } {
             Ok(()) => {
+                let me = proc::this_thread(self.process);
+                let (pid, start) = (me.process.pid, me.start_time);
+                self.side.holder_pid(slot).store(pid, Ordering::Relaxed);
+                self.side.holder_start(slot).store(start, Ordering::Relaxed);
                 // Only the holder writes it. Killed before this, the mark names nobody (or a holder whom
                 // somebody cleared while it said Held); the word itself is marked in any case.
                 self.side.holder(slot).store(tid, Ordering::Release);
@@ -240,6 +251,7 @@ impl Os for Linux {
         });
         let (list, entry) = list.expect("the thread that holds an obituary has a robust list");
         self.side.holder(slot).store(0, Ordering::Relaxed);
+        self.side.holder_start(slot).store(0, Ordering::Relaxed);
         // SAFETY: as in `hold_obituary`; this thread holds the word, so its entry is linked.
         let old = unsafe { list.release(entry, word) };
         if old & WAITERS != 0 {
@@ -278,6 +290,64 @@ impl Os for Linux {
         // which a watcher may set meanwhile.
         let cleared = word.fetch_update(Ordering::AcqRel, Ordering::Acquire, |old| {
             (old & !WAITERS == now & !WAITERS).then_some(0)
+        });
+        if let Ok(old) = cleared
+            && old & WAITERS != 0
+        {
+            futex::wake_all(word);
+        }
+        cleared.is_ok()
+    }
+
+    fn holder(&self, slot: u32) -> Option<ThreadIdentity> {
+        // Acquire, paired with the holder's last store: the rest is this holder's.
+        let tid = self.side.holder(slot).load(Ordering::Acquire);
+        let pid = self.side.holder_pid(slot).load(Ordering::Relaxed);
+        let start_time = self.side.holder_start(slot).load(Ordering::Relaxed);
+        if tid == 0 || start_time == 0 || self.obituary(slot) != (Obituary::Held { tid }) {
+            return None;
+        }
+        let process = ProcessIdentity {
+            pid,
+            start_time: proc::start_time_of(pid)?,
+        };
+        Some(ThreadIdentity {
+            process,
+            tid,
+            start_time,
+        })
+    }
+
+    /// Of all who see that the holder is gone, the one who takes its start time away clears the word,
+    /// which meanwhile nobody else can take. (Should that one die in between, the obituary stays held by
+    /// nobody: the id cannot be joined on this operating system until the pod's side file is made anew.)
+    fn clear_if_gone(&self, slot: u32) -> bool {
+        let tid = self.side.holder(slot).load(Ordering::Acquire);
+        let pid = self.side.holder_pid(slot).load(Ordering::Relaxed);
+        let start_time = self.side.holder_start(slot).load(Ordering::Relaxed);
+        if tid == 0 || start_time == 0 || self.obituary(slot) != (Obituary::Held { tid }) {
+            return false;
+        }
+        let holder = ThreadIdentity {
+            process: ProcessIdentity { pid, start_time: 0 },
+            tid,
+            start_time,
+        };
+        if proc::liveness(holder) != Liveness::Gone {
+            return false;
+        }
+        let (success, failure) = (Ordering::AcqRel, Ordering::Relaxed);
+        let start = self.side.holder_start(slot);
+        if start
+            .compare_exchange(start_time, 0, success, failure)
+            .is_err()
+        {
+            return false;
+        }
+        let word = self.side.word(slot);
+        // The loop is for the waiters bit, which a watcher may set meanwhile.
+        let cleared = word.fetch_update(success, Ordering::Acquire, |old| {
+            (old & !WAITERS == tid).then_some(0)
         });
         if let Ok(old) = cleared
             && old & WAITERS != 0

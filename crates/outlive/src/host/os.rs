@@ -133,6 +133,11 @@ pub trait ProcessHandle: Debug + Send + Sync {
 }
 
 /// One operating system, as seen by one process of one pod.
+///
+/// The obituaries order memory as a lock does: [`hold_obituary`](Self::hold_obituary) and
+/// [`obituary`](Self::obituary) acquire, [`release_obituary`](Self::release_obituary) releases,
+/// [`clear_obituary`](Self::clear_obituary) does both, and a mark is after everything that the dead thread
+/// did. They may be released while a thread's own destructors run.
 pub trait Os: Debug + Send + Sync {
     /// Which operating system this is.
     fn identity(&self) -> OsIdentity;
@@ -169,6 +174,13 @@ pub trait Os: Debug + Send + Sync {
     /// Makes obituary `slot` vacant if `seen` still stands there. For marked obituaries, and for those
     /// whose holder is [`Liveness::Gone`] without having been marked.
     fn clear_obituary(&self, slot: u32, seen: Obituary) -> bool;
+
+    /// Who holds obituary `slot`, if that is known: not to be relied on for more than a kill or a message,
+    /// since the holder may change at any time.
+    fn holder(&self, slot: u32) -> Option<ThreadIdentity>;
+    /// Makes obituary `slot` vacant if its holder is [`Liveness::Gone`] without having been marked. Of
+    /// several callers one does; a holder that lives keeps it, whatever others were that had its tid.
+    fn clear_if_gone(&self, slot: u32) -> bool;
 
     /// The bells of this operating system for this pod.
     fn bells(&self) -> &'static dyn Bells;

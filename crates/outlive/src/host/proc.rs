@@ -87,6 +87,11 @@ pub(super) fn liveness(thread: ThreadIdentity) -> Liveness {
     }
 }
 
+/// When process `pid` started.
+pub(super) fn start_time_of(pid: u32) -> Option<u64> {
+    Stat::of_process(pid).ok().map(|stat| stat.start_time)
+}
+
 /// This process.
 pub(super) fn this_process() -> Result<ProcessIdentity, OsError> {
     let pid = std::process::id();
@@ -145,6 +150,10 @@ pub(super) fn identity(meeting: &Path) -> Result<OsIdentity, OsError> {
     Ok(OsIdentity {
         boot,
         pid_namespace: u64::from(others) << 32 | (pid_namespace & 0xFFFF_FFFF),
+        machine: fs::read_to_string("/etc/machine-id")
+            .ok()
+            .and_then(|id| u128::from_str_radix(id.trim(), 16).ok())
+            .unwrap_or(0),
     })
 }
 

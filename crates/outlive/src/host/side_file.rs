@@ -30,7 +30,7 @@ use super::robust::{Entry, LINK_AT, RobustList};
 use super::{Bells, OsError, OsIdentity, futex, futex::last_error};
 use bytemuck::{Pod, Zeroable};
 use core::ptr::NonNull;
-use core::sync::atomic::{AtomicU32, Ordering};
+use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use core::time::Duration;
 use rustix::fs::{AtFlags, CWD, FallocateFlags, FlockOperation, Gid, Mode, OFlags};
 use rustix::io::Errno;
@@ -57,6 +57,9 @@ const BELL_BITS: u32 = BELLS.trailing_zeros();
 const ENTRY_LINK_AT: usize = 40;
 /// Where in its line the holder's id is kept, since the kernel's mark erases it from the word.
 const HOLDER_AT: usize = 48;
+/// The holder's process, and when the thread started: what tells it from others that had its id.
+const HOLDER_PID_AT: usize = 52;
+const HOLDER_START_AT: usize = 56;
 /// glibc's futex offset on every 64-bit architecture, and musl's.
 const FUTEX_OFFSETS: [isize; 2] = [-32, -28];
 
@@ -239,6 +242,24 @@ impl SideFile {
         self.atomic(self.line(slot) + HOLDER_AT)
     }
 
+    /// The process of the holder of obituary `slot`.
+    pub(super) fn holder_pid(&self, slot: u32) -> &AtomicU32 {
+        self.atomic(self.line(slot) + HOLDER_PID_AT)
+    }
+
+    /// When the holder of obituary `slot` started, or 0 if that is not known.
+    pub(super) fn holder_start(&self, slot: u32) -> &AtomicU64 {
+        let at = self.line(slot) + HOLDER_START_AT;
+        // SAFETY: inside the mapping, which is never undone, and aligned to 8; accessed by atomics of
+        // this size only.
+        unsafe { AtomicU64::from_ptr(self.base.as_ptr().add(at).cast()) }
+    }
+
+    /// The inode of the file: one for as long as anybody has it mapped.
+    pub(super) fn inode(&self) -> u64 {
+        self.file.metadata().map_or(0, |file| file.ino())
+    }
+
     /// The robust list entry of obituary `slot`, for a thread whose list is `list`.
     pub(super) fn entry(&self, slot: u32, list: &RobustList) -> Result<*mut Entry, OsError> {
         if ENTRY_LINK_AT.strict_add_signed(list.futex_offset()) != self.word_at {
@@ -415,6 +436,7 @@ fn parse_name(name: &str) -> Option<(u128, OsIdentity)> {
         OsIdentity {
             boot,
             pid_namespace,
+            machine: 0,
         },
     ))
 }

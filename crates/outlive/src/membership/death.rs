@@ -6,7 +6,7 @@
 //! however long the prover slept in between; and of several provers one raises.
 
 use super::{Groups, Instance, InstanceId, Level, State, Status, Tables};
-use crate::host::Bells;
+use crate::host::{Bells, Os};
 use outlive_memory::Memory;
 
 outlive_memory::crash_points! {
@@ -97,6 +97,32 @@ pub(crate) fn bury_members<M: Memory>(
     }
 }
 
+/// Raises and tells a process that is gone, which was seen in `seen` before that was proven; then every
+/// thread of it, none of which can write.
+pub(crate) fn bury_process<M: Memory>(
+    tables: Tables<M>,
+    os: &dyn Os,
+    id: InstanceId,
+    seen: State,
+) -> bool {
+    let process = Instance::new(id, seen.generation);
+    // Listed before the process is raised. No thread joins after that: the process is gone.
+    let members: Vec<_> = tables
+        .writers()
+        .filter(|(thread, of)| {
+            let record = tables.records().read(Instance::new(*thread, of.generation));
+            of.level == Some(Level::Thread)
+                && record.is_some_and(|record| record.process == Some(process))
+        })
+        .collect();
+    let raised = raise(tables, id, seen);
+    if let Some(dead) = raised {
+        tell(tables, os.bells(), dead);
+    }
+    bury_members(tables, os.bells(), &members);
+    raised.is_some()
+}
+
 /// Buries members whose host was buried by somebody who did not live to come to them.
 ///
 /// Nobody joins a host that is not live, and a host's generation is raised only after none of its members
@@ -121,23 +147,23 @@ pub fn reconcile<M: Memory>(tables: Tables<M>, bells: &dyn Bells) {
     for group in groups.all() {
         let log = groups.log(group);
         let mut told = log.finish_pending();
-        for level in [Level::Host, Level::Process, Level::Thread] {
-            for id in 0..tables.extent().ids {
+        let mut news: Vec<_> = (0..tables.extent().ids)
+            .filter_map(|id| {
                 let member = log.member(id);
-                let Some(instance) = member.instance else {
-                    continue;
-                };
-                if !member.standing.is_in() || member.level != Some(level) {
-                    continue;
-                }
-                told |= match generations.state(id) {
-                    Ok(now) if now.generation != instance.generation => {
-                        log.tell_died(instance).is_some()
-                    }
-                    Ok(now) if now.status == Status::Left => log.tell_left(instance).is_some(),
-                    _ => false,
-                };
-            }
+                let instance = member.instance.filter(|_| member.standing.is_in())?;
+                let now = generations.state(id).ok()?;
+                let died = instance.generation < now.generation;
+                let left = instance.generation == now.generation && now.status == Status::Left;
+                (died || left).then_some((member.level, instance, died))
+            })
+            .collect();
+        news.sort_by_key(|(level, ..)| *level);
+        for (_, instance, died) in news {
+            told |= if died {
+                log.tell_died(instance).is_some()
+            } else {
+                log.tell_left(instance).is_some()
+            };
         }
         if told {
             bells.ring(u64::from(group.number()));
@@ -154,7 +180,9 @@ pub(crate) fn settle<M: Memory>(groups: Groups<M>, id: InstanceId, now: State) {
         let Some(instance) = member.instance.filter(|_| member.standing.is_in()) else {
             continue;
         };
-        if now.generation != instance.generation {
+        // Less, not unequal: the id may have been claimed since `now` was read, and a later incarnation
+        // be the member.
+        if instance.generation < now.generation {
             log.tell_died(instance);
         } else if now.status == Status::Left {
             log.tell_left(instance);

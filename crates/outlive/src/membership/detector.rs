@@ -7,7 +7,7 @@
 //!
 //! In every case the id's word is read *before* the proof is looked for; see [`raise`].
 
-use super::death::{raise, tell};
+use super::death::{bury_process, raise, tell};
 use super::door::{Door, end_host_if_empty};
 use super::{Instance, InstanceId, Level, State, Status, Tables};
 use crate::host::{Liveness, Obituary, Os, ProcessHandle};
@@ -102,7 +102,7 @@ impl Detector {
             let instance = Instance::new(id, state.generation);
             found |= match state.level {
                 Some(Level::Process) if state.status == Status::Live => {
-                    self.is_gone(os, instance) && self.bury_process(os, id, state)
+                    self.is_gone(os, instance) && bury_process(tables, os, id, state)
                 }
                 Some(Level::Thread) if thorough => {
                     let gone = tables
@@ -112,7 +112,7 @@ impl Detector {
                     gone && self.bury(os, id, state)
                 }
                 Some(Level::Host) if state.status != Status::Joining => {
-                    self.bury_empty_host(os, id)
+                    self.bury_empty_host(os, instance)
                 }
                 _ => false,
             };
@@ -164,44 +164,19 @@ impl Detector {
         true
     }
 
-    /// Raises a process that is gone, then every thread of it: none of them can write.
-    fn bury_process(&self, os: &dyn Os, id: InstanceId, state: State) -> bool {
+    fn bury_empty_host(&self, os: &dyn Os, host: Instance) -> bool {
         let tables = self.tables;
-        let process = Instance::new(id, state.generation);
-        // The threads are found before the process is raised and raised after it. One that joins in
-        // between cannot: the process is gone.
-        let threads: Vec<_> = tables
+        let is_empty = !tables
             .writers()
-            .filter(|(thread, of)| {
-                of.level == Some(Level::Thread)
-                    && tables
-                        .records()
-                        .read(Instance::new(*thread, of.generation))
-                        .is_some_and(|record| record.process == Some(process))
-            })
-            .collect();
-        let raised = self.bury(os, id, state);
-        for (thread, of) in threads {
-            self.bury(os, thread, of);
-        }
-        raised
-    }
-
-    fn bury_empty_host(&self, os: &dyn Os, host: InstanceId) -> bool {
-        let tables = self.tables;
-        let is_empty = || {
-            !tables
-                .writers()
-                .any(|(_, of)| of.level == Some(Level::Process) && u32::from(of.host) == host)
-        };
-        if !is_empty() || matches!(os.obituary(host), Obituary::Held { .. }) {
+            .any(|(_, of)| of.level == Some(Level::Process) && u32::from(of.host) == host.id);
+        if !is_empty || matches!(os.obituary(host.id), Obituary::Held { .. }) {
             return false;
         }
         // In the door nobody comes in meanwhile. Somebody else in it will see to the host.
-        let Ok(_door) = Door::enter(tables, os, self.os_number, host, Duration::ZERO) else {
+        let Ok(_door) = Door::enter(tables, os, self.os_number, host.id, Duration::ZERO) else {
             return false;
         };
-        end_host_if_empty(tables, os, host, true)
+        end_host_if_empty(tables, os, self.os_number, host, true)
     }
 }
 

@@ -6,8 +6,8 @@
 //! walks through. A fencing manager does not need the door: it closes the host's word, and whoever is in
 //! the door sees that (the handshake in `join.rs`).
 
-use super::death::{raise, tell};
-use super::join::{Claim, JoinError, hold, join_watched, mark_left};
+use super::death::{bury_process, members_of, raise, tell};
+use super::join::{Claim, JoinError, hold, join_watched, leave_from};
 use super::{Instance, InstanceId, Level, State, Status, Tables};
 use crate::host::Os;
 use core::time::Duration;
@@ -61,43 +61,50 @@ pub(crate) fn attach_host<M: Memory>(
     os_number: u16,
     id: InstanceId,
     name: &str,
+    suspicion: Duration,
 ) -> Result<Instance, JoinError> {
     let generations = tables.generations();
     let in_use = |by: String| JoinError::InUse { id, by };
-    let state = generations
+    let mut seen = generations
         .state(id)
         .map_err(|word| in_use(format!("a corrupt state ({word:#x})")))?;
-    let instance = Instance::new(id, state.generation);
-    if state.status.may_write() && state.level != Some(Level::Host) {
-        return Err(in_use(format!("a {state}")));
+    let is_host = seen.level == Some(Level::Host);
+    if seen.status.may_write() && !is_host {
+        return Err(in_use(format!("a {seen}")));
     }
-    match state.status {
-        Status::Live if state.host == os_number => return Ok(instance),
-        Status::Live | Status::Joining | Status::Fencing
-            if tables
-                .operating_systems()
-                .is_earlier_boot(state.host, os.identity()) =>
-        {
-            // Everything of an earlier boot of this machine is dead.
-            raise(tables, id, state);
-            return attach_host(tables, os, os_number, id, name);
+    if seen.status == Status::Live && seen.host == os_number {
+        let host = Instance::new(id, seen.generation);
+        bury_gone_processes(tables, os, host);
+        // If none is left the host died with the last of them, and this is its next incarnation.
+        if !end_host_if_empty(tables, os, os_number, host, true) {
+            return Ok(host);
         }
-        Status::Fencing => {
-            return Err(JoinError::Gone {
-                what: "host",
-                instance,
-            });
+    } else if seen.status.may_write() && seen.host != os_number {
+        let earlier = tables.operating_systems();
+        if !earlier.is_earlier_boot(seen.host, os.identity()) {
+            return Err(in_use("a host on another operating system".into()));
         }
-        Status::Live => return Err(in_use("a host on another operating system".into())),
-        _ => {}
+        if beats_within(tables, os, id, suspicion) {
+            return Err(in_use(format!(
+                "a host of another boot of this machine that is beating: do two machines have the \
+                 machine id {:032x}?",
+                os.identity().machine
+            )));
+        }
+        raise(tables, id, seen);
+    } else if seen.status == Status::Fencing {
+        let instance = Instance::new(id, seen.generation);
+        let what = "host";
+        return Err(JoinError::Gone { what, instance });
     }
-    if state.status == Status::Dead {
+    seen = generations.state(id).unwrap_or(seen);
+    if seen.status == Status::Dead && seen.level == Some(Level::Host) {
         // A host holds nothing itself: there is nothing to recover.
         let recovered = State {
             status: Status::Recovered,
-            ..state
+            ..seen
         };
-        generations.transition(id, state, recovered);
+        generations.transition(id, seen, recovered);
     }
     let claim = Claim {
         level: Level::Host,
@@ -110,31 +117,76 @@ pub(crate) fn attach_host<M: Memory>(
     join_watched(tables, os, os_number, id, &claim)
 }
 
-/// Ends the host `id` if no process of it is left: called in its door. `as_died` if somebody of it died.
-pub(crate) fn end_host_if_empty<M: Memory>(
+/// Raises those live processes of `host`, of this operating system, that are gone.
+fn bury_gone_processes<M: Memory>(tables: Tables<M>, os: &dyn Os, host: Instance) {
+    for (id, seen) in members_of(tables, host.id) {
+        let gone = seen.level == Some(Level::Process)
+            && tables
+                .records()
+                .read(Instance::new(id, seen.generation))
+                .is_some_and(|record| {
+                    os.open_process(record.thread.process)
+                        .is_ok_and(|handle| handle.is_none_or(|handle| handle.is_gone()))
+                });
+        if gone {
+            bury_process(tables, os, id, seen);
+        }
+    }
+}
+
+/// Whether the heart of `id` beats within the time after which a silent host is suspected, doubled.
+fn beats_within<M: Memory>(
     tables: Tables<M>,
     os: &dyn Os,
     id: InstanceId,
+    suspicion: Duration,
+) -> bool {
+    let first = tables.records().beats(id);
+    let until = os.now() + suspicion * 2;
+    while os.now() < until {
+        if tables.records().beats(id) != first {
+            return true;
+        }
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    false
+}
+
+/// Ends `host` if no process of it is left: called in its door, on its operating system. `as_died` if
+/// somebody of it died.
+///
+/// The host is named by its incarnation and must be of this operating system: the id may have gone to
+/// another one, where this door is not the door.
+pub(crate) fn end_host_if_empty<M: Memory>(
+    tables: Tables<M>,
+    os: &dyn Os,
+    os_number: u16,
+    host: Instance,
     as_died: bool,
 ) -> bool {
-    let Ok(state) = tables.generations().state(id) else {
+    let Ok(seen) = tables.generations().state(host.id) else {
         return false;
     };
-    if state.level != Some(Level::Host)
-        || !matches!(state.status, Status::Live | Status::Fencing)
-        || tables
+    // The word before the scan, and the compare-and-swap from that very word.
+    let ours = seen.generation == host.generation
+        && seen.level == Some(Level::Host)
+        && seen.host == os_number
+        && matches!(seen.status, Status::Live | Status::Fencing);
+    let is_empty = || {
+        !tables
             .writers()
-            .any(|(_, of)| of.level == Some(Level::Process) && u32::from(of.host) == id)
-    {
+            .any(|(_, of)| of.level == Some(Level::Process) && u32::from(of.host) == host.id)
+    };
+    if !ours || !is_empty() {
         return false;
     }
     if as_died {
-        let Some(dead) = raise(tables, id, state) else {
+        let Some(dead) = raise(tables, host.id, seen) else {
             return false;
         };
         tell(tables, os.bells(), dead);
     } else {
-        mark_left(tables, os, Instance::new(id, state.generation));
+        leave_from(tables, os, host, seen);
     }
     true
 }

@@ -46,7 +46,7 @@ impl GroupEvents {
 
     /// Waits for the next news, at most for `timeout`.
     pub fn wait_for(&mut self, timeout: Duration) -> Option<News> {
-        let os = &*self.shared.os;
+        let os = self.shared.os;
         let until = os.now().saturating_add(timeout);
         let bell = u64::from(self.group.number());
         let mut turn = 0usize;

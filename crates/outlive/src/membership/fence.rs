@@ -5,9 +5,10 @@
 //! raises nothing: the host stays a suspect, is reported, and the fence goes on trying.
 
 use super::detector::{Detector, Unwatched};
-use super::{Instance, Level, Status, Tables};
-use crate::host::{Obituary, Os};
+use super::{Instance, InstanceId, Level, State, Status, Tables};
+use crate::host::{Liveness, Obituary, Os, run_fence_command};
 use core::time::Duration;
+use std::sync::Arc;
 
 /// Fences a host that this operating system cannot kill by itself: a BMC, a hypervisor, a cluster manager.
 ///
@@ -19,6 +20,19 @@ pub trait FenceAgent: Send + Sync {
     /// # Errors
     /// With what went wrong; the host stays a suspect and the agent is called again.
     fn fence(&self, host: Instance, name: &str) -> Result<(), String>;
+}
+
+/// The fence command of a pod: words split at white space, no shell.
+pub(crate) struct CommandAgent {
+    pub command: String,
+    pub timeout: Duration,
+}
+
+impl FenceAgent for CommandAgent {
+    fn fence(&self, host: Instance, name: &str) -> Result<(), String> {
+        let words: Vec<_> = self.command.split_whitespace().map(Into::into).collect();
+        run_fence_command(&words, host.id, name, self.timeout).map_err(|error| error.to_string())
+    }
 }
 
 /// How a fence stands.
@@ -33,25 +47,53 @@ pub(crate) enum FenceState {
 }
 
 /// One host's fence, which is driven by calls of [`Fence::drive`] and never blocks.
+///
+/// It is the fence of one incarnation in one state: what it proves, it proves of that.
 #[derive(Debug)]
 pub(crate) struct Fence {
-    host: Instance,
+    host: InstanceId,
+    /// The host's word, in [`Status::Fencing`], as it was before the fence began.
+    seen: State,
     began: Duration,
     patience: Duration,
     agent: Option<std::thread::JoinHandle<Result<(), String>>>,
+    /// After a failure: when to try again, and what it was.
+    failed: Option<(Duration, String)>,
 }
 
 impl Fence {
-    pub(crate) fn begin(host: Instance, now: Duration, patience: Duration) -> Self {
+    pub(crate) fn begin(host: InstanceId, seen: State, now: Duration, patience: Duration) -> Self {
+        debug_assert_eq!(seen.status, Status::Fencing);
         Self {
             host,
+            seen,
             began: now,
             patience,
             agent: None,
+            failed: None,
         }
     }
 
-    /// Goes on with the fence of a host of this operating system, which is in [`Status::Fencing`].
+    /// The state in which the host was when the fence began.
+    pub(crate) fn seen(&self) -> State {
+        self.seen
+    }
+
+    /// The agent that is still at work for this fence.
+    pub(crate) fn into_running(self) -> Option<std::thread::JoinHandle<Result<(), String>>> {
+        self.agent
+    }
+
+    fn instance(&self) -> Instance {
+        Instance::new(self.host, self.seen.generation)
+    }
+
+    /// Whether the fence is slow or has failed: it need not be driven at every round.
+    pub(crate) fn is_failing(&self, now: Duration) -> bool {
+        self.failed.is_some() || now.saturating_sub(self.began) >= self.patience
+    }
+
+    /// Goes on with the fence of a host of this operating system.
     pub(crate) fn drive(
         &mut self,
         tables: Tables,
@@ -63,8 +105,13 @@ impl Fence {
         outlive_memory::Memory::fence(tables.memory(), outlive_memory::Ordering::SeqCst);
         let mut waiting_for = None;
         for (id, state) in tables.writers() {
-            if state.level != Some(Level::Process) || u32::from(state.host) != self.host.id {
+            if state.level != Some(Level::Process) || u32::from(state.host) != self.host {
                 continue;
+            }
+            // Still the same fence, after the member's word was read: else the member may be one of the
+            // host's next incarnation, which is nobody's to kill.
+            if tables.generations().state(self.host) != Ok(self.seen) {
+                return FenceState::Underway;
             }
             let process = Instance::new(id, state.generation);
             match detector.handle(os, process) {
@@ -78,12 +125,19 @@ impl Fence {
                         format!("process {pid} cannot be killed from here")
                     });
                 }
-                // Without a record it is still joining: it will see that its host is being fenced, or
-                // its obituary will be marked.
+                // Without a record it is still joining. If it lives it sees that its host is being
+                // fenced; it may be stopped, so it is killed as well.
                 Err(Unwatched)
                     if state.status == Status::Joining
                         && !matches!(os.obituary(id), Obituary::Held { .. }) => {}
                 Err(Unwatched) => {
+                    if let Some(holder) = os.holder(id)
+                        && let Ok(Some(handle)) = os.open_process(holder.process)
+                        && os.thread_liveness(holder) == Liveness::Exists
+                        && tables.generations().state(id) == Ok(state)
+                    {
+                        handle.send_kill();
+                    }
                     waiting_for = Some(format!("process instance {process} cannot be watched"));
                 }
             }
@@ -102,41 +156,47 @@ impl Fence {
         &mut self,
         now: Duration,
         name: &str,
-        agent: Option<&std::sync::Arc<dyn FenceAgent>>,
+        agent: Option<&Arc<dyn FenceAgent>>,
     ) -> FenceState {
         let Some(agent) = agent else {
             return FenceState::Failing(
                 "it runs on another operating system and no fence command is configured".into(),
             );
         };
-        match self.agent.take() {
+        if let Some((until, why)) = &self.failed {
+            if now < *until {
+                return FenceState::Failing(why.clone());
+            }
+            self.failed = None;
+        }
+        let outcome = match self.agent.take() {
             Some(running) if running.is_finished() => match running.join() {
-                Ok(Ok(())) => FenceState::Done,
-                Ok(Err(why)) => FenceState::Failing(why),
-                Err(_) => FenceState::Failing("the fence agent panicked".into()),
+                Ok(Ok(())) => return FenceState::Done,
+                Ok(Err(why)) => Err(why),
+                Err(_) => Err("the fence agent panicked".into()),
             },
             Some(running) => {
                 self.agent = Some(running);
-                if now.saturating_sub(self.began) >= self.patience {
-                    FenceState::Failing("the fence agent has not answered yet".into())
-                } else {
-                    FenceState::Underway
+                if now.saturating_sub(self.began) < self.patience {
+                    return FenceState::Underway;
                 }
+                return FenceState::Failing("the fence agent has not answered yet".into());
             }
             None => {
-                let (agent, host, name) =
-                    (std::sync::Arc::clone(agent), self.host, name.to_owned());
-                let call = move || agent.fence(host, &name);
-                match std::thread::Builder::new()
+                let (agent, host, name) = (Arc::clone(agent), self.instance(), name.to_owned());
+                std::thread::Builder::new()
                     .name("outlive-fence".into())
-                    .spawn(call)
-                {
-                    Ok(running) => {
-                        self.agent = Some(running);
-                        FenceState::Underway
-                    }
-                    Err(error) => FenceState::Failing(format!("no thread for the agent: {error}")),
-                }
+                    .spawn(move || agent.fence(host, &name))
+                    .map(|running| self.agent = Some(running))
+                    .map_err(|error| format!("no thread for the agent: {error}"))
+            }
+        };
+        match outcome {
+            Ok(()) => FenceState::Underway,
+            Err(why) => {
+                // Not again at once: what was asked may be a power switch.
+                self.failed = Some((now + self.patience, why.clone()));
+                FenceState::Failing(why)
             }
         }
     }

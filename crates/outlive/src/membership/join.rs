@@ -23,10 +23,10 @@
 //! The word goes to [`Status::Left`], the groups are told, the obituary is given back: in that order, so
 //! that a death in between leaves no member that nobody watches. Telling is finished by others.
 
-use super::death::{bury_members, members_of, raise, settle};
+use super::death::{bury_members, bury_process, members_of, raise, settle, tell};
 use super::record::Record;
 use super::{Instance, InstanceId, Level, State, Status, Tables};
-use crate::host::{Liveness, Obituary, Os, OsError};
+use crate::host::{Obituary, Os, OsError};
 use outlive_memory::{Memory, Ordering};
 
 outlive_memory::crash_points! {
@@ -72,6 +72,8 @@ pub enum JoinError {
     NotRecovered {
         /// The id.
         id: InstanceId,
+        /// Why not.
+        why: String,
     },
     /// There is no such id.
     #[error("there is no id {id}: this pod has {ids}; create it with more")]
@@ -192,41 +194,31 @@ pub(crate) fn hold<M: Memory>(
             Ok(()) => return Ok(()),
             Err(stood) => stood,
         };
-        let tid = match stood {
-            Obituary::Vacant => continue,
+        match stood {
+            Obituary::Vacant => {}
             Obituary::Marked { .. } => {
                 if let Ok(state) = seen {
                     bury_local(tables, os, os_number, id, state);
                 }
                 os.clear_obituary(id, stood);
-                continue;
             }
-            Obituary::Held { tid } => tid,
-        };
-        // Held by a thread that the kernel did not mark: alive, or gone in one of the ways in which an
-        // obituary can be missing.
-        let record = seen
-            .ok()
-            .and_then(|state| tables.records().read(Instance::new(id, state.generation)));
-        if let (Some(record), Ok(state)) = (&record, seen)
-            && record.thread.tid == tid
-            && os.thread_liveness(record.thread) == Liveness::Gone
-            && state.level == Some(Level::Thread)
-        {
-            if state.status.may_write() {
-                raise(tables, id, state);
+            // Held by a thread that the kernel did not mark: alive, or gone in one of the ways in which
+            // an obituary can be missing. What it had claimed is buried by whoever holds its obituary next.
+            Obituary::Held { .. } if os.clear_if_gone(id) => {}
+            Obituary::Held { tid } => {
+                let record = seen
+                    .ok()
+                    .and_then(|state| tables.records().read(Instance::new(id, state.generation)));
+                let by = match record {
+                    Some(record) => format!(
+                        "thread {tid} of process {} ({})",
+                        record.thread.process.pid, record.name
+                    ),
+                    None => format!("thread {tid} of this operating system"),
+                };
+                return Err(JoinError::InUse { id, by });
             }
-            os.clear_obituary(id, stood);
-            continue;
         }
-        let by = match record {
-            Some(record) => format!(
-                "thread {tid} of process {} ({})",
-                record.thread.process.pid, record.name
-            ),
-            None => format!("thread {tid} of this operating system"),
-        };
-        return Err(JoinError::InUse { id, by });
     }
 }
 
@@ -242,8 +234,36 @@ fn bury_local<M: Memory>(
         return;
     }
     let told_by_obituary = state.status == Status::Joining || state.level == Some(Level::Thread);
-    if told_by_obituary && !matches!(os.obituary(id), Obituary::Held { .. }) {
-        raise(tables, id, state);
+    if told_by_obituary
+        && !matches!(os.obituary(id), Obituary::Held { .. })
+        && let Some(dead) = raise(tables, id, state)
+    {
+        tell(tables, os.bells(), dead);
+    }
+}
+
+/// Buries the incarnation of `id` that was seen in `state`, if it is of this operating system and dead.
+/// The calling thread holds the id's obituary, so it is not held by a Joining id or by a thread.
+fn bury_former<M: Memory>(
+    tables: Tables<M>,
+    os: &dyn Os,
+    os_number: u16,
+    id: InstanceId,
+    state: State,
+) {
+    if tables.os_of(state) != Some(os_number) {
+        return;
+    }
+    if state.status == Status::Joining || state.level == Some(Level::Thread) {
+        if let Some(dead) = raise(tables, id, state) {
+            tell(tables, os.bells(), dead);
+        }
+    } else if state.level == Some(Level::Process)
+        && let Some(record) = tables.records().read(Instance::new(id, state.generation))
+        && let Ok(handle) = os.open_process(record.thread.process)
+        && handle.is_none_or(|handle| handle.is_gone())
+    {
+        bury_process(tables, os, id, state);
     }
 }
 
@@ -257,21 +277,29 @@ pub(crate) fn join_watched<M: Memory>(
     let (memory, generations) = (tables.memory(), tables.generations());
     memory.crash_point(JoinPoint::Watched);
     let in_use = |by: String| JoinError::InUse { id, by };
-    let state = generations
-        .state(id)
-        .map_err(|word| in_use(format!("a corrupt state ({word:#x})")))?;
+    let read = || {
+        generations
+            .state(id)
+            .map_err(|word| in_use(format!("a corrupt state ({word:#x})")))
+    };
+    let mut state = read()?;
+    if state.status.may_write() {
+        bury_former(tables, os, os_number, id, state);
+        state = read()?;
+    }
     match state.status {
         Status::Free | Status::Left | Status::Recovered => {}
-        Status::Dead => return Err(JoinError::NotRecovered { id }),
+        // What a dead thread or process had begun is finished by its next incarnation, if no survivor was
+        // quicker. A host has no log to do that from.
+        Status::Dead if claim.level != Level::Host => {}
+        Status::Dead => {
+            let why =
+                "a host cannot take over what a thread or process had begun; try again in a moment";
+            let why = why.into();
+            return Err(JoinError::NotRecovered { id, why });
+        }
         Status::Retired => return Err(JoinError::Retired { id }),
         Status::Joining | Status::Live | Status::Fencing => {
-            // We hold its obituary, so on this operating system a Joining id or a thread is dead.
-            let local = tables.os_of(state) == Some(os_number);
-            let told = state.status == Status::Joining || state.level == Some(Level::Thread);
-            if local && told {
-                raise(tables, id, state);
-                return Err(JoinError::NotRecovered { id });
-            }
             return Err(in_use(format!("a {state}")));
         }
     }
@@ -358,18 +386,43 @@ pub(crate) fn leave<M: Memory>(tables: Tables<M>, os: &dyn Os, instance: Instanc
     os.release_obituary(instance.id);
 }
 
+/// Ends an incarnation that still holds something, on its own behalf: it will not write any more, so it
+/// counts as dead, and what it holds is recovered.
+pub(crate) fn give_up<M: Memory>(tables: Tables<M>, os: &dyn Os, instance: Instance) {
+    if let Ok(seen) = tables.generations().state(instance.id)
+        && seen.generation == instance.generation
+        && seen.status.may_write()
+        && let Some(dead) = raise(tables, instance.id, seen)
+    {
+        tell(tables, os.bells(), dead);
+    }
+    os.release_obituary(instance.id);
+}
+
 /// The part of leaving that is not the obituary's.
 pub(crate) fn mark_left<M: Memory>(tables: Tables<M>, os: &dyn Os, instance: Instance) {
-    let generations = tables.generations();
-    if let Ok(state) = generations.state(instance.id)
-        && state.generation == instance.generation
-        && state.status.may_write()
+    if let Ok(seen) = tables.generations().state(instance.id)
+        && seen.generation == instance.generation
+        && seen.status.may_write()
     {
-        let left = State {
-            status: Status::Left,
-            ..state
-        };
-        generations.transition(instance.id, state, left);
+        leave_from(tables, os, instance, seen);
+    }
+}
+
+/// Leaves from the state `seen`, if that still stands, and tells the groups.
+pub(crate) fn leave_from<M: Memory>(
+    tables: Tables<M>,
+    os: &dyn Os,
+    instance: Instance,
+    seen: State,
+) {
+    let left = State {
+        status: Status::Left,
+        ..seen
+    };
+    if !tables.generations().transition(instance.id, seen, left) {
+        // Being fenced, or buried: it did not leave, and that is told by whoever saw to it.
+        return;
     }
     tables.memory().crash_point(LeavePoint::Left);
     let groups = tables.groups();

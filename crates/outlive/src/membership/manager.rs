@@ -2,12 +2,15 @@
 //!
 //! Every sentinel stands for the role. The holder polls the hearts; a host that has not beaten for as
 //! long as the settings allow is *suspected*: its word goes to [`Status::Fencing`], so that nobody joins
-//! it any more, its members are killed, and only when none of them can write is its generation raised.
-//! Then the groups are told: the host, then its processes, then its threads.
+//! it any more, its members are killed, and only when none of them can write is its generation raised,
+//! from the very word that it had when the fence began. Then the groups are told: the host, then its
+//! processes, then its threads.
 //!
 //! The manager copies counters that others increment and judges by its own clock. So a manager that fails
 //! can only delay a detection; and one that was itself held up does not count the time it missed against
-//! anybody (LUPIN §3.3).
+//! anybody (LUPIN §3.3). A heart is looked at between two looks at the clock: it was silent at most since
+//! the *later* of the two at which it last moved, and at least until the *earlier* of the two now. A
+//! manager that is held up anywhere in between only finds silences shorter than they were.
 
 use super::death::{bury_members, bury_orphans, members_of, raise, tell};
 use super::detector::Detector;
@@ -18,12 +21,38 @@ use core::time::Duration;
 use std::collections::HashMap;
 use std::sync::Arc;
 
-/// A counter that somebody else increments, and when it was last seen to move.
+/// A counter that somebody else increments, and when it was last seen to have moved.
 #[derive(Clone, Copy, Debug)]
 struct Pulse {
     of: Instance,
     beats: u64,
     moved: Duration,
+}
+
+impl Pulse {
+    /// For how long the counter that `read` reads has certainly not moved. `missed`: time during which
+    /// this process did not look, which is nobody's silence.
+    fn silence(
+        pulse: &mut Option<Self>,
+        of: Instance,
+        os: &dyn Os,
+        missed: Duration,
+        read: impl FnOnce() -> u64,
+    ) -> Duration {
+        let before = os.now();
+        let beats = read();
+        match pulse {
+            Some(known) if known.of == of && known.beats == beats => {
+                known.moved = (known.moved + missed).min(before);
+                before - known.moved
+            }
+            _ => {
+                let moved = os.now();
+                *pulse = Some(Self { of, beats, moved });
+                Duration::ZERO
+            }
+        }
+    }
 }
 
 /// What one process does for the role.
@@ -34,10 +63,11 @@ pub(crate) struct Manager {
     settings: Settings,
     agent: Option<Arc<dyn FenceAgent>>,
     last_poll: Option<Duration>,
-    hosts: HashMap<InstanceId, Pulse>,
+    hosts: HashMap<InstanceId, Option<Pulse>>,
     manager: Option<Pulse>,
     fences: HashMap<InstanceId, Fence>,
-    manager_fence: Option<Fence>,
+    /// Agents at work for fences that are over.
+    lingering: Vec<std::thread::JoinHandle<Result<(), String>>>,
 }
 
 impl Manager {
@@ -58,20 +88,23 @@ impl Manager {
             hosts: HashMap::new(),
             manager: None,
             fences: HashMap::new(),
-            manager_fence: None,
+            lingering: Vec::new(),
         }
     }
 
     /// When to call [`tick`](Self::tick) next, at the latest.
     pub(crate) fn next_tick(&self) -> Duration {
-        if self.fences.is_empty() && self.manager_fence.is_none() {
-            self.last_poll
-                .map_or(Duration::ZERO, |last| last + self.settings.poll)
+        let Some(last) = self.last_poll else {
+            return Duration::ZERO;
+        };
+        // A fence that goes well is finished as soon as the last process is gone.
+        let hurried = self.fences.values().any(|fence| !fence.is_failing(last));
+        let interval = if hurried {
+            self.settings.poll.min(Duration::from_millis(1))
         } else {
-            // A fence is finished as soon as the last process is gone.
-            self.last_poll
-                .map_or(Duration::ZERO, |last| last + Duration::from_millis(1))
-        }
+            self.settings.poll
+        };
+        last + interval
     }
 
     /// One round: stands for the role, or does its duty.
@@ -85,7 +118,6 @@ impl Manager {
             Some(holder) if holder == self.me => {
                 role.beat();
                 self.manager = None;
-                self.manager_fence = None;
                 self.do_duty(os, detector, now, missed);
             }
             Some(holder) if !role.is_vacant(generations, holder) => {
@@ -99,19 +131,25 @@ impl Manager {
                 }
             }
         }
+        self.forget_finished_fences();
     }
 
-    /// Time since the last round that this process missed: it was not watching, so nobody was silent.
+    /// Time since the last round that this process missed.
     fn missed(&self, now: Duration) -> Duration {
         let slack = self.settings.poll + self.settings.poll / 2;
-        self.last_poll.map_or(Duration::ZERO, |last| {
-            let gap = now.saturating_sub(last);
-            if gap > slack {
-                gap - self.settings.poll
-            } else {
-                Duration::ZERO
-            }
-        })
+        let gap = self.last_poll.map_or(Duration::ZERO, |last| now - last);
+        if gap > slack {
+            gap - self.settings.poll
+        } else {
+            Duration::ZERO
+        }
+    }
+
+    /// Whether somebody silent for so long is suspected. Polls are discrete: half of what a poll may come
+    /// early against a beat is forgiven, so that two polls without a beat between them suffice.
+    fn is_suspect(&self, silence: Duration) -> bool {
+        let forgiven = self.settings.poll.saturating_sub(self.settings.heartbeat) / 2;
+        !silence.is_zero() && silence + forgiven >= self.settings.suspicion
     }
 
     fn announce(&self, os: &dyn Os) {
@@ -124,25 +162,6 @@ impl Manager {
         tracing::info!(manager = %self.me, "became the fabric manager");
     }
 
-    fn silence(
-        pulse: &mut Pulse,
-        of: Instance,
-        beats: u64,
-        now: Duration,
-        missed: Duration,
-    ) -> Duration {
-        if pulse.of != of || pulse.beats != beats {
-            *pulse = Pulse {
-                of,
-                beats,
-                moved: now,
-            };
-        } else {
-            pulse.moved = (pulse.moved + missed).min(now);
-        }
-        now - pulse.moved
-    }
-
     /// A backup's round: a manager that is silent is fenced, and then the role is vacant.
     fn watch_manager(
         &mut self,
@@ -152,28 +171,28 @@ impl Manager {
         now: Duration,
         missed: Duration,
     ) {
-        let beats = self.tables.role().beats();
-        let first = Pulse {
-            of: holder,
-            beats,
-            moved: now,
-        };
-        let pulse = self.manager.get_or_insert(first);
-        let silence = Self::silence(pulse, holder, beats, now, missed);
-        // Backups are more patient than the manager, so that a manager fences its own silent backups
-        // and not they it.
-        if silence <= self.settings.suspicion + self.settings.poll * 2 {
-            self.manager_fence = None;
+        let (role, generations) = (self.tables.role(), self.tables.generations());
+        let mut pulse = self.manager;
+        let silence = Pulse::silence(&mut pulse, holder, os, missed, || role.beats());
+        self.manager = pulse;
+        // Backups are more patient than the manager, so that a manager fences its silent backups and not
+        // they it.
+        if silence.is_zero() || silence <= self.settings.suspicion + self.settings.poll * 2 {
             return;
         }
-        let Ok(state) = self.tables.generations().state(holder.id) else {
+        let Ok(state) = generations.state(holder.id) else {
             return;
         };
+        if state.generation != holder.generation {
+            return;
+        }
         if self.tables.os_of(state) == Some(self.os_number) {
             // One process of ours: its pidfd is proof, and the detector raises it.
             match detector.handle(os, holder) {
                 Ok(Some(handle)) if !handle.is_gone() => {
-                    handle.send_kill();
+                    if !handle.send_kill() {
+                        tracing::error!(%holder, "the fabric manager is silent and cannot be killed");
+                    }
                 }
                 _ => {
                     detector.look_at_processes(os, false);
@@ -181,108 +200,122 @@ impl Manager {
             }
             return;
         }
-        let host = InstanceId::from(state.host);
-        let Ok(host_state) = self.tables.generations().state(host) else {
-            return;
-        };
-        let host = Instance::new(host, host_state.generation);
-        let name = self.name_of(host);
-        let patience = self.settings.fence_timeout;
-        let fence = self
-            .manager_fence
-            .get_or_insert_with(|| Fence::begin(host, now, patience));
-        if fence.drive_agent(now, &name, self.agent.as_ref()) == FenceState::Done {
-            self.manager_fence = None;
-            self.bury_host(os, host.id, host_state);
+        // Its host is fenced as the manager would fence it.
+        let id = InstanceId::from(state.host);
+        match generations.state(id) {
+            Ok(seen) if seen.level == Some(Level::Host) && seen.status == Status::Live => {
+                self.begin_fence(id, seen, now);
+            }
+            // Another backup has begun. It is given time before a second power switch is pressed.
+            Ok(seen)
+                if seen.status == Status::Fencing
+                    && (self.fences.contains_key(&id)
+                        || silence > self.settings.suspicion + self.settings.fence_timeout * 2) =>
+            {
+                self.go_on_fencing(os, detector, id, seen, now);
+            }
+            _ => {}
         }
-    }
-
-    fn name_of(&self, host: Instance) -> String {
-        self.tables
-            .records()
-            .read(host)
-            .map_or_else(String::new, |record| record.name)
     }
 
     /// The manager's round.
     fn do_duty(&mut self, os: &dyn Os, detector: &mut Detector, now: Duration, missed: Duration) {
         let (tables, records) = (self.tables, self.tables.records());
-        for (id, state) in tables.writers() {
-            if state.level != Some(Level::Host) {
+        for (id, seen) in tables.writers() {
+            if seen.level != Some(Level::Host) {
                 continue;
             }
-            let host = Instance::new(id, state.generation);
-            match state.status {
-                Status::Live => {
-                    let beats = records.beats(id);
-                    let first = Pulse {
-                        of: host,
-                        beats,
-                        moved: now,
-                    };
-                    let pulse = self.hosts.entry(id).or_insert(first);
-                    if Self::silence(pulse, host, beats, now, missed) <= self.settings.suspicion {
-                        continue;
-                    }
-                    let fencing = State {
-                        status: Status::Fencing,
-                        ..state
-                    };
-                    if tables.generations().transition(id, state, fencing) {
-                        tracing::warn!(%host, "silent; fencing it");
-                        self.go_on_fencing(os, detector, host, fencing, now);
+            match seen.status {
+                // One that joins on our operating system has its obituary watched.
+                Status::Joining if seen.host == self.os_number => {}
+                Status::Live | Status::Joining => {
+                    let host = Instance::new(id, seen.generation);
+                    let pulse = self.hosts.entry(id).or_insert(None);
+                    let silence = Pulse::silence(pulse, host, os, missed, || records.beats(id));
+                    if self.is_suspect(silence) && self.begin_fence(id, seen, now) {
+                        tracing::warn!(%host, ?silence, "silent; fencing it");
+                        let fencing = State {
+                            status: Status::Fencing,
+                            ..seen
+                        };
+                        self.go_on_fencing(os, detector, id, fencing, now);
                     }
                 }
                 // Ours, or begun by a manager that died.
-                Status::Fencing => self.go_on_fencing(os, detector, host, state, now),
+                Status::Fencing => self.go_on_fencing(os, detector, id, seen, now),
                 _ => {}
             }
         }
         bury_orphans(tables, os.bells());
-        self.hosts
-            .retain(|id, pulse| tables.generations().current(*id) == pulse.of.generation);
-        self.fences.retain(|id, _| {
-            tables
-                .generations()
-                .state(*id)
-                .is_ok_and(|state| state.status == Status::Fencing)
+        self.hosts.retain(|id, pulse| {
+            pulse.is_some_and(|pulse| tables.generations().current(*id) == pulse.of.generation)
         });
+    }
+
+    /// Closes the host: nobody joins it from now on, and what a fence proves is proven of this word.
+    fn begin_fence(&mut self, id: InstanceId, seen: State, now: Duration) -> bool {
+        let fencing = State {
+            status: Status::Fencing,
+            ..seen
+        };
+        let begun = self.tables.generations().transition(id, seen, fencing);
+        if begun {
+            let fence = Fence::begin(id, fencing, now, self.settings.fence_timeout);
+            self.fences.insert(id, fence);
+        }
+        begun
     }
 
     fn go_on_fencing(
         &mut self,
         os: &dyn Os,
         detector: &mut Detector,
-        host: Instance,
-        state: State,
+        id: InstanceId,
+        seen: State,
         now: Duration,
     ) {
+        if self
+            .fences
+            .get(&id)
+            .is_some_and(|fence| fence.seen() != seen)
+        {
+            self.forget_fence(id);
+        }
         let patience = self.settings.fence_timeout;
-        let name = self.name_of(host);
+        let host = Instance::new(id, seen.generation);
+        let name = self
+            .tables
+            .records()
+            .read(host)
+            .map_or_else(String::new, |record| record.name);
         let fence = self
             .fences
-            .entry(host.id)
-            .or_insert_with(|| Fence::begin(host, now, patience));
-        let outcome = if state.host == self.os_number {
+            .entry(id)
+            .or_insert_with(|| Fence::begin(id, seen, now, patience));
+        let outcome = if seen.host == self.os_number {
             fence.drive(self.tables, os, detector)
+        } else if self
+            .tables
+            .operating_systems()
+            .is_earlier_boot(seen.host, os.identity())
+        {
+            // A machine runs one boot at a time, and this one was silent besides.
+            FenceState::Done
         } else {
             fence.drive_agent(now, &name, self.agent.as_ref())
         };
         match outcome {
-            FenceState::Done => {
-                self.fences.remove(&host.id);
-                self.bury_host(os, host.id, state);
-            }
+            FenceState::Done => self.bury_host(os, id, seen),
             FenceState::Underway => {}
             FenceState::Failing(why) => self.report(os, host, &why),
         }
     }
 
     /// Raises and tells a host that is fenced, then its processes, then its threads.
-    fn bury_host(&self, os: &dyn Os, id: InstanceId, state: State) {
+    fn bury_host(&self, os: &dyn Os, id: InstanceId, seen: State) {
         // Listed before the raise: afterwards the host could be joined again and have other members.
         let members = members_of(self.tables, id);
-        if let Some(dead) = raise(self.tables, id, state) {
+        if let Some(dead) = raise(self.tables, id, seen) {
             tell(self.tables, os.bells(), dead);
             bury_members(self.tables, os.bells(), &members);
         }
@@ -295,6 +328,37 @@ impl Manager {
                 tracing::error!(%host, why, "suspected, and cannot be fenced");
                 os.bells().ring(u64::from(group.number()));
             }
+        }
+    }
+
+    fn forget_finished_fences(&mut self) {
+        let generations = self.tables.generations();
+        let over: Vec<_> = self
+            .fences
+            .iter()
+            .filter(|(id, fence)| generations.state(**id) != Ok(fence.seen()))
+            .map(|(id, _)| *id)
+            .collect();
+        for id in over {
+            self.forget_fence(id);
+        }
+        self.lingering.retain(|agent| !agent.is_finished());
+    }
+
+    fn forget_fence(&mut self, id: InstanceId) {
+        let fence = self.fences.remove(&id);
+        self.lingering.extend(fence.and_then(Fence::into_running));
+    }
+}
+
+impl Drop for Manager {
+    /// An agent at work is waited for: it must not fence, after we have left, a host that has come back.
+    fn drop(&mut self) {
+        let fences = core::mem::take(&mut self.fences);
+        self.lingering
+            .extend(fences.into_values().filter_map(Fence::into_running));
+        for agent in self.lingering.drain(..) {
+            let _ = agent.join();
         }
     }
 }

@@ -6,7 +6,7 @@ use core::fmt;
 use core::marker::PhantomData;
 use outlive_memory::{Memory, Native, Offset};
 
-type OnLeave = Box<dyn FnOnce(Instance)>;
+type OnLeave<M> = Box<dyn FnOnce(&Member<M>)>;
 
 /// A live thread of a pod: the right to write to it.
 ///
@@ -19,7 +19,7 @@ pub struct Member<M: Memory = Native> {
     instance: Instance,
     log: Offset,
     bells: Option<&'static dyn Bells>,
-    on_leave: Option<OnLeave>,
+    on_leave: Option<OnLeave<M>>,
     not_send: PhantomData<*mut ()>,
 }
 
@@ -49,7 +49,7 @@ impl<M: Memory> Member<M> {
     }
 
     /// What is done when the member is dropped.
-    pub(crate) fn on_leave(mut self, leave: impl FnOnce(Instance) + 'static) -> Self {
+    pub(crate) fn on_leave(mut self, leave: impl FnOnce(&Self) + 'static) -> Self {
         self.on_leave = Some(Box::new(leave));
         self
     }
@@ -89,7 +89,7 @@ impl<M: Memory> Member<M> {
 impl<M: Memory> Drop for Member<M> {
     fn drop(&mut self) {
         if let Some(leave) = self.on_leave.take() {
-            leave(self.instance);
+            leave(self);
         }
     }
 }

@@ -3,40 +3,18 @@
 use super::events::GroupEvents;
 use super::fence::FenceAgent;
 use super::join::{self, Claim, JoinError};
+use super::keeper;
 use super::sentinel::{self, Entry, bell_of};
 use super::{
-    Credentials, GroupError, GroupId, Guard, Instance, InstanceId, Level, Member, Settings, State,
-    Status, Subscription, Tables,
+    Credentials, GroupError, GroupId, Guard, Instance, InstanceId, Level, Member, NothingHeld,
+    Obligations, Settings, Subscription, Tables,
 };
 use crate::host::Os;
 use core::fmt;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::panic::AssertUnwindSafe;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, mpsc};
 use std::thread::JoinHandle;
-
-/// What the rooms above do for a dead instance before its id is used again: finish or undo what it had
-/// begun.
-///
-/// Called by sentinels and by joining threads, by several at once and again after a death in the middle.
-pub trait Recover: Send + Sync {
-    /// Recovers the dead incarnation of `id`, acting as `process`, if nobody else does. Must end by
-    /// moving the id's state from [`Status::Dead`] to [`Status::Recovered`], or leave it for later.
-    fn recover(&self, tables: Tables, process: Option<Instance>, id: InstanceId, dead: State);
-}
-
-/// For pods in which nothing is owned: there is nothing to finish.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct NothingHeld;
-
-impl Recover for NothingHeld {
-    fn recover(&self, tables: Tables, _process: Option<Instance>, id: InstanceId, dead: State) {
-        let recovered = State {
-            status: Status::Recovered,
-            ..dead
-        };
-        tables.generations().transition(id, dead, recovered);
-    }
-}
 
 /// How a process joins.
 #[derive(Clone)]
@@ -46,7 +24,7 @@ pub struct ProcessOptions {
     id: Option<InstanceId>,
     name: String,
     fence_agent: Option<Arc<dyn FenceAgent>>,
-    recover: Arc<dyn Recover>,
+    obligations: Arc<dyn Obligations>,
 }
 
 impl fmt::Debug for ProcessOptions {
@@ -69,7 +47,7 @@ impl ProcessOptions {
             id: None,
             name: String::new(),
             fence_agent: None,
-            recover: Arc::new(NothingHeld),
+            obligations: Arc::new(NothingHeld),
         }
     }
 
@@ -97,9 +75,10 @@ impl ProcessOptions {
         self
     }
 
-    /// What is done for the dead before their ids are used again.
-    pub fn recover(mut self, recover: Arc<dyn Recover>) -> Self {
-        self.recover = recover;
+    /// What the rooms above owe the instances of this process. [`Pod::join`](crate::pod::Pod::join) sets
+    /// it.
+    pub fn obligations(mut self, obligations: Arc<dyn Obligations>) -> Self {
+        self.obligations = obligations;
         self
     }
 }
@@ -107,27 +86,20 @@ impl ProcessOptions {
 /// What a process's sentinel and its members share.
 pub(crate) struct Shared {
     pub tables: Tables,
-    pub os: Arc<dyn Os>,
+    pub os: &'static dyn Os,
     pub os_number: u16,
     pub settings: Settings,
     pub stop: AtomicBool,
     pub fence_agent: Option<Arc<dyn FenceAgent>>,
-    recover: Arc<dyn Recover>,
+    pub obligations: Arc<dyn Obligations>,
+    /// The process's id, once it has one.
+    keeper: AtomicU32,
 }
 
 impl Shared {
-    pub(crate) fn recover(&self, id: InstanceId) {
-        if let Ok(state) = self.tables.generations().state(id)
-            && state.status == Status::Dead
-        {
-            self.recover.recover(self.tables, None, id, state);
-        }
-    }
-
-    pub(crate) fn recover_everyone(&self) {
-        for (id, state) in sentinel::unrecovered(self.tables) {
-            self.recover.recover(self.tables, None, id, state);
-        }
+    pub(crate) fn wake_keeper(&self, os: &dyn Os) {
+        os.bells()
+            .ring(keeper::bell_of(self.keeper.load(Ordering::Relaxed)));
     }
 
     /// Makes `instance` a member of the pod's own group.
@@ -154,7 +126,8 @@ struct Inner {
     instance: Instance,
     /// How many members act for this process; `None` once it is leaving.
     members: Mutex<Option<usize>>,
-    sentinel: Mutex<Option<JoinHandle<()>>>,
+    /// The sentinel and the keeper.
+    services: Mutex<Vec<JoinHandle<()>>>,
 }
 
 /// A process cannot leave while threads of it are members.
@@ -175,21 +148,22 @@ impl Process {
     /// If the id or the host cannot be had, or nobody could fence this process.
     pub fn join(
         tables: Tables,
-        os: Arc<dyn Os>,
+        os: &'static dyn Os,
         options: ProcessOptions,
     ) -> Result<Self, JoinError> {
         let settings = tables.settings();
         let os_number = tables.operating_systems().number(os.identity())?;
-        refuse_the_unfenceable(tables, &*os, os_number, &settings, &options)?;
         let shared = Arc::new(Shared {
             tables,
             os,
             os_number,
+            fence_agent: options.fence_agent.or_else(|| settings.command_agent()),
             settings,
             stop: AtomicBool::new(false),
-            fence_agent: options.fence_agent,
-            recover: options.recover,
+            obligations: options.obligations,
+            keeper: AtomicU32::new(u32::MAX),
         });
+        refuse_the_unfenceable(&shared, shared.os)?;
         let entry = Entry {
             host: options.host,
             host_name: options.host_name,
@@ -197,43 +171,54 @@ impl Process {
             name: options.name,
         };
         let (answer, joined) = mpsc::sync_channel(1);
-        let for_sentinel = Arc::clone(&shared);
-        let sentinel = std::thread::Builder::new()
-            .name("outlive-sentinel".into())
-            .spawn(move || {
-                let shared = for_sentinel;
-                let os = Arc::clone(&shared.os);
-                match sentinel::enter(&shared, &*os, &entry) {
-                    Err(error) => {
-                        let _ = answer.send(Err(error));
-                    }
-                    Ok((host, process)) => {
-                        let _ = answer.send(Ok((host, process)));
-                        sentinel::run(&shared, &*os, host, process);
-                        sentinel::exit(&shared, &*os, host, process);
-                    }
+        let (settled, in_order) = mpsc::sync_channel(1);
+        let sentinel = service(
+            &shared,
+            "outlive-sentinel",
+            move |shared, os| match sentinel::enter(shared, os, &entry) {
+                Err(error) => {
+                    let _ = answer.send(Err(error));
                 }
-            })
-            .map_err(|source| crate::host::OsError::Call {
-                call: "starting the sentinel thread".into(),
-                source,
-            })?;
+                Ok((host, process)) => {
+                    let _ = answer.send(Ok((host, process)));
+                    sentinel::run(shared, os, host, process);
+                    let in_order = in_order.recv().unwrap_or(true);
+                    sentinel::exit(shared, os, host, process, in_order);
+                }
+            },
+        )?;
         let (host, instance) = match joined.recv() {
             Ok(Ok(joined)) => joined,
             Ok(Err(error)) => {
                 let _ = sentinel.join();
                 return Err(error);
             }
-            Err(_) => unreachable!("the sentinel answers before it ends"),
+            Err(_) => unreachable!("a sentinel that panics ends the process"),
         };
+        shared.keeper.store(instance.id, Ordering::Relaxed);
+        let (answer, begun) = mpsc::sync_channel(1);
+        let keeper = service(&shared, "outlive-keeper", move |shared, os| {
+            let in_order = keeper::run(shared, os, instance, &answer);
+            let _ = settled.send(in_order);
+        });
+        let inner = Inner {
+            shared,
+            host,
+            instance,
+            members: Mutex::new(Some(0)),
+            services: Mutex::new(vec![sentinel]),
+        };
+        // From here on, dropping `inner` leaves.
+        lock(&inner.services).push(keeper?);
+        begun
+            .recv()
+            .unwrap_or_else(|_| unreachable!("a keeper that panics ends the process"))
+            .map_err(|why| JoinError::NotRecovered {
+                id: instance.id,
+                why,
+            })?;
         Ok(Self {
-            inner: Arc::new(Inner {
-                shared,
-                host,
-                instance,
-                members: Mutex::new(Some(0)),
-                sentinel: Mutex::new(Some(sentinel)),
-            }),
+            inner: Arc::new(inner),
         })
     }
 
@@ -265,18 +250,8 @@ impl Process {
     pub fn enter(&self, id: Option<InstanceId>, name: &str) -> Result<Member, JoinError> {
         let inner = &self.inner;
         let shared = &inner.shared;
-        let gone = JoinError::Gone {
-            what: "process",
-            instance: inner.instance,
-        };
-        {
-            let mut members = lock(&inner.members);
-            let Some(count) = members.as_mut() else {
-                return Err(gone);
-            };
-            *count += 1;
-        }
-        let os = &*shared.os;
+        let counted = Counted::new(inner)?;
+        let os = shared.os;
         let claim = Claim {
             level: Level::Thread,
             host_word: inner.host.id as u16,
@@ -284,26 +259,16 @@ impl Process {
             process: Some(inner.instance),
             name,
         };
-        let joined = match id {
-            Some(id) => {
-                shared.recover(id);
-                join::join(shared.tables, os, shared.os_number, id, &claim)
-            }
-            None => join::join_any(shared.tables, os, shared.os_number, &claim),
+        let instance = match id {
+            Some(id) => join::join(shared.tables, os, shared.os_number, id, &claim)?,
+            None => join::join_any(shared.tables, os, shared.os_number, &claim)?,
         };
-        let instance = match joined {
-            Ok(instance) => instance,
-            Err(error) => {
-                inner.one_member_less();
-                return Err(error);
-            }
-        };
-        shared.announce(os, instance, Level::Thread);
         // Its obituary is to be watched.
         os.bells().ring(bell_of(inner.instance.id));
         let tables = shared.tables;
         // SAFETY: `join` made this thread the only one that acts as `instance`, and it is raised only
-        // after its obituary, the process's end or a fence has proven that this thread cannot write.
+        // after its obituary, the process's end, a fence or its own giving up has proven that this thread
+        // does not write as it any more.
         let member = unsafe {
             Member::assume(
                 tables.memory(),
@@ -313,11 +278,24 @@ impl Process {
                 Some(os.bells()),
             )
         };
-        let inner = Arc::clone(inner);
-        Ok(member.on_leave(move |instance| {
-            join::leave(inner.shared.tables, &*inner.shared.os, instance);
-            inner.one_member_less();
-        }))
+        let member = member.on_leave(move |member| {
+            let shared = &counted.inner.shared;
+            if shared.obligations.end(member) {
+                join::leave(shared.tables, shared.os, member.instance());
+            } else {
+                tracing::warn!(?member, "left holding something; it counts as dead");
+                join::give_up(shared.tables, shared.os, member.instance());
+            }
+        });
+        shared
+            .obligations
+            .begin(&member)
+            .map_err(|why| JoinError::NotRecovered {
+                id: instance.id,
+                why,
+            })?;
+        shared.announce(os, instance, Level::Thread);
+        Ok(member)
     }
 
     /// Creates the control group `name`. Only those whom `guard` admits can join it.
@@ -326,6 +304,11 @@ impl Process {
     /// If the name is unfit or taken, or there is no room.
     pub fn create_group(&self, name: &str, guard: &Guard) -> Result<GroupId, GroupError> {
         let tables = self.tables();
+        // A creator must be one whose death would be told.
+        let members = lock(&self.inner.members);
+        if members.is_none() {
+            return Err(GroupError::NotMember);
+        }
         tables
             .groups()
             .create(tables.generations(), self.inner.instance, name, guard)
@@ -344,6 +327,9 @@ impl Process {
         secret: Option<&[u8]>,
     ) -> Result<GroupEvents, GroupError> {
         let shared = &self.inner.shared;
+        if !self.has(member) {
+            return Err(GroupError::NotMember);
+        }
         let credentials = Credentials {
             uid: shared.os.uid(),
             gid: shared.os.gid(),
@@ -368,6 +354,9 @@ impl Process {
     /// Takes `member`'s thread out of `group`. Its process and host stay in for as long as they live.
     pub fn leave_group(&self, member: &Member, group: GroupId) {
         let shared = &self.inner.shared;
+        if !self.has(member) {
+            return;
+        }
         if shared
             .tables
             .groups()
@@ -377,6 +366,16 @@ impl Process {
         {
             shared.os.bells().ring(u64::from(group.number()));
         }
+    }
+
+    /// Whether `member` is a thread of this process.
+    pub fn has(&self, member: &Member) -> bool {
+        let tables = self.tables();
+        member.memory() == tables.memory()
+            && tables
+                .records()
+                .read(member.instance())
+                .is_some_and(|record| record.process == Some(self.inner.instance))
     }
 
     /// The events of the whole pod from now on.
@@ -401,13 +400,59 @@ impl Process {
     }
 }
 
-impl Inner {
-    fn one_member_less(&self) {
-        if let Some(count) = lock(&self.members).as_mut() {
+/// One member more, for as long as it lives.
+struct Counted {
+    inner: Arc<Inner>,
+}
+
+impl Counted {
+    fn new(inner: &Arc<Inner>) -> Result<Self, JoinError> {
+        match lock(&inner.members).as_mut() {
+            Some(count) => *count += 1,
+            None => {
+                return Err(JoinError::Gone {
+                    what: "process",
+                    instance: inner.instance,
+                });
+            }
+        }
+        Ok(Self {
+            inner: Arc::clone(inner),
+        })
+    }
+}
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        if let Some(count) = lock(&self.inner.members).as_mut() {
             *count -= 1;
         }
     }
+}
 
+/// Starts a thread of this process's own. A panic in it ends the process: it would go on without a heart,
+/// or without anybody to finish for the dead, and the others can deal with a death.
+fn service(
+    shared: &Arc<Shared>,
+    name: &str,
+    body: impl FnOnce(&Shared, &dyn Os) + Send + 'static,
+) -> Result<JoinHandle<()>, JoinError> {
+    let shared = Arc::clone(shared);
+    std::thread::Builder::new()
+        .name(name.into())
+        .spawn(move || {
+            let body = AssertUnwindSafe(|| body(&shared, shared.os));
+            if std::panic::catch_unwind(body).is_err() {
+                std::process::abort();
+            }
+        })
+        .map_err(|source| {
+            let call = format!("starting the thread {name}");
+            crate::host::OsError::Call { call, source }.into()
+        })
+}
+
+impl Inner {
     fn leave(&self) -> Result<(), StillMembers> {
         {
             let mut members = lock(&self.members);
@@ -416,12 +461,19 @@ impl Inner {
                 Some(members) => return Err(StillMembers { members }),
             }
         }
-        let sentinel = lock(&self.sentinel).take();
-        if let Some(sentinel) = sentinel {
-            self.shared.stop.store(true, Ordering::Release);
-            self.shared.os.bells().ring(bell_of(self.instance.id));
-            // A sentinel that panicked has left its obituary marked; others bury the process.
-            let _ = sentinel.join();
+        let services = core::mem::take(&mut *lock(&self.services));
+        if services.is_empty() {
+            return Ok(());
+        }
+        self.shared.stop.store(true, Ordering::Release);
+        let bells = self.shared.os.bells();
+        bells.ring(keeper::bell_of(self.instance.id));
+        bells.ring(bell_of(self.instance.id));
+        for service in services {
+            // One of them may be dropping the last handle: it ends by itself.
+            if service.thread().id() != std::thread::current().id() {
+                let _ = service.join();
+            }
         }
         Ok(())
     }
@@ -446,34 +498,35 @@ fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
 
 /// Contract 1: a generation is raised only after a fence or by what cannot err. Where neither could be
 /// had for this process, it must not join.
-fn refuse_the_unfenceable(
-    tables: Tables,
-    os: &dyn Os,
-    os_number: u16,
-    settings: &Settings,
-    options: &ProcessOptions,
-) -> Result<(), JoinError> {
+pub(crate) fn refuse_the_unfenceable(shared: &Shared, os: &dyn Os) -> Result<(), JoinError> {
+    let (tables, settings) = (shared.tables, &shared.settings);
     let uid = os.uid();
-    if uid != settings.uid && uid != 0 {
+    let by_agent =
+        settings.fence_command.is_some() || settings.fence_agents && shared.fence_agent.is_some();
+    if by_agent {
+        return Ok(());
+    }
+    if uid != settings.uid {
         return Err(JoinError::Unfenceable {
             why: format!(
-                "it runs as user {uid} and the pod's members as user {}, who cannot kill it; run it as that user",
+                "it runs as user {uid} and the pod's members as user {}, who could not kill it; run it as \
+                 that user, or create the pod with a fence command",
                 settings.uid
             ),
         });
     }
     let others = tables.writers().any(|(_, state)| {
         state.level == Some(Level::Host)
-            && state.host != os_number
+            && state.host != shared.os_number
             && !tables
                 .operating_systems()
                 .is_earlier_boot(state.host, os.identity())
     });
-    if others && options.fence_agent.is_none() && settings.fence_command.is_none() {
+    if others {
         return Err(JoinError::Unfenceable {
-            why: "hosts of another operating system (another machine, boot or pid namespace) are in \
-                  the pod, and it was created without a fence command; create it with one, or run all \
-                  processes where they can kill each other"
+            why: "hosts of another operating system (another machine, boot, pid namespace or /dev/shm) \
+                  are in the pod, and it was created without a fence command; create it with one, or run \
+                  all processes where they can kill each other"
                 .into(),
         });
     }

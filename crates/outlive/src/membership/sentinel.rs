@@ -3,27 +3,31 @@
 //! It joins for its process (and brings its host to life in the door), so it is the thread whose obituary
 //! stands for the process. Then, on every heartbeat and whenever an obituary or its bell wakes it, it
 //! beats its host's heart, looks for the dead of its operating system, tells what has not been told,
-//! stands for fabric manager, has the dead recovered, and rings the bells for what other operating
-//! systems have told.
+//! stands for fabric manager, and rings the bells for what other operating systems have told.
+//!
+//! It does nothing that could take long: a heart that stops for a recovery would be fenced for it. What
+//! the dead have begun is finished by the [keeper](super::keeper), which it wakes.
 
 use super::death::reconcile;
 use super::detector::Detector;
 use super::door::{Door, attach_host, end_host_if_empty};
 use super::join::{self, Claim, JoinError};
 use super::manager::Manager;
-use super::process::Shared;
-use super::{Instance, InstanceId, Level, State, Status};
+use super::process::{Shared, refuse_the_unfenceable};
+use super::{GroupId, Instance, InstanceId, Level, Status, Tables};
 use crate::host::Os;
 use core::time::Duration;
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 /// How long a process waits in the door of its host for others who come and go.
 const DOOR_PATIENCE: Duration = Duration::from_secs(10);
-/// How often `/proc` is asked for threads whose obituaries are missing.
+/// How often `/proc` is asked for threads whose obituaries are missing, and the groups are compared with
+/// the table of generations although nobody died.
 const THOROUGH: Duration = Duration::from_secs(1);
 /// How soon a process whose sentinel is dead is looked at again.
 const DYING: Duration = Duration::from_micros(500);
+/// For how long it is: a process may live on without its sentinel.
+const DYING_PATIENCE: Duration = Duration::from_secs(2);
 
 /// The bell of the sentinel of process `id`.
 pub(crate) const fn bell_of(id: InstanceId) -> u64 {
@@ -47,7 +51,8 @@ pub(crate) fn enter(
 ) -> Result<(Instance, Instance), JoinError> {
     let (tables, number) = (shared.tables, shared.os_number);
     let _door = Door::enter(tables, os, number, entry.host, DOOR_PATIENCE)?;
-    let host = attach_host(tables, os, number, entry.host, &entry.host_name)?;
+    let suspicion = shared.settings.suspicion;
+    let host = attach_host(tables, os, number, entry.host, &entry.host_name, suspicion)?;
     let claim = Claim {
         level: Level::Process,
         host_word: entry.host as u16,
@@ -55,41 +60,62 @@ pub(crate) fn enter(
         process: None,
         name: &entry.name,
     };
-    let joined = match entry.id {
-        Some(id) => {
-            shared.recover(id);
-            join::join(tables, os, number, id, &claim)
-        }
+    // Again, now that others can see us: of two operating systems that come at once, one at least sees
+    // the other.
+    let joined = refuse_the_unfenceable(shared, os).and_then(|()| match entry.id {
+        Some(id) => join::join(tables, os, number, id, &claim),
         None => join::join_any(tables, os, number, &claim),
-    };
+    });
     match joined {
         Ok(process) => {
+            tables.records().beat(host.id);
             for (instance, level) in [(host, Level::Host), (process, Level::Process)] {
                 shared.announce(os, instance, level);
             }
             Ok((host, process))
         }
         Err(error) => {
-            end_host_if_empty(tables, os, entry.host, false);
+            end_host_if_empty(tables, os, number, host, false);
             Err(error)
         }
     }
 }
 
-/// Leaves for the process, and for its host if it was the last.
-pub(crate) fn exit(shared: &Shared, os: &dyn Os, host: Instance, process: Instance) {
-    shared.tables.role().resign(process);
-    join::leave(shared.tables, os, process);
-    match Door::enter(shared.tables, os, shared.os_number, host.id, DOOR_PATIENCE) {
-        Ok(_door) => {
-            end_host_if_empty(shared.tables, os, host.id, false);
+/// Leaves for the process, and for its host if it was the last. `in_order`: nothing is held.
+pub(crate) fn exit(
+    shared: &Shared,
+    os: &dyn Os,
+    host: Instance,
+    process: Instance,
+    in_order: bool,
+) {
+    let (tables, number) = (shared.tables, shared.os_number);
+    tables.role().resign(process);
+    // The door first: nobody finds the host empty before we have closed it. The heart goes on meanwhile.
+    let until = os.now() + DOOR_PATIENCE;
+    let door = loop {
+        tables.records().beat(host.id);
+        match Door::enter(tables, os, number, host.id, shared.settings.heartbeat) {
+            Ok(door) => break Some(door),
+            Err(_) if os.now() < until => {}
+            Err(error) => {
+                tracing::warn!(%host, %error, "left without closing the host's door");
+                break None;
+            }
         }
-        Err(error) => tracing::warn!(%host, %error, "left without closing the host's door"),
+    };
+    if in_order {
+        join::leave(tables, os, process);
+    } else {
+        join::give_up(tables, os, process);
+    }
+    if door.is_some() {
+        end_host_if_empty(tables, os, number, host, !in_order);
     }
 }
 
 /// Runs until the process leaves.
-pub(crate) fn run(shared: &Arc<Shared>, os: &dyn Os, host: Instance, process: Instance) {
+pub(crate) fn run(shared: &Shared, os: &dyn Os, host: Instance, process: Instance) {
     let tables = shared.tables;
     let mut detector = Detector::new(tables, shared.os_number);
     let mut manager = Manager::new(
@@ -103,34 +129,43 @@ pub(crate) fn run(shared: &Arc<Shared>, os: &dyn Os, host: Instance, process: In
     let mut tails = vec![0; tables.extent().groups as usize];
     let mut next_beat = Duration::ZERO;
     let mut next_thorough = Duration::ZERO;
+    let mut dying_since = None;
     let mut turn = 0;
     while !shared.stop.load(Ordering::Acquire) {
         let seen = os.bells().read(bell);
         let now = os.now();
-        detector.look(os);
-        let somebody_died = !detector.sighting.dead.is_empty();
-        let dying = !detector.sighting.dying.is_empty();
-        let beat = now >= next_beat;
-        if beat {
+        if now >= next_beat {
             tables.records().beat(host.id);
             tables.records().beat(process.id);
             next_beat = now + shared.settings.heartbeat;
         }
-        if beat || dying || somebody_died {
-            let thorough = now >= next_thorough;
-            if thorough {
-                next_thorough = now + THOROUGH;
-            }
-            detector.look_at_processes(os, thorough);
-            reconcile(tables, os.bells());
-            shared.recover_everyone();
-            ring_for_others(shared, os, &mut tails);
+        detector.look(os);
+        let mut died = !detector.sighting.dead.is_empty();
+        let dying = !detector.sighting.dying.is_empty();
+        let since = *dying_since.get_or_insert(now);
+        if !dying {
+            dying_since = None;
         }
+        let hurried = dying && now - since < DYING_PATIENCE;
+        let thorough = now >= next_thorough;
+        if next_beat == now + shared.settings.heartbeat || hurried || died {
+            died |= detector.look_at_processes(os, thorough);
+        }
+        if thorough {
+            next_thorough = now + THOROUGH;
+        }
+        if died || thorough {
+            reconcile(tables, os.bells());
+        }
+        if unrecovered(tables) {
+            shared.wake_keeper(os);
+        }
+        ring_for_others(tables, os, &mut tails);
         if now >= manager.next_tick() {
             manager.tick(os, &mut detector);
         }
-        let mut until = next_beat.min(manager.next_tick().max(now));
-        if dying {
+        let mut until = next_beat.min(manager.next_tick());
+        if hurried {
             until = until.min(now + DYING);
         }
         let timeout = until.saturating_sub(os.now());
@@ -149,16 +184,16 @@ pub(crate) fn in_turn<'a>(
         return held;
     }
     let part = *turn % held.len().div_ceil(most);
-    *turn += 1;
+    *turn = turn.wrapping_add(1);
     &held[part * most..held.len().min((part + 1) * most)]
 }
 
 /// Members of this operating system sleep on its bells; what others told reaches them through us.
-fn ring_for_others(shared: &Shared, os: &dyn Os, tails: &mut [u64]) {
-    let groups = shared.tables.groups();
+fn ring_for_others(tables: Tables, os: &dyn Os, tails: &mut [u64]) {
+    let groups = tables.groups();
     for group in groups.all() {
         let tail = groups.log(group).tail();
-        let known = &mut tails[group.number() as usize];
+        let known = &mut tails[GroupId::number(group) as usize];
         if *known != tail {
             *known = tail;
             os.bells().ring(u64::from(group.number()));
@@ -166,11 +201,12 @@ fn ring_for_others(shared: &Shared, os: &dyn Os, tails: &mut [u64]) {
     }
 }
 
-/// Ids whose last incarnation died and has not been recovered.
-pub(crate) fn unrecovered(tables: super::Tables) -> impl Iterator<Item = (InstanceId, State)> {
+/// Whether the last incarnation of some id died and has not been recovered.
+fn unrecovered(tables: Tables) -> bool {
     let generations = tables.generations();
-    (0..tables.extent().ids).filter_map(move |id| {
-        let state = generations.state(id).ok()?;
-        (state.status == Status::Dead).then_some((id, state))
+    (0..tables.extent().ids).any(|id| {
+        generations
+            .state(id)
+            .is_ok_and(|state| state.status == Status::Dead)
     })
 }

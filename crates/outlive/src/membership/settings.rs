@@ -1,7 +1,9 @@
 //! What the members of a pod have agreed on: written once, when the pod is created.
 
+use super::fence::{CommandAgent, FenceAgent};
 use core::time::Duration;
 use outlive_memory::{Memory, Offset, Ordering};
+use std::sync::Arc;
 
 /// How a pod watches its members.
 ///
@@ -20,8 +22,11 @@ pub struct Settings {
     pub fence_timeout: Duration,
     /// The user whose processes may join.
     pub uid: u32,
-    /// The program that fences hosts of other operating systems; without it they are refused.
+    /// The program that fences hosts of other operating systems.
     pub fence_command: Option<String>,
+    /// Every process that joins brings a [`FenceAgent`](super::FenceAgent) of its own for that. With neither,
+    /// hosts of a second operating system are refused.
+    pub fence_agents: bool,
 }
 
 impl Default for Settings {
@@ -33,6 +38,7 @@ impl Default for Settings {
             fence_timeout: Duration::from_secs(5),
             uid: 0,
             fence_command: None,
+            fence_agents: false,
         }
     }
 }
@@ -53,6 +59,15 @@ impl Settings {
         }
     }
 
+    /// The fence command as an agent, if there is one.
+    pub(crate) fn command_agent(&self) -> Option<Arc<dyn FenceAgent>> {
+        let command = self.fence_command.clone()?;
+        Some(Arc::new(CommandAgent {
+            command,
+            timeout: self.fence_timeout,
+        }))
+    }
+
     /// Writes them at `at`, once, before the segment is published.
     ///
     /// # Panics
@@ -64,6 +79,7 @@ impl Settings {
             micros(self.suspicion),
             micros(self.fence_timeout),
             self.uid.into(),
+            self.fence_agents.into(),
         ];
         for (i, word) in words.into_iter().enumerate() {
             memory.store(at + i as u64 * 8, word, Ordering::Relaxed);
@@ -96,6 +112,7 @@ impl Settings {
             fence_timeout: time(3),
             uid: word(4) as u32,
             fence_command: (!command.is_empty()).then_some(command),
+            fence_agents: word(5) != 0,
         }
     }
 }

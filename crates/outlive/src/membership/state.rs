@@ -234,8 +234,12 @@ impl<M: Memory> Generations<M> {
     /// The state of `id`, or the word that is none.
     ///
     /// # Errors
-    /// With the word, if the table is corrupt there.
+    /// With the word, if the table is corrupt there; with `u64::MAX`, which is no state, if there is no
+    /// such id. So an id that was read from the segment need not be checked first.
     pub fn state(self, id: InstanceId) -> Result<State, u64> {
+        if id >= self.capacity {
+            return Err(u64::MAX);
+        }
         let word = self.memory.load::<u64>(self.word_at(id), Ordering::Acquire);
         State::from_word(word).ok_or(word)
     }

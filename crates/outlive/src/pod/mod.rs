@@ -9,6 +9,7 @@
 
 mod check;
 mod error;
+mod obligations;
 mod options;
 mod status;
 
@@ -17,10 +18,13 @@ pub use error::PodError;
 pub use options::PodOptions;
 pub use status::{GroupStatus, MemberStatus, Status};
 
-use crate::host::{Linux, Os};
+use crate::host::{Access, Linux, Os};
 use crate::membership::{AreaBytes, Extent, Process, ProcessOptions, Settings, Tables};
+use crate::recovery::Logs;
 use crate::segment::{Area, AreaKind, Roots, Segment};
+use obligations::LogObligations;
 use outlive_memory::Native;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -85,6 +89,13 @@ impl Pod {
             .ok_or_else(|| no_membership("it has no area `roles`".into()))?;
         let extent = Tables::read_extent(memory, roles.offset, roles.size)
             .ok_or_else(|| no_membership("its roles say nothing about its extent".into()))?;
+        if extent.log_bytes != Logs::<Native>::STRIDE {
+            return Err(no_membership(format!(
+                "its logs have {} bytes each, and this version's have {}",
+                extent.log_bytes,
+                Logs::<Native>::STRIDE
+            )));
+        }
         let tables = lay_out(memory, segment.areas(), extent).map_err(no_membership)?;
         Ok(Self {
             segment,
@@ -98,16 +109,36 @@ impl Pod {
     /// # Errors
     /// If the id or the host cannot be had, or nobody could fence this process.
     pub fn join(&self, options: ProcessOptions) -> Result<Process, PodError> {
+        let recoverers = crate::sync::recoverers(self.logs());
+        let options = options.obligations(Arc::new(LogObligations::new(recoverers)));
         Ok(Process::join(self.tables, self.os()?, options)?)
+    }
+
+    /// The logs of its instances.
+    pub fn logs(&self) -> Logs {
+        let tables = self.tables;
+        Logs::new(tables.memory(), tables.log_at(0), tables.extent().ids)
     }
 
     /// This operating system, as the pod's members on it see it: the obituaries and bells of this pod.
     ///
     /// # Errors
     /// If it lacks what membership needs.
-    pub fn os(&self) -> Result<Arc<dyn Os>, PodError> {
+    pub fn os(&self) -> Result<&'static dyn Os, PodError> {
         let uuid = self.segment.uuid().as_u128();
-        Ok(Linux::attach(uuid, self.tables.extent().ids)?)
+        let access = self.side_file_access();
+        Ok(Linux::attach(uuid, self.tables.extent().ids, access)?)
+    }
+
+    /// Whoever may use the pod's file may use what this operating system keeps for it.
+    fn side_file_access(&self) -> Access {
+        self.segment.file().metadata().map_or_else(
+            |_| Access::default(),
+            |file| Access {
+                mode: file.permissions().mode() & 0o666,
+                group: Some(file.gid()),
+            },
+        )
     }
 
     /// The segment that the pod lives in.

@@ -18,7 +18,7 @@ pub enum EventKind {
     ThreadDied = 4,
     /// A process died, all its threads with it.
     ProcessDied = 5,
-    /// A host died. The deaths of its processes and threads follow.
+    /// A host died. The deaths of those of its processes and threads that have not been told yet follow.
     HostDied = 6,
     /// Another process has become the fabric manager.
     RoleChanged = 7,
@@ -74,6 +74,9 @@ pub struct Event {
 /// |   instance   |   sequence   | kind  |  level |
 /// ```
 impl Event {
+    /// The highest number that an event can have.
+    pub(crate) const LAST: u64 = (1 << 48) - 1;
+
     pub(crate) fn new(kind: EventKind, instance: Instance, level: Option<Level>) -> Self {
         Self {
             sequence: 0,

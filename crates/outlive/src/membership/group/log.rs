@@ -126,6 +126,11 @@ impl<M: Memory> GroupLog<M> {
         }
     }
 
+    /// The table's index of `instance`; `None` if no instance is like that.
+    fn place_of(self, instance: Instance) -> Option<u32> {
+        (instance.id < self.ids && instance.generation != 0).then_some(instance.id)
+    }
+
     fn slot(self, sequence: u64) -> u128 {
         self.memory.load(self.slot_at(sequence), Ordering::Acquire)
     }
@@ -173,11 +178,16 @@ impl<M: Memory> GroupLog<M> {
         }
     }
 
+    /// Who was last told to be the fabric manager.
+    pub fn manager(self) -> Option<Instance> {
+        self.member(self.ids).instance
+    }
+
     /// Tells that `instance` of `level` has joined: [`EventKind::Joined`], or [`EventKind::Rejoined`] if
     /// an earlier incarnation of the id had been a member. Returns the event's number, or `None` if it
     /// was no news. Lock-free.
     pub fn tell_joined(self, instance: Instance, level: Level) -> Option<u64> {
-        self.append(instance.id, |now| {
+        self.append(self.place_of(instance)?, |now| {
             let kind = match now.instance {
                 // An old incarnation that wakes up late must not join after its successor.
                 Some(known) if known.generation > instance.generation => return None,
@@ -195,7 +205,7 @@ impl<M: Memory> GroupLog<M> {
     /// Tells that `instance` has left the group. Returns the event's number, or `None` if it was not a
     /// member. Lock-free.
     pub fn tell_left(self, instance: Instance) -> Option<u64> {
-        self.append(instance.id, |now| {
+        self.append(self.place_of(instance)?, |now| {
             let is_in = now.instance == Some(instance) && now.standing.is_in();
             is_in.then(|| Event::new(EventKind::Left, instance, now.level))
         })
@@ -204,7 +214,7 @@ impl<M: Memory> GroupLog<M> {
     /// Tells that `instance` died. Returns the event's number, or `None` if it was not a member or its
     /// death has been told. Lock-free.
     pub fn tell_died(self, instance: Instance) -> Option<u64> {
-        self.append(instance.id, |now| {
+        self.append(self.place_of(instance)?, |now| {
             if now.instance != Some(instance) || !now.standing.is_in() {
                 return None;
             }
@@ -216,7 +226,7 @@ impl<M: Memory> GroupLog<M> {
     /// Tells that the host `instance` is suspected and could not be fenced. Returns the event's number,
     /// or `None` if it was no news. Lock-free.
     pub fn tell_suspected(self, instance: Instance) -> Option<u64> {
-        self.append(instance.id, |now| {
+        self.append(self.place_of(instance)?, |now| {
             let news = now.instance == Some(instance) && now.standing == Standing::Member;
             news.then(|| Event::new(EventKind::HostSuspected, instance, now.level))
         })
@@ -225,6 +235,9 @@ impl<M: Memory> GroupLog<M> {
     /// Tells that `manager` has become the fabric manager. Returns the event's number, or `None` if that
     /// is known. Lock-free.
     pub fn tell_role(self, manager: Instance) -> Option<u64> {
+        if manager.generation == 0 {
+            return None;
+        }
         self.append(self.ids, |now| {
             (now.instance != Some(manager))
                 .then(|| Event::new(EventKind::RoleChanged, manager, Some(Level::Process)))
@@ -235,7 +248,7 @@ impl<M: Memory> GroupLog<M> {
     /// Wait-free. The table may show such an event already, so that nobody who looks for news there would
     /// come upon it.
     pub fn finish_pending(self) -> bool {
-        let next = self.tail() + 1;
+        let next = self.tail().saturating_add(1);
         let pending = Event::sequence_of(self.slot(next)) == next;
         if pending {
             self.help(next);
@@ -245,11 +258,12 @@ impl<M: Memory> GroupLog<M> {
 
     /// Appends the event that `judge` makes of the state of `index`, if it makes one.
     fn append(self, index: u32, judge: impl Fn(MemberState) -> Option<Event>) -> Option<u64> {
-        if index > self.ids {
-            return None;
-        }
         loop {
             let tail = self.tail();
+            if tail >= Event::LAST {
+                // Only damage gets here; `pod check` says so.
+                return None;
+            }
             let next = tail + 1;
             let old = self.slot(next);
             match Event::sequence_of(old).cmp(&next) {
@@ -257,7 +271,8 @@ impl<M: Memory> GroupLog<M> {
                     self.help(next);
                     continue;
                 }
-                // A round has passed since `tail` was read.
+                // A round has passed since `tail` was read; or the log is damaged.
+                core::cmp::Ordering::Greater if self.tail() == tail => return None,
                 core::cmp::Ordering::Greater => continue,
                 core::cmp::Ordering::Less => {}
             }
@@ -289,26 +304,30 @@ impl<M: Memory> GroupLog<M> {
     fn help(self, sequence: u64) {
         let slot_at = self.slot_at(sequence);
         let word = self.slot(sequence);
-        let Some(event) = Event::from_word(word) else {
-            return;
-        };
-        if event.sequence != sequence {
+        if Event::sequence_of(word) != sequence {
             // Somebody else completed it and the ring has gone round since.
             return;
         }
         self.memory.persist(slot_at, 16);
-        let at = self.member_at(self.index_of(&event));
-        let mut old = self.memory.load::<u128>(at, Ordering::Acquire);
-        while Event::sequence_of(old) < sequence {
-            match self
-                .memory
-                .compare_exchange(at, old, word, Ordering::AcqRel, Ordering::Acquire)
-            {
-                Ok(_) => break,
-                Err(now) => old = now,
+        // A slot that holds no event although it has the number is damage: it is passed over, so that it
+        // holds up nobody.
+        if let Some(event) = Event::from_word(word) {
+            let at = self.member_at(self.index_of(&event));
+            let mut old = self.memory.load::<u128>(at, Ordering::Acquire);
+            while Event::sequence_of(old) < sequence {
+                match self.memory.compare_exchange(
+                    at,
+                    old,
+                    word,
+                    Ordering::AcqRel,
+                    Ordering::Acquire,
+                ) {
+                    Ok(_) => break,
+                    Err(now) => old = now,
+                }
             }
+            self.memory.persist(at, 16);
         }
-        self.memory.persist(at, 16);
         self.memory.crash_point(AppendPoint::Applied);
         // Release: the tail passes only what the table shows.
         let _ = self.memory.compare_exchange(

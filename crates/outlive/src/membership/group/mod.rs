@@ -21,7 +21,7 @@ mod log;
 mod subscription;
 
 use super::tables::Extent;
-use super::{Generations, Instance};
+use super::{Generations, Instance, Status};
 use core::fmt;
 use outlive_memory::{Memory, Native, Offset, Ordering};
 
@@ -90,6 +90,9 @@ pub enum GroupError {
         /// How many there can be.
         most: u32,
     },
+    /// The caller is not a live member of the process that was asked.
+    #[error("the thread is not a member of this process, or the process has left the pod")]
+    NotMember,
     /// The credentials are not those that the group asks for.
     #[error("group {name:?} refuses these credentials: {why}")]
     Refused {
@@ -248,7 +251,13 @@ impl<M: Memory> Creating<M> {
         let memory = groups.memory;
         loop {
             let word = memory.load::<u64>(groups.at, Ordering::Relaxed);
-            let free = Instance::from_word(word).is_none_or(|holder| generations.is_dead(holder));
+            // One that has left is not creating either: it could not have left in the middle.
+            let free = Instance::from_word(word).is_none_or(|holder| {
+                generations.is_dead(holder)
+                    || generations
+                        .state(holder.id)
+                        .is_ok_and(|state| state.status == Status::Left)
+            });
             // Acquire, paired with the release of `drop`, or with the raise of the dead creator's
             // generation: what it wrote into a slot is seen, and overwritten.
             if free

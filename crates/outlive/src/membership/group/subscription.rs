@@ -1,7 +1,7 @@
 //! A member's place in the stream of its group's events.
 
 use super::{Event, GroupLog, MemberState};
-use crate::membership::InstanceId;
+use crate::membership::{Instance, InstanceId};
 use outlive_memory::{Memory, Native};
 
 /// What a subscriber learns.
@@ -18,6 +18,8 @@ pub enum News {
         up_to: u64,
         /// How everyone stands.
         members: Vec<(InstanceId, MemberState)>,
+        /// Who was last told to be the fabric manager.
+        manager: Option<Instance>,
     },
 }
 
@@ -59,12 +61,13 @@ impl<M: Memory> Subscription<M> {
         // possibly more; events that it already includes are told again and carry their numbers.
         let up_to = self.log.tail();
         let members = self.members();
-        let missed = up_to + 1 - self.next;
-        self.next = up_to + 1;
+        let missed = (up_to + 1).saturating_sub(self.next);
+        self.next = self.next.max(up_to + 1);
         Some(News::Resync {
             missed,
             up_to,
             members,
+            manager: self.log.manager(),
         })
     }
 

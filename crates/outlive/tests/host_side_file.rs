@@ -1,0 +1,211 @@
+//! The side file: it appears complete or not at all, is refused when it is not what it should be, and is
+//! never removed while in use.
+
+mod host_support;
+
+use host_support::{Child, Shared, TestPod, hold, run, sleep_for_ever};
+use outlive::host::{Access, Linux, Obituary, Os, OsError};
+use std::fs::{self, OpenOptions};
+use std::os::unix::fs::{FileExt, PermissionsExt};
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::sync::atomic::Ordering::SeqCst;
+
+fn main() -> ExitCode {
+    run(&[
+        ("many_create_one_file", many_create_one_file),
+        (
+            "killed_at_every_system_call_of_creation",
+            killed_at_every_system_call_of_creation,
+        ),
+        ("in_use_is_not_removed", in_use_is_not_removed),
+        (
+            "what_an_earlier_boot_left_is_replaced",
+            what_an_earlier_boot_left_is_replaced,
+        ),
+        ("a_wrong_file_is_refused", a_wrong_file_is_refused),
+        ("the_mode_is_as_told", the_mode_is_as_told),
+    ])
+}
+
+fn files(pod: &TestPod) -> Vec<PathBuf> {
+    let all = Linux::side_files().unwrap();
+    let ours = all.into_iter().filter(|file| file.pod == pod.id);
+    ours.map(|file| file.path).collect()
+}
+
+fn many_create_one_file() {
+    for _ in 0..20 {
+        let pod = TestPod::new();
+        let shared = Shared::new();
+        let children: Vec<_> = (0..8)
+            .map(|slot| {
+                Child::run(|| {
+                    shared.at(0).fetch_add(1, SeqCst);
+                    while shared.at(1).load(SeqCst) == 0 {}
+                    hold(pod.attach(), slot);
+                    shared.at(2).fetch_add(1, SeqCst);
+                    shared.wait(2, 8);
+                })
+            })
+            .collect();
+        shared.wait(0, 8);
+        shared.at(1).store(1, SeqCst);
+        let pids: Vec<_> = children.iter().map(|child| child.pid).collect();
+        children.into_iter().for_each(Child::succeed);
+        assert_eq!(files(&pod).len(), 1);
+        let os = pod.attach();
+        for (slot, &tid) in pids.iter().enumerate() {
+            assert_eq!(os.obituary(slot as u32), Obituary::Marked { tid });
+        }
+    }
+}
+
+fn killed_at_every_system_call_of_creation() {
+    let mut finished = false;
+    let mut stops = 0;
+    while !finished {
+        let pod = TestPod::new();
+        let mut child = Child::run(|| {
+            // SAFETY: asks to be traced by the parent and stops.
+            unsafe {
+                libc::ptrace(libc::PTRACE_TRACEME, 0, 0, 0);
+                libc::raise(libc::SIGSTOP);
+            }
+            pod.attach();
+        });
+        for _ in 0..=stops {
+            let mut status = 0;
+            // SAFETY: our own child, which is traced.
+            unsafe {
+                libc::waitpid(child.pid as i32, &mut status, 0);
+                if libc::WIFEXITED(status) {
+                    child.forget();
+                    finished = true;
+                    break;
+                }
+                libc::ptrace(libc::PTRACE_SYSCALL, child.pid, 0, 0);
+            }
+        }
+        drop(child);
+        let left = files(&pod);
+        assert!(left.len() <= 1, "{left:?}");
+        let os = pod.attach();
+        hold(os, 1);
+        os.release_obituary(1);
+        stops += 1;
+    }
+    println!("killed at {stops} system call stops");
+    assert!(stops > 20);
+}
+
+fn in_use_is_not_removed() {
+    let pod = TestPod::new();
+    let ready = Shared::new();
+    let mut child = Child::run(|| {
+        pod.attach();
+        ready.at(0).store(1, SeqCst);
+        sleep_for_ever();
+    });
+    ready.wait(0, 1);
+    let in_use = |result| matches!(result, Err(OsError::InUse { .. }));
+    assert!(in_use(Linux::remove_side_file(pod.id)));
+    // Nor when this process is attached too; and it stays attached to a file that others find.
+    let os = pod.attach();
+    hold(os, 1);
+    assert!(in_use(Linux::remove_side_file(pod.id)));
+    Child::run(|| assert!(matches!(pod.attach().obituary(1), Obituary::Held { .. }))).succeed();
+    os.release_obituary(1);
+    child.kill();
+    child.reap();
+    assert_eq!(Linux::remove_side_file(pod.id).unwrap(), 1);
+    assert_eq!(Linux::remove_side_file(pod.id).unwrap(), 0);
+    assert!(files(&pod).is_empty());
+    hold(pod.attach(), 1);
+}
+
+fn what_an_earlier_boot_left_is_replaced() {
+    let pod = TestPod::new();
+    pod.attach();
+    let now = files(&pod).remove(0);
+    let name = now.file_name().unwrap().to_str().unwrap();
+    let boot = name.split('.').nth(2).unwrap();
+    let earlier = now.with_file_name(name.replace(boot, &"0".repeat(32)));
+    let unfinished = now.with_file_name(format!("{name}.unfinished"));
+    assert_eq!(Linux::remove_side_file(pod.id).unwrap(), 1);
+    fs::write(&earlier, "whatever stood there").unwrap();
+    pod.attach();
+    assert_eq!(files(&pod), std::slice::from_ref(&now));
+    fs::write(&unfinished, "").unwrap();
+    assert_eq!(Linux::remove_side_file(pod.id).unwrap(), 2);
+}
+
+fn a_wrong_file_is_refused() {
+    let pod = TestPod::new();
+    pod.attach();
+    let path = files(&pod).remove(0);
+    // A child has attached to nothing yet.
+    let refusal = |slots: u32| {
+        let (mut read, write) = std::io::pipe().unwrap();
+        Child::run(|| {
+            let error = Linux::attach(pod.id, slots, Access::default()).unwrap_err();
+            assert!(matches!(error, OsError::Refused { .. }), "{error}");
+            std::io::Write::write_all(&mut { write }, error.to_string().as_bytes()).unwrap();
+        })
+        .succeed();
+        std::io::read_to_string(&mut read).unwrap()
+    };
+    let refused_for = |slots, why: &str| {
+        let message = refusal(slots);
+        assert!(message.contains(why), "{message}");
+        assert!(message.contains(path.to_str().unwrap()), "{message}");
+    };
+    refused_for(17, "it has 16 obituaries and the pod 17 ids");
+    let file = OpenOptions::new()
+        .read(true)
+        .write(true)
+        .open(&path)
+        .unwrap();
+    let mut good = [0; 72];
+    file.read_exact_at(&mut good, 0).unwrap();
+    for at in 0..good.len() {
+        let mut bad = good;
+        bad[at] ^= 4;
+        file.write_all_at(&bad, 0).unwrap();
+        refused_for(
+            16,
+            match at {
+                0..8 => "it is no side file of outlive",
+                8..12 => "it has format version ",
+                _ => "its header is damaged",
+            },
+        );
+    }
+    file.write_all_at(&good, 0).unwrap();
+    Child::run(|| assert_eq!(pod.attach().obituary(1), Obituary::Vacant)).succeed();
+    fs::OpenOptions::new()
+        .write(true)
+        .open(&path)
+        .unwrap()
+        .set_len(4096)
+        .unwrap();
+    refused_for(16, "it has 4096 bytes");
+    file.set_len(10).unwrap();
+    refused_for(16, "its header cannot be read");
+}
+
+fn the_mode_is_as_told() {
+    for mode in [0o600, 0o660] {
+        let pod = TestPod::new();
+        let access = Access {
+            mode,
+            group: Some(rustix::process::getegid().as_raw()),
+        };
+        Linux::attach(pod.id, 4, access).unwrap();
+        let path = files(&pod).remove(0);
+        assert_eq!(
+            fs::metadata(path).unwrap().permissions().mode() & 0o7777,
+            mode
+        );
+    }
+}
