@@ -261,7 +261,11 @@ impl ThreadSupervisor {
     fn look_at(&mut self, i: usize, now: Duration) -> Option<What> {
         let generations = self.process.tables().generations();
         let thread = &mut self.threads[i];
-        let Phase::Started { progress, thread: of } = &thread.phase else {
+        let Phase::Started {
+            progress,
+            thread: of,
+        } = &thread.phase
+        else {
             return None;
         };
         // Before what it says: a thread that has ended says nothing more.
