@@ -249,6 +249,11 @@ impl Process {
         self.inner.shared.tables
     }
 
+    /// The operating system, as this process's pod sees it.
+    pub(crate) fn os(&self) -> &dyn Os {
+        &*self.inner.shared.os
+    }
+
     /// Makes the calling thread a member, under `id` or any free one. It holds the id until the
     /// [`Member`] is dropped or the thread dies.
     ///
