@@ -251,7 +251,7 @@ impl Process {
 
     /// The operating system, as this process's pod sees it.
     pub(crate) fn os(&self) -> &dyn Os {
-        &*self.inner.shared.os
+        self.inner.shared.os
     }
 
     /// Makes the calling thread a member, under `id` or any free one. It holds the id until the

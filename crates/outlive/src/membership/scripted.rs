@@ -210,7 +210,10 @@ fn a_thread_whose_obituary_is_missing_is_found_by_its_absence() {
     let (thread, _, instance) = victim.thread(Some(9));
     script.kill_thread(thread, false);
     watcher.round();
-    pass(&mut [&mut watcher, &mut victim], Duration::from_millis(1100));
+    pass(
+        &mut [&mut watcher, &mut victim],
+        Duration::from_millis(1100),
+    );
     assert!(told(tables).contains(&(EventKind::ThreadDied, instance)));
     // Its id can be had again: the obituary that nobody marked is cleared.
     let (.., again) = victim.thread(Some(9));

@@ -288,13 +288,14 @@ impl World {
                     self.table = absent(generation, true);
                 }
             }
-            (Happens::ByHand, Program::None) if matches!(self.table, InPod::Absent { .. }) => {
-                // Only what the supervisor has settled, so that what it does meanwhile is plain.
-                if self.plan.outlook() != Outlook::Unsettled {
-                    self.table = lives(self.generation() + 1);
-                    self.program = Program::Member;
-                    self.ours = false;
-                }
+            // Only what the supervisor has settled, so that what it does meanwhile is plain.
+            (Happens::ByHand, Program::None)
+                if matches!(self.table, InPod::Absent { .. })
+                    && self.plan.outlook() != Outlook::Unsettled =>
+            {
+                self.table = lives(self.generation() + 1);
+                self.program = Program::Member;
+                self.ours = false;
             }
             (Happens::Successor, _) => {
                 // What its predecessor had not judged is not a failure for this one.
