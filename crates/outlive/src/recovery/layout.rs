@@ -1,0 +1,93 @@
+//! Where things stand in a log.
+
+use super::Log;
+use crate::membership::{InstanceId, Member};
+use outlive_memory::{Memory, Native, Offset};
+
+pub(super) const OWNER: u64 = 0x000;
+pub(super) const CLAIM: u64 = 0x040;
+pub(super) const OPERATIONS: u64 = 0x080;
+pub(super) const OPERATION_BYTES: u64 = 0x80;
+pub(super) const INHERITED: u64 = 0x180;
+pub(super) const LOCKS: u64 = 0x200;
+pub(super) const REDO: u64 = 0x300;
+pub(super) const RECORDS: u64 = 0x400;
+pub(super) const NODES: u64 = 0x1000;
+pub(super) const NODE_BYTES: u64 = 64;
+pub(super) const ROOM: u64 = 0x1800;
+
+/// The logs of all ids of a pod: a handle on the area that holds them.
+#[derive(Clone, Copy, Debug)]
+pub struct Logs<M: Memory = Native> {
+    memory: M,
+    base: Offset,
+    capacity: u32,
+}
+
+impl<M: Memory> Logs<M> {
+    /// How many bytes one id's log takes.
+    pub const STRIDE: u64 = 0x2000;
+    /// How many locks one instance can hold or be taking at once.
+    pub const LOCKS: usize = 32;
+    /// How many stores one redo transaction can have.
+    pub const RECORDS: usize = ((NODES - RECORDS) / 16) as usize;
+    /// How many bytes of its log the rooms above may use as they like.
+    pub const ROOM: u64 = Self::STRIDE - ROOM;
+
+    /// The logs of ids 0 to `capacity` at `base`, which is zeroed memory at first: nobody's logs,
+    /// settled.
+    ///
+    /// # Panics
+    /// If `base` is not aligned to a cache line or the area is not inside the memory.
+    pub fn new(memory: M, base: Offset, capacity: u32) -> Self {
+        let bytes = Self::bytes(capacity);
+        assert!(
+            Offset::checked(base.raw(), bytes, 64, memory.size()).is_ok(),
+            "logs of {bytes} bytes at {base} are not inside a memory of {} bytes, or not aligned",
+            memory.size()
+        );
+        Self {
+            memory,
+            base,
+            capacity,
+        }
+    }
+
+    /// How many bytes the logs of `capacity` ids take.
+    pub const fn bytes(capacity: u32) -> u64 {
+        capacity as u64 * Self::STRIDE
+    }
+
+    /// How many ids have a log here.
+    pub fn capacity(self) -> u32 {
+        self.capacity
+    }
+
+    /// The memory that the logs are in.
+    pub fn memory(self) -> M {
+        self.memory
+    }
+
+    /// Where the log of `id` is: what [`Member::assume`] wants to be told.
+    ///
+    /// # Panics
+    /// If there is no such id.
+    pub fn at(self, id: InstanceId) -> Offset {
+        assert!(id < self.capacity, "id {id} of {} logs", self.capacity);
+        self.base + u64::from(id) * Self::STRIDE
+    }
+
+    /// The log of `id`, to look at.
+    ///
+    /// # Panics
+    /// If there is no such id.
+    pub fn of(self, id: InstanceId) -> Log<M> {
+        Log::new(self.memory, self.at(id))
+    }
+
+    /// Whether `member`'s log is the one that these logs have for its id.
+    pub fn has(self, member: &Member<M>) -> bool {
+        let id = member.instance().id;
+        id < self.capacity && member.log() == self.at(id)
+    }
+}

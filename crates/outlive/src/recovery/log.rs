@@ -1,0 +1,440 @@
+//! A log as others see it, and as its owner writes it.
+
+use super::Logs;
+use super::layout::{
+    CLAIM, INHERITED, LOCKS, NODE_BYTES, NODES, OPERATION_BYTES, OPERATIONS, OWNER, ROOM,
+};
+use super::operation::{self, BadOperation, Operation, OperationKind, RunningOperation};
+use super::redo::{self, Redo, RedoError};
+use crate::membership::{Instance, Member};
+use core::fmt;
+use core::marker::PhantomData;
+use outlive_memory::{Link, Memory, Native, Offset, Ordering};
+
+outlive_memory::crash_points! {
+    /// Where the opening of a log by a new incarnation may be cut short.
+    pub enum LogOpenPoint for "log.open" {
+        /// The log is the new incarnation's, its contents still name the old one as owner.
+        Claimed,
+        /// The log is open.
+        Opened,
+    }
+}
+
+outlive_memory::crash_points! {
+    /// Where the closing of a log may be cut short.
+    pub enum LogClosePoint for "log.close" {
+        /// What the instance did last has been kept for its successor.
+        Inherited,
+        /// The log is nobody's.
+        Settled,
+    }
+}
+
+/// What kind of lock an entry of a log names: who knows how to release it for the dead. 1 to 15.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct LockKind(u8);
+
+impl LockKind {
+    /// A test-and-test-and-set lock of the room `sync`.
+    pub const TATAS: Self = Self(1);
+    /// A queue lock of the room `sync`.
+    pub const MCS: Self = Self(2);
+
+    /// The kind `number`, for locks of other rooms: 3 to 15.
+    ///
+    /// # Panics
+    /// If it is not one of those.
+    pub const fn new(number: u8) -> Self {
+        assert!(3 <= number && number <= 15, "kinds of locks are 3 to 15");
+        Self(number)
+    }
+
+    /// The number.
+    pub const fn get(self) -> u8 {
+        self.0
+    }
+}
+
+/// A lock that an instance holds or is about to take, as its log names it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LockEntry {
+    /// Where the lock is.
+    pub lock: Offset,
+    /// What kind of lock it is.
+    pub kind: LockKind,
+    /// Which of the log's entries this is; the queue node of the same number belongs to it.
+    pub slot: usize,
+}
+
+/// The log of one id, to look at. What it shows of a live owner's log may have changed since.
+#[derive(Clone, Copy, Debug)]
+pub struct Log<M: Memory = Native> {
+    memory: M,
+    at: Offset,
+}
+
+impl<M: Memory> Log<M> {
+    pub(super) fn new(memory: M, at: Offset) -> Self {
+        Self { memory, at }
+    }
+
+    pub(super) fn memory(self) -> M {
+        self.memory
+    }
+
+    /// Where the log is.
+    pub fn at(self) -> Offset {
+        self.at
+    }
+
+    /// The instance that the contents belong to; `None` before the id's first incarnation.
+    pub fn owner(self) -> Option<Instance> {
+        Instance::from_word(self.memory.load(self.at + OWNER, Ordering::Acquire))
+    }
+
+    /// Who may write to the log now: its owner, or whoever recovers the owner; `None` if it is settled.
+    pub fn claimant(self) -> Option<Instance> {
+        Instance::from_word(self.memory.load(self.at + CLAIM, Ordering::Acquire))
+    }
+
+    /// The locks that are held or being taken, in no particular order.
+    pub fn locks(self) -> impl Iterator<Item = LockEntry> {
+        (0..Logs::<M>::LOCKS).filter_map(move |slot| self.lock_entry(slot))
+    }
+
+    pub(super) fn lock_entry(self, slot: usize) -> Option<LockEntry> {
+        let word: u64 = self.memory.load(self.lock_at(slot), Ordering::Acquire);
+        if word == 0 {
+            return None;
+        }
+        let link = Link::from_word(word);
+        Some(LockEntry {
+            lock: link.offset(),
+            kind: LockKind(link.tags()),
+            slot,
+        })
+    }
+
+    /// The operation that was begun last, running or done; `None` if there has been none.
+    ///
+    /// # Errors
+    /// If the words there are no operation's.
+    pub fn operation(self) -> Result<Option<Operation>, BadOperation> {
+        operation::latest(self)
+    }
+
+    /// The last operation of the previous incarnation, as its recovery left it, until the present one
+    /// has [said](OwnLog::forget_inherited) that it has read it.
+    ///
+    /// # Errors
+    /// If the words there are no operation's.
+    pub fn inherited(self) -> Result<Option<Operation>, BadOperation> {
+        operation::read(self, self.inherited_at())
+    }
+
+    /// Whether a redo transaction is committed and not yet retired.
+    pub fn redo_committed(self) -> bool {
+        self.owner()
+            .is_some_and(|owner| redo::committed(self, owner).is_some())
+    }
+
+    /// The bytes of the log that the rooms above may use; [`Logs::ROOM`] of them. Whoever uses them says
+    /// in a handler how they are recovered.
+    pub fn room(self) -> Offset {
+        self.at + ROOM
+    }
+
+    /// The line that a queue lock may use as its node while entry `slot` is listed.
+    pub fn node(self, slot: usize) -> Offset {
+        assert!(slot < Logs::<M>::LOCKS, "a log has no entry {slot}");
+        self.at + NODES + slot as u64 * NODE_BYTES
+    }
+
+    pub(super) fn claim_at(self) -> Offset {
+        self.at + CLAIM
+    }
+
+    pub(super) fn owner_at(self) -> Offset {
+        self.at + OWNER
+    }
+
+    #[inline(always)]
+    pub(super) fn lock_at(self, slot: usize) -> Offset {
+        self.at + LOCKS + slot as u64 * 8
+    }
+
+    pub(super) fn operation_at(self, sequence: u64) -> Offset {
+        self.at + OPERATIONS + (sequence & 1) * OPERATION_BYTES
+    }
+
+    pub(super) fn inherited_at(self) -> Offset {
+        self.at + INHERITED
+    }
+
+    /// Keeps the latest operation for the next incarnation, if `owner` began it. Only for the holder of
+    /// the claim.
+    pub(super) fn keep_for_heir(self, owner: Instance) -> Result<(), BadOperation> {
+        match self.operation()? {
+            Some(last) if last.instance == owner => {
+                operation::copy(self, last.sequence);
+                Ok(())
+            }
+            // The owner began nothing: what it inherited itself is still what its heir wants to know.
+            _ => Ok(()),
+        }
+    }
+
+    /// Gives the log to nobody. Only for the holder of the claim, when nothing is left in it.
+    pub(super) fn settle(self) {
+        let claim = self.claim_at();
+        // Release: whoever finds the log settled also finds it empty.
+        self.memory
+            .store(claim, Instance::NOBODY, Ordering::Release);
+        self.memory.persist(claim, 8);
+    }
+}
+
+/// An instance holds or takes as many locks as its log has entries.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{instance} already holds {} locks, as many as its log can name; release one first", Logs::<Native>::LOCKS)]
+pub struct TooManyLocks {
+    /// The instance.
+    pub instance: Instance,
+}
+
+/// Why a log could not be closed. It stays open.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum CloseError {
+    /// A lock is still held.
+    #[error("{instance} cannot leave: it still holds the lock at {lock}; release it first")]
+    HoldsLock {
+        /// The instance.
+        instance: Instance,
+        /// The lock.
+        lock: Offset,
+    },
+    /// An operation is still running.
+    #[error("{instance} cannot leave: operation {sequence} of kind {kind:?} is not finished")]
+    OperationRuns {
+        /// The instance.
+        instance: Instance,
+        /// The operation's number.
+        sequence: u64,
+        /// Its kind.
+        kind: OperationKind,
+    },
+    /// The descriptor of the last operation is corrupt.
+    #[error(transparent)]
+    BadOperation(#[from] BadOperation),
+}
+
+/// An entry for a lock in the log of the instance that listed it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[must_use = "an entry stays listed until it is given to `unlist`"]
+pub struct Listed {
+    slot: usize,
+}
+
+impl Listed {
+    /// Which entry it is.
+    #[inline(always)]
+    pub fn slot(self) -> usize {
+        self.slot
+    }
+}
+
+/// The log of a live member, to write to.
+///
+/// ```
+/// use outlive::membership::{Generations, Instance, Level, Member, State, Status};
+/// use outlive::memory::{Native, Offset, PersistenceDomain};
+/// use outlive::recovery::{Logs, OperationKind, OwnLog};
+///
+/// let memory = Native::leaked(1 << 16, PersistenceDomain::Flushed);
+/// let generations = Generations::new(memory, Offset::new(0), 4);
+/// let logs = Logs::new(memory, Offset::new(4096), 4);
+/// let live = State { generation: 1, host: 0, level: Some(Level::Thread), status: Status::Live };
+/// assert!(generations.transition(2, State::FREE, live));
+/// // SAFETY: this thread alone acts as 2.1, and nobody raises its generation.
+/// let member = unsafe {
+///     Member::assume(memory, generations, Instance::new(2, 1), logs.at(2), None)
+/// };
+/// let log = OwnLog::open(&member).expect("a settled log");
+/// let transfer = log.begin(OperationKind::new(70), &[1, 2, 500]);
+/// // ... make the change ...
+/// transfer.finish(&[0]);
+/// assert_eq!(logs.of(2).operation().unwrap().unwrap().result[0], 0);
+/// log.close().expect("nothing is held");
+/// ```
+#[derive(Clone, Copy)]
+pub struct OwnLog<'m, M: Memory = Native> {
+    log: Log<M>,
+    instance: Instance,
+    member: PhantomData<&'m Member<M>>,
+}
+
+impl<'m, M: Memory> OwnLog<'m, M> {
+    /// The log of `member`, which has been [opened](Self::open).
+    #[inline(always)]
+    pub fn of(member: &'m Member<M>) -> Self {
+        Self {
+            log: Log::new(member.memory(), member.log()),
+            instance: member.instance(),
+            member: PhantomData,
+        }
+    }
+
+    /// Opens the log for a new incarnation: once, while it joins, before it does anything else. Wait-free.
+    ///
+    /// # Errors
+    /// With the claimant, if the log is not settled: the previous incarnation has not been recovered.
+    /// [Recover](super::Recoverers::recover) it, or wait for whoever does.
+    ///
+    /// # Crash
+    /// A member that dies in here leaves a log without contents, settled or claimed by the dead.
+    pub fn open(member: &'m Member<M>) -> Result<Self, Instance> {
+        let own = Self::of(member);
+        let (memory, log) = (own.log.memory, own.log);
+        let word = own.instance.to_word();
+        // Acquire: what the last recoverer did to the log is done. Release is not needed: nothing of
+        // this instance is in the log yet.
+        let taken = memory.compare_exchange(
+            log.claim_at(),
+            Instance::NOBODY,
+            word,
+            Ordering::Acquire,
+            Ordering::Acquire,
+        );
+        match taken.map_err(Instance::from_word) {
+            Err(Some(holder)) if holder != own.instance => return Err(holder),
+            // A word that names nobody: only damage makes one, and a settled log is what it means.
+            Err(None) => memory.store(log.claim_at(), word, Ordering::Relaxed),
+            _ => {}
+        }
+        memory.persist(log.claim_at(), 8);
+        memory.crash_point(LogOpenPoint::Claimed);
+        memory.store(log.owner_at(), word, Ordering::Release);
+        memory.persist(log.owner_at(), 8);
+        memory.crash_point(LogOpenPoint::Opened);
+        Ok(own)
+    }
+
+    /// Closes the log as its owner leaves. Wait-free.
+    ///
+    /// # Errors
+    /// If a lock is held or an operation runs; nothing is changed then.
+    pub fn close(self) -> Result<(), CloseError> {
+        let (log, instance) = (self.log, self.instance);
+        if let Some(entry) = log.locks().next() {
+            let lock = entry.lock;
+            return Err(CloseError::HoldsLock { instance, lock });
+        }
+        if let Some(last) = log.operation()?
+            && last.instance == instance
+            && !last.is_done()
+        {
+            let (sequence, kind) = (last.sequence, last.kind);
+            return Err(CloseError::OperationRuns {
+                instance,
+                sequence,
+                kind,
+            });
+        }
+        log.keep_for_heir(instance)?;
+        log.memory.crash_point(LogClosePoint::Inherited);
+        log.settle();
+        log.memory.crash_point(LogClosePoint::Settled);
+        Ok(())
+    }
+
+    /// The log, to look at.
+    #[inline(always)]
+    pub fn log(self) -> Log<M> {
+        self.log
+    }
+
+    /// The instance that writes here.
+    #[inline(always)]
+    pub fn instance(self) -> Instance {
+        self.instance
+    }
+
+    /// Notes that the lock of `kind` at `lock` is about to be taken: *before* the first step that makes
+    /// it one's own. Wait-free.
+    ///
+    /// The entry's store is relaxed and must be ordered before that step by the step itself, a
+    /// compare-and-swap or exchange with release. On write-back memory the entry is in memory when this
+    /// returns.
+    ///
+    /// # Errors
+    /// If the log has no free entry.
+    #[inline(always)]
+    pub fn list(self, lock: Offset, kind: LockKind) -> Result<Listed, TooManyLocks> {
+        let mut slot = 0;
+        let mut at = self.log.lock_at(0);
+        // Relaxed: only this thread writes these words while it lives.
+        while self.log.memory.load::<u64>(at, Ordering::Relaxed) != 0 {
+            slot += 1;
+            at = at + 8;
+            if slot == Logs::<M>::LOCKS {
+                return Err(TooManyLocks {
+                    instance: self.instance,
+                });
+            }
+        }
+        let word = Link::new(lock).with_tags(kind.0).to_word();
+        self.log.memory.store(at, word, Ordering::Relaxed);
+        self.log.memory.persist(at, 8);
+        Ok(Listed { slot })
+    }
+
+    /// Strikes out an entry: *after* the step by which the lock ceased to be one's own.
+    #[inline(always)]
+    pub fn unlist(self, listed: Listed) {
+        let at = self.log.lock_at(listed.slot);
+        // Release: the step that gave the lock up comes first; without the entry nobody would look.
+        self.log.memory.store(at, 0u64, Ordering::Release);
+        self.log.memory.persist(at, 8);
+    }
+
+    /// Whether the log names the lock at `lock`.
+    pub fn lists(self, lock: Offset) -> bool {
+        self.log.locks().any(|entry| entry.lock == lock)
+    }
+
+    /// The queue node that belongs to an entry.
+    #[inline(always)]
+    pub fn node(self, listed: Listed) -> Offset {
+        self.log.at + NODES + listed.slot as u64 * NODE_BYTES
+    }
+
+    /// Begins an operation that shall be detectable: from now on, until it is finished, a recoverer runs
+    /// the handler of its `kind` should this instance die. Wait-free.
+    ///
+    /// # Panics
+    /// If there are more than [`Operation::ARGUMENTS`] arguments.
+    pub fn begin(self, kind: OperationKind, arguments: &[u64]) -> RunningOperation<'m, M> {
+        operation::begin(self, kind, arguments)
+    }
+
+    /// Begins a redo transaction.
+    ///
+    /// # Errors
+    /// If another one is open, or no lock is listed under which it could be replayed.
+    pub fn redo(self) -> Result<Redo<'m, M>, RedoError> {
+        redo::begin(self)
+    }
+
+    /// Says that the [inherited](Log::inherited) operation has been read.
+    pub fn forget_inherited(self) {
+        operation::erase(self.log, self.log.inherited_at());
+    }
+}
+
+impl<M: Memory> fmt::Debug for OwnLog<'_, M> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "OwnLog({} at {})", self.instance, self.log.at)
+    }
+}

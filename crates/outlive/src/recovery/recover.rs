@@ -1,0 +1,452 @@
+//! Recovery itself: claim, redo, operation, locks, settle.
+
+use super::operation::{BadOperation, Operation, OperationKind, RunningOperation};
+use super::{LockEntry, LockKind, Log, Logs, redo};
+use crate::membership::{Instance, InstanceId, Member, Status};
+use core::fmt;
+use outlive_memory::{Memory, Native, Offset, OffsetOutOfRange, Ordering};
+use std::collections::BTreeMap;
+
+outlive_memory::crash_points! {
+    /// Where a recovery may be cut short.
+    pub enum RecoverPoint for "log.recover" {
+        /// The log is claimed; nothing has been done.
+        Claimed,
+        /// What was committed is carried out and retired.
+        Replayed,
+        /// The running operation is settled.
+        OperationSettled,
+        /// A lock is released and still listed.
+        LockReleased,
+        /// A lock is struck out.
+        LockStruck,
+        /// The last operation is kept for the next incarnation.
+        Inherited,
+        /// The log is nobody's; the id still counts as dead.
+        Settled,
+        /// The id is recovered.
+        Announced,
+    }
+}
+
+/// Finds out whether a dead instance's operation took effect, completes or undoes it, and says so.
+///
+/// It runs while the recoverer holds the claim on the dead instance's log and while the locks that the
+/// dead held are still locked. It must come to the same end when it is cut short at any instruction and
+/// run again by another. It takes no lock: it works under those that the dead holds (two recoverers
+/// that waited for each other's dead would wait for ever).
+pub trait RecoverOperation<M: Memory>: Send + Sync {
+    /// Recovers `operation`, which is running, and [settles](Recovering::running) it.
+    ///
+    /// # Errors
+    /// If that is impossible; the log is then left to another recoverer.
+    fn recover(&self, dead: &Recovering<'_, M>, operation: &Operation) -> Result<(), RecoverError>;
+}
+
+/// Releases a lock for a dead instance.
+pub trait RecoverLock<M: Memory>: Send + Sync {
+    /// Sees to it that the dead instance neither holds nor waits for the lock of `entry`. The entry may
+    /// be mere intent. Restartable at any instruction; waits for nobody.
+    ///
+    /// # Errors
+    /// If the lock is corrupt.
+    fn release(&self, dead: &Recovering<'_, M>, entry: LockEntry) -> Result<(), RecoverError>;
+}
+
+/// What came of an attempt to recover.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Recovered {
+    /// The caller has recovered it.
+    Completed {
+        /// The instance that had died.
+        owner: Instance,
+        /// How many stores of a committed transaction were carried out.
+        redone: usize,
+        /// Whether an operation had been running.
+        operation: bool,
+        /// How many locks it held or was taking.
+        locks: usize,
+    },
+    /// There is nothing to recover, or nothing any more.
+    NothingLeft,
+    /// A live instance is at it; never overtaken. Waiting for it is waiting for the living.
+    ByAnother(Instance),
+}
+
+/// Why a recovery failed. The log has been left to another recoverer.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum RecoverError {
+    /// There is no such id.
+    #[error("there is no id {id} among {capacity} logs")]
+    NoSuchId {
+        /// The id.
+        id: InstanceId,
+        /// How many there are.
+        capacity: u32,
+    },
+    /// The claim, or another word that should name an instance, names an impossible one.
+    #[error(
+        "the word at {at} names {named}, which this pod cannot have; the segment is damaged: run `outlive pod check`"
+    )]
+    ForeignInstance {
+        /// Where it stands.
+        at: Offset,
+        /// What it names.
+        named: Instance,
+    },
+    /// The state of the id is none.
+    #[error(
+        "the state of id {id} is the impossible word {word:#x}; the segment is damaged: run `outlive pod check`"
+    )]
+    BadState {
+        /// The id.
+        id: InstanceId,
+        /// The word.
+        word: u64,
+    },
+    /// A committed record's target is outside the memory.
+    #[error("the redo log of {owner} cannot be replayed: {target}")]
+    BadRecord {
+        /// The instance whose log it is.
+        owner: Instance,
+        /// The target.
+        target: OffsetOutOfRange,
+    },
+    /// An operation descriptor is corrupt.
+    #[error(transparent)]
+    BadOperation(#[from] BadOperation),
+    /// This program has no handler for the operation that was running.
+    #[error("{owner} died in an operation of kind {}, which this program cannot recover; register its handler", .kind.get())]
+    NoHandler {
+        /// The dead instance.
+        owner: Instance,
+        /// The operation's kind.
+        kind: OperationKind,
+    },
+    /// The handler came back without having settled the operation.
+    #[error("the handler for operations of kind {} left operation {sequence} of {owner} running", .kind.get())]
+    Unsettled {
+        /// The dead instance.
+        owner: Instance,
+        /// The operation's kind.
+        kind: OperationKind,
+        /// Its number.
+        sequence: u64,
+    },
+    /// This program does not know the kind of lock that was held.
+    #[error("{owner} died with a lock of unknown kind {} at {}; register its kind", .entry.kind.get(), .entry.lock)]
+    UnknownLock {
+        /// The dead instance.
+        owner: Instance,
+        /// The log's entry.
+        entry: LockEntry,
+    },
+    /// A lock's word is impossible.
+    #[error("the lock at {lock} is damaged: {what}")]
+    BadLock {
+        /// The lock.
+        lock: Offset,
+        /// What is wrong.
+        what: &'static str,
+    },
+    /// A handler asked for the recovery that it is part of.
+    #[error("{by} is recovering id {id} already")]
+    Reentered {
+        /// The recoverer.
+        by: Instance,
+        /// The id.
+        id: InstanceId,
+    },
+    /// A handler failed for a reason of its own.
+    #[error("{0}")]
+    Handler(String),
+}
+
+/// Who knows how to recover what: the logs of a pod, a handler for each kind of operation and of lock.
+///
+/// The rooms above register theirs when a pod is opened; recovery is then a matter of
+/// [`recover`](Self::recover).
+pub struct Recoverers<M: Memory = Native> {
+    logs: Logs<M>,
+    operations: BTreeMap<OperationKind, Box<dyn RecoverOperation<M>>>,
+    locks: BTreeMap<LockKind, Box<dyn RecoverLock<M>>>,
+}
+
+impl<M: Memory> Recoverers<M> {
+    /// No handlers yet, not even for the locks of the room [`sync`](crate::sync): see
+    /// [`sync::recoverers`](crate::sync::recoverers).
+    pub fn bare(logs: Logs<M>) -> Self {
+        Self {
+            logs,
+            operations: BTreeMap::new(),
+            locks: BTreeMap::new(),
+        }
+    }
+
+    /// Registers the handler for operations of `kind`.
+    ///
+    /// # Panics
+    /// If there is one: two rooms use the same number.
+    pub fn operation(
+        mut self,
+        kind: OperationKind,
+        by: impl RecoverOperation<M> + 'static,
+    ) -> Self {
+        let before = self.operations.insert(kind, Box::new(by));
+        assert!(before.is_none(), "two handlers for {kind:?}");
+        self
+    }
+
+    /// Registers the handler for locks of `kind`.
+    ///
+    /// # Panics
+    /// If there is one.
+    pub fn lock(mut self, kind: LockKind, by: impl RecoverLock<M> + 'static) -> Self {
+        let before = self.locks.insert(kind, Box::new(by));
+        assert!(before.is_none(), "two handlers for {kind:?}");
+        self
+    }
+
+    /// The logs.
+    pub fn logs(&self) -> Logs<M> {
+        self.logs
+    }
+
+    /// Recovers the dead instance that the log of `id` belongs to, as `member`, if nobody else has or is
+    /// about to. May be called at any time by anybody, in particular by a new incarnation of `id`
+    /// before it [opens](super::OwnLog::open) its log, and by whoever waits for a lock whose owner died.
+    ///
+    /// Waits for nobody. When it has `Completed`, the id is [`Status::Recovered`] (unless `member` is the
+    /// next incarnation itself).
+    ///
+    /// # Errors
+    /// See [`RecoverError`]; the log is left to another recoverer.
+    ///
+    /// # Crash
+    /// If `member` dies in here, the next caller begins again, after `member`'s generation has been
+    /// raised; what was done already is done again with the same effect or found done.
+    pub fn recover(&self, member: &Member<M>, id: InstanceId) -> Result<Recovered, RecoverError> {
+        let generations = member.generations();
+        let capacity = self.logs.capacity().min(generations.capacity());
+        if id >= capacity {
+            return Err(RecoverError::NoSuchId { id, capacity });
+        }
+        let (memory, log, me) = (member.memory(), self.logs.of(id), member.instance());
+        let at = log.claim_at();
+        // Read before the log is settled: should others go on from there, ours is the late attempt.
+        let state = |id| {
+            let bad = |word| RecoverError::BadState { id, word };
+            generations.state(id).map_err(bad)
+        };
+        let mut before = state(id)?;
+        loop {
+            let held: u64 = memory.load(at, Ordering::Acquire);
+            let Some(holder) = Instance::from_word(held) else {
+                // Settled. If the id still counts as dead, whoever settled died before saying so (or
+                // the instance died before it opened its log).
+                if before.status == Status::Dead {
+                    self.announce(member, id, before);
+                }
+                return Ok(Recovered::NothingLeft);
+            };
+            if holder.id >= capacity {
+                let named = holder;
+                return Err(RecoverError::ForeignInstance { at, named });
+            }
+            let own = holder == me;
+            if own && log.owner() != Some(me) {
+                return Err(RecoverError::Reentered { by: me, id });
+            }
+            if own || !generations.is_dead(holder) {
+                return Ok(if holder.id == id && log.owner() == Some(holder) {
+                    Recovered::NothingLeft
+                } else {
+                    Recovered::ByAnother(holder)
+                });
+            }
+            // AcqRel: acquire, for what the dead wrote and what an earlier claimant did to it; release,
+            // so that whoever takes the claim from us sees that too.
+            let order = (Ordering::AcqRel, Ordering::Relaxed);
+            let claim = memory.compare_exchange(at, held, me.to_word(), order.0, order.1);
+            if claim.is_ok() {
+                break;
+            }
+            before = state(id)?;
+        }
+        memory.persist(at, 8);
+        memory.crash_point(RecoverPoint::Claimed);
+        // The state may be older than the death of whom we just took the claim from.
+        before = state(id)?;
+        let claim = Claim {
+            log,
+            back_to: log.owner().unwrap_or(Instance::new(id, before.generation)),
+        };
+        let done = self.finish_for(member, log)?;
+        core::mem::forget(claim);
+        log.settle();
+        memory.crash_point(RecoverPoint::Settled);
+        if before.status == Status::Dead && id != me.id {
+            self.announce(member, id, before);
+        }
+        Ok(done)
+    }
+
+    /// Recovers every id that is dead and that nobody else recovers, and says how many. Call it when a
+    /// death was told, and after joining.
+    ///
+    /// # Errors
+    /// The first one met; the others have been recovered nevertheless.
+    pub fn recover_all(&self, member: &Member<M>) -> Result<usize, RecoverError> {
+        let (mut done, mut first) = (0, None);
+        for id in 0..self.logs.capacity().min(member.generations().capacity()) {
+            let dead =
+                matches!(member.generations().state(id), Ok(state) if state.status == Status::Dead);
+            match dead.then(|| self.recover(member, id)) {
+                Some(Ok(Recovered::Completed { .. })) => done += 1,
+                Some(Err(error)) if first.is_none() => first = Some(error),
+                _ => {}
+            }
+        }
+        first.map_or(Ok(done), Err)
+    }
+
+    fn announce(&self, member: &Member<M>, id: InstanceId, dead: crate::membership::State) {
+        let recovered = crate::membership::State {
+            status: Status::Recovered,
+            ..dead
+        };
+        member.generations().transition(id, dead, recovered);
+        member.memory().crash_point(RecoverPoint::Announced);
+    }
+
+    /// Everything between claim and settlement.
+    fn finish_for(&self, member: &Member<M>, log: Log<M>) -> Result<Recovered, RecoverError> {
+        let memory = member.memory();
+        let Some(owner) = log.owner() else {
+            // The first incarnation died before it had opened its log.
+            return Ok(Recovered::NothingLeft);
+        };
+        let dead = Recovering { member, log, owner };
+        let redone = redo::committed(log, owner).unwrap_or(0);
+        if let Some(target) = redo::bad_target(log, redone) {
+            return Err(RecoverError::BadRecord { owner, target });
+        }
+        if redone > 0 {
+            redo::apply(log, redone);
+        } else {
+            redo::retire(log);
+        }
+        memory.crash_point(RecoverPoint::Replayed);
+
+        let mut operation = false;
+        if let Some(running) = dead.unsettled()? {
+            operation = true;
+            let kind = running.kind;
+            let Some(handler) = self.operations.get(&kind) else {
+                return Err(RecoverError::NoHandler { owner, kind });
+            };
+            handler.recover(&dead, &running)?;
+            if dead.unsettled()?.is_some() {
+                let sequence = running.sequence;
+                return Err(RecoverError::Unsettled {
+                    owner,
+                    kind,
+                    sequence,
+                });
+            }
+            memory.crash_point(RecoverPoint::OperationSettled);
+        }
+
+        let mut locks = 0;
+        // Innermost first, as the owner would have.
+        for slot in (0..Logs::<M>::LOCKS).rev() {
+            let Some(entry) = log.lock_entry(slot) else {
+                continue;
+            };
+            let Some(kind) = self.locks.get(&entry.kind) else {
+                return Err(RecoverError::UnknownLock { owner, entry });
+            };
+            kind.release(&dead, entry)?;
+            memory.crash_point(RecoverPoint::LockReleased);
+            // Release: the lock is free before its entry is gone.
+            memory.store(log.lock_at(slot), 0u64, Ordering::Release);
+            memory.persist(log.lock_at(slot), 8);
+            memory.crash_point(RecoverPoint::LockStruck);
+            locks += 1;
+        }
+        log.keep_for_heir(owner)?;
+        memory.crash_point(RecoverPoint::Inherited);
+        Ok(Recovered::Completed {
+            owner,
+            redone,
+            operation,
+            locks,
+        })
+    }
+}
+
+impl<M: Memory> fmt::Debug for Recoverers<M> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Recoverers")
+            .field("operations", &self.operations.keys())
+            .field("locks", &self.locks.keys())
+            .finish_non_exhaustive()
+    }
+}
+
+/// Gives the claim back when a recovery fails or a handler panics. (A recoverer that dies gives nothing
+/// back; its claim is taken over.)
+struct Claim<M: Memory> {
+    log: Log<M>,
+    back_to: Instance,
+}
+
+impl<M: Memory> Drop for Claim<M> {
+    fn drop(&mut self) {
+        let (memory, at) = (self.log.memory(), self.log.claim_at());
+        // Release: the next claimant sees what was done.
+        memory.store(at, self.back_to.to_word(), Ordering::Release);
+        memory.persist(at, 8);
+    }
+}
+
+/// A dead instance's log in the hands of its only recoverer: what handlers are given.
+#[derive(Debug)]
+pub struct Recovering<'r, M: Memory = Native> {
+    member: &'r Member<M>,
+    log: Log<M>,
+    owner: Instance,
+}
+
+impl<'r, M: Memory> Recovering<'r, M> {
+    /// The recoverer.
+    pub fn member(&self) -> &'r Member<M> {
+        self.member
+    }
+
+    /// The dead instance.
+    pub fn owner(&self) -> Instance {
+        self.owner
+    }
+
+    /// Its log. Only the holder of this value writes to what the log's [room](Log::room) and nodes hold.
+    pub fn log(&self) -> Log<M> {
+        self.log
+    }
+
+    /// Whether the dead listed the lock at `lock` as held or being taken.
+    pub fn lists(&self, lock: Offset) -> bool {
+        self.log.locks().any(|entry| entry.lock == lock)
+    }
+
+    /// The operation that the dead left running, to be settled.
+    pub fn running(&self, operation: &Operation) -> RunningOperation<'r, M> {
+        RunningOperation::of_the_dead(self.log, operation.sequence)
+    }
+
+    fn unsettled(&self) -> Result<Option<Operation>, BadOperation> {
+        let last = self.log.operation()?;
+        Ok(last.filter(|last| last.instance == self.owner && !last.is_done()))
+    }
+}

@@ -1,0 +1,259 @@
+//! Redo transactions: several stores under a lock, all of them or none.
+//!
+//! A transaction appends its stores as records, makes them count by one *commit word*, carries them out
+//! and retires. Before the commit word nothing has happened; after it, whoever replays the records
+//! finishes what the owner began. The commit word holds the number of records and a checksum over the
+//! owner, the sequence number and the records:
+//!
+//! ```text
+//!  line:  | sequence number | crc32 << 32 | count | busy |        records: | size, target | value | ...
+//! ```
+//!
+//! On memory that loses a dead host's caches, records and commit word are written back together and
+//! drained once; whichever words were lost, the checksum does not match and nothing was begun. That
+//! saves a drain, and it also keeps a commit word from validating records of another transaction or
+//! another incarnation. The word is retired, and written back, before the lock can be released: records
+//! that others may have overtaken since are never replayed.
+
+use super::layout::{RECORDS, REDO};
+use super::{Log, Logs, OwnLog};
+use crate::membership::{Instance, Member};
+use core::marker::PhantomData;
+use outlive_memory::{Link, Memory, Native, Offset, OffsetOutOfRange, Ordering, Word};
+
+const SEQUENCE: u64 = REDO;
+const COMMIT: u64 = REDO + 8;
+const BUSY: u64 = REDO + 16;
+
+outlive_memory::crash_points! {
+    /// Where a redo transaction may be cut short.
+    pub enum RedoPoint for "redo.commit" {
+        /// All records are appended; the transaction does not count yet.
+        Appended,
+        /// It counts; nothing is carried out yet.
+        Committed,
+        /// Everything is carried out; the transaction would still be replayed.
+        Applied,
+        /// It is over.
+        Retired,
+    }
+}
+
+/// Why a redo transaction could not be begun or extended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum RedoError {
+    /// Another one of this instance is open.
+    #[error("{instance} already has a redo transaction open; commit or drop it first")]
+    Nested {
+        /// The instance.
+        instance: Instance,
+    },
+    /// No lock is listed in the log, so nothing keeps others from what a replay would store.
+    #[error(
+        "{instance} holds no logged lock under which its stores could be redone; take one first"
+    )]
+    NoLock {
+        /// The instance.
+        instance: Instance,
+    },
+    /// The transaction has as many records as a log holds.
+    #[error("a redo transaction has at most {} stores; split the change", Logs::<Native>::RECORDS)]
+    Full,
+    /// The target cannot be stored to.
+    #[error("cannot redo a store: {0}")]
+    Target(OffsetOutOfRange),
+}
+
+/// A transaction of stores, carried out by [`commit`](Self::commit): all of them or, if the owner dies
+/// before, none. Dropped without it, none.
+#[derive(Debug)]
+pub struct Redo<'m, M: Memory = Native> {
+    log: Log<M>,
+    instance: Instance,
+    count: usize,
+    member: PhantomData<&'m Member<M>>,
+}
+
+pub(super) fn begin<M: Memory>(own: OwnLog<'_, M>) -> Result<Redo<'_, M>, RedoError> {
+    let (log, memory, instance) = (own.log(), own.log().memory(), own.instance());
+    if log.locks().next().is_none() {
+        return Err(RedoError::NoLock { instance });
+    }
+    let busy = log.at() + BUSY;
+    if memory.load::<u64>(busy, Ordering::Relaxed) != 0 {
+        return Err(RedoError::Nested { instance });
+    }
+    // For the owner's own eyes; recovery clears it.
+    memory.store(busy, 1u64, Ordering::Relaxed);
+    Ok(Redo {
+        log,
+        instance,
+        count: 0,
+        member: PhantomData,
+    })
+}
+
+fn record_at<M: Memory>(log: Log<M>, index: usize) -> Offset {
+    log.at() + RECORDS + index as u64 * 16
+}
+
+impl<M: Memory> Redo<'_, M> {
+    /// Appends the store of `value` at `at`, a word of 8 to 64 bits.
+    ///
+    /// # Errors
+    /// If the log is full or the target is not a word of this memory.
+    pub fn store<W: Word>(&mut self, at: Offset, value: W) -> Result<(), RedoError> {
+        const { assert!(W::SIZE <= 8, "redo records hold words of at most 64 bits") };
+        if self.count == Logs::<M>::RECORDS {
+            return Err(RedoError::Full);
+        }
+        let (memory, size) = (self.log.memory(), W::SIZE as u64);
+        Offset::checked(at.raw(), size, size, memory.size()).map_err(RedoError::Target)?;
+        let target = Link::new(at).with_tags(size.trailing_zeros() as u8);
+        let record = record_at(self.log, self.count);
+        memory.store(record, target.to_word(), Ordering::Relaxed);
+        memory.store(record + 8, value.to_bits() as u64, Ordering::Relaxed);
+        self.count += 1;
+        Ok(())
+    }
+
+    /// The word at `at` as it will be after the commit: the transaction's own store, or else what stands
+    /// there.
+    pub fn load<W: Word>(&self, at: Offset) -> W {
+        let memory = self.log.memory();
+        for index in (0..self.count).rev() {
+            let record = record_at(self.log, index);
+            let target = Link::from_word(memory.load(record, Ordering::Relaxed));
+            if target.offset() == at {
+                let value: u64 = memory.load(record + 8, Ordering::Relaxed);
+                return W::from_bits(value.into());
+            }
+        }
+        // Relaxed: the lock under which this runs orders it.
+        memory.load(at, Ordering::Relaxed)
+    }
+
+    /// How many stores it has.
+    pub fn len(&self) -> usize {
+        self.count
+    }
+
+    /// Whether it has none.
+    pub fn is_empty(&self) -> bool {
+        self.count == 0
+    }
+
+    /// Makes the stores count and carries them out. Wait-free; its time is that of the stores.
+    ///
+    /// # Crash
+    /// A death in here leaves none of them, or a committed log from which the recoverer makes all of
+    /// them, under the lock that the dead still holds.
+    pub fn commit(self) {
+        let (log, memory) = (self.log, self.log.memory());
+        if self.count > 0 {
+            let sequence = log.at() + SEQUENCE;
+            let number = memory.load::<u64>(sequence, Ordering::Relaxed) + 1;
+            memory.store(sequence, number, Ordering::Relaxed);
+            memory.crash_point(RedoPoint::Appended);
+            let crc = checksum(log, self.instance, number, self.count);
+            let commit = u64::from(crc) << 32 | self.count as u64;
+            // Release: whoever finds the word finds the records and the sequence number.
+            memory.store(log.at() + COMMIT, commit, Ordering::Release);
+            memory.write_back(log.at() + SEQUENCE, 16);
+            memory.write_back(record_at(log, 0), self.count as u64 * 16);
+            memory.drain();
+            memory.crash_point(RedoPoint::Committed);
+            apply(log, self.count);
+        }
+        // Dropping gives the log free.
+    }
+}
+
+impl<M: Memory> Drop for Redo<'_, M> {
+    fn drop(&mut self) {
+        let at = self.log.at() + BUSY;
+        self.log.memory().store(at, 0u64, Ordering::Relaxed);
+    }
+}
+
+/// The checksum of the first `count` records, as `owner` committed them under `sequence`.
+fn checksum<M: Memory>(log: Log<M>, owner: Instance, sequence: u64, count: usize) -> u32 {
+    let mut hasher = crc32fast::Hasher::new();
+    hasher.update(&owner.to_word().to_le_bytes());
+    hasher.update(&sequence.to_le_bytes());
+    hasher.update(&(count as u64).to_le_bytes());
+    let (end, mut at) = (record_at(log, count), record_at(log, 0));
+    let mut block = [0u8; 128];
+    while at < end {
+        let mut filled = 0;
+        while at < end && filled < block.len() {
+            let word: u64 = log.memory().load(at, Ordering::Relaxed);
+            block[filled..filled + 8].copy_from_slice(&word.to_le_bytes());
+            filled += 8;
+            at = at + 8;
+        }
+        hasher.update(&block[..filled]);
+    }
+    hasher.finalize()
+}
+
+/// The number of records that `owner` has committed and not retired; `None` if there is no commit, or
+/// one that the records do not bear out.
+pub(super) fn committed<M: Memory>(log: Log<M>, owner: Instance) -> Option<usize> {
+    let memory = log.memory();
+    // Acquire: the records were written before the word.
+    let commit: u64 = memory.load(log.at() + COMMIT, Ordering::Acquire);
+    let (count, crc) = ((commit & 0xFFFF_FFFF) as usize, (commit >> 32) as u32);
+    if count == 0 || count > Logs::<M>::RECORDS {
+        return None;
+    }
+    let sequence: u64 = memory.load(log.at() + SEQUENCE, Ordering::Relaxed);
+    (checksum(log, owner, sequence, count) == crc).then_some(count)
+}
+
+/// The first record whose target is not a word of this memory.
+pub(super) fn bad_target<M: Memory>(log: Log<M>, count: usize) -> Option<OffsetOutOfRange> {
+    (0..count).find_map(|index| target(log, index).err())
+}
+
+fn target<M: Memory>(log: Log<M>, index: usize) -> Result<(Offset, u8), OffsetOutOfRange> {
+    let word: u64 = log.memory().load(record_at(log, index), Ordering::Relaxed);
+    let link = Link::from_word(word);
+    let size = 1u64 << link.tags().min(3);
+    let at = Offset::checked(link.offset().raw(), size, size, log.memory().size())?;
+    Ok((at, link.tags().min(3)))
+}
+
+/// Carries out the first `count` records and retires them. For the owner, and for the claimant after
+/// [`bad_target`] found nothing.
+pub(super) fn apply<M: Memory>(log: Log<M>, count: usize) {
+    let memory = log.memory();
+    for index in 0..count {
+        let Ok((at, size)) = target(log, index) else {
+            continue;
+        };
+        let value: u64 = memory.load(record_at(log, index) + 8, Ordering::Relaxed);
+        // Relaxed: released with the lock, and by the retirement below for whoever replays.
+        match size {
+            0 => memory.store(at, value as u8, Ordering::Relaxed),
+            1 => memory.store(at, value as u16, Ordering::Relaxed),
+            2 => memory.store(at, value as u32, Ordering::Relaxed),
+            _ => memory.store(at, value, Ordering::Relaxed),
+        }
+        memory.write_back(at, 1 << size);
+    }
+    memory.drain();
+    memory.crash_point(RedoPoint::Applied);
+    retire(log);
+    memory.crash_point(RedoPoint::Retired);
+}
+
+/// Makes what stands in the redo log count for nothing.
+pub(super) fn retire<M: Memory>(log: Log<M>) {
+    let memory = log.memory();
+    // Release: everything was carried out before.
+    memory.store(log.at() + COMMIT, 0u64, Ordering::Release);
+    memory.store(log.at() + BUSY, 0u64, Ordering::Relaxed);
+    memory.persist(log.at() + COMMIT, 8);
+}
