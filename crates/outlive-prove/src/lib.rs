@@ -8,3 +8,4 @@
 pub mod explore;
 pub mod kill;
 pub mod schedule;
+pub mod sweeps;

@@ -2,7 +2,7 @@
 
 use outlive_memory::{CrashPoint, Memory, Offset, Ordering::Relaxed, Ordering::Release};
 use outlive_prove::kill::{
-    Crash, KillError, Marked, Plan, PointKind, Sample, Sweep, SweepReport, sweep,
+    Crash, Marked, Plan, PointKind, Sample, Sweep, SweepReport, sweep, unless_forbidden,
 };
 
 outlive_memory::crash_points! {
@@ -170,17 +170,7 @@ impl Sweep for Update {
 
 /// Runs the sweep, or says why it cannot be run here.
 fn swept(flaw: Flaw, plan: &Plan) -> Option<SweepReport> {
-    match sweep(&Update(flaw), plan) {
-        Ok(report) => {
-            println!("{report}");
-            Some(report)
-        }
-        Err(KillError::PtraceForbidden(forbidden)) => {
-            println!("skipped: {forbidden}");
-            None
-        }
-        Err(error) => panic!("{error}"),
-    }
+    unless_forbidden(sweep(&Update(flaw), plan))
 }
 
 fn finds(flaw: Flaw, message: &str) {

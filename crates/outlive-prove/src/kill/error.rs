@@ -1,5 +1,6 @@
 //! Why a sweep could not be made.
 
+use core::fmt;
 use std::io;
 
 /// A sweep could not be made, or the operation under it did not run to its end even unharmed.
@@ -51,4 +52,27 @@ pub enum KillError {
 pub struct PtraceForbidden {
     /// What the operating system said.
     pub source: io::Error,
+}
+
+/// Takes a test's sweep: its report, shown on standard output, or `None` where ptrace is forbidden, and
+/// then says so. With `OUTLIVE_REQUIRE_PTRACE` in the environment that too fails the test, so that a
+/// machine that is to run the sweeps cannot skip them unnoticed.
+///
+/// # Panics
+/// With the error, if the sweep could not be made for any other reason.
+#[track_caller]
+pub fn unless_forbidden<R: fmt::Display>(outcome: Result<R, KillError>) -> Option<R> {
+    match outcome {
+        Ok(report) => {
+            println!("{report}");
+            Some(report)
+        }
+        Err(KillError::PtraceForbidden(forbidden)) => {
+            let required = std::env::var_os("OUTLIVE_REQUIRE_PTRACE").is_some();
+            assert!(!required, "not skipped, for it is required: {forbidden}");
+            println!("skipped: {forbidden}");
+            None
+        }
+        Err(error) => panic!("{error}"),
+    }
 }

@@ -1,12 +1,77 @@
 //! A child dies after its n-th instruction, for every n; a survivor recovers.
 //!
 //! A [`Sweep`] is an operation over shared memory with its recovery and with what must hold afterwards;
-//! [`sweep()`] runs it. An operation that only touches memory leaves nothing but memory behind when it is
-//! killed, so one stepped run suffices: the engine looks at the memory after each instruction, and
-//! whatever differs from the look before is a state in which a kill leaves it. Survivors recover and check each
-//! of these images. Recovery is swept in turn: it is stepped from each image, and a second recoverer goes
-//! over what the first one left after each of *its* instructions. Some victims are really killed, to see
-//! that they leave the very images that the survivors were given.
+//! [`sweep()`] runs it. An operation that only touches memory leaves nothing but memory behind when it
+//! is killed, so one stepped run suffices: the engine looks at the memory after each instruction, and
+//! whatever differs from the look before is a state in which a kill leaves it. Survivors recover and
+//! check each of these images, and then recover once more, for recovery must be idempotent. Recovery
+//! is swept in turn: it is stepped from each image, and a second recoverer goes over what the first one
+//! left after each of *its* instructions. Some victims are really killed, to see that they leave the very
+//! images that the survivors were given.
+//!
+//! A [`RealSweep`] is an operation with system calls: [`sweep_for_real`] kills a fresh victim for every
+//! point that is tried, after an instruction or where a system call is entered or left.
+//!
+//! A [`Suite`] judges several sweeps together: a crash point that is declared and at which none of
+//! them has killed is reported.
+//!
+//! ```
+//! use outlive_memory::{Memory, Offset, Ordering::{Relaxed, Release}};
+//! use outlive_prove::kill::{self, Crash, Marked, Plan, Sweep};
+//!
+//! /// Moves 10 from one account to another; `INTENT` says what is to be completed.
+//! struct Transfer;
+//! const INTENT: Offset = Offset::new(0);
+//! const ACCOUNTS: [Offset; 2] = [Offset::new(64), Offset::new(128)];
+//!
+//! fn complete<M: Memory>(memory: M) {
+//!     if memory.load::<u64>(INTENT, Relaxed) == 1 {
+//!         memory.store(ACCOUNTS[0], 90u64, Relaxed);
+//!         memory.store(ACCOUNTS[1], 10u64, Relaxed);
+//!         memory.store(INTENT, 0u64, Release);
+//!     }
+//! }
+//!
+//! impl Sweep for Transfer {
+//!     fn name(&self) -> String {
+//!         "transfer".to_owned()
+//!     }
+//!     fn prepare(&self, memory: Marked) {
+//!         memory.store(ACCOUNTS[0], 100u64, Relaxed);
+//!     }
+//!     fn operate(&self, memory: Marked) {
+//!         memory.store(INTENT, 1u64, Release);
+//!         complete(memory);
+//!     }
+//!     fn recover(&self, memory: Marked, _: &Crash) {
+//!         complete(memory);
+//!     }
+//!     fn check(&self, memory: Marked, crash: &Crash) -> Result<(), String> {
+//!         match ACCOUNTS.map(|account| memory.load::<u64>(account, Relaxed)) {
+//!             [90, 10] => Ok(()),
+//!             [100, 0] if !crash.returned => Ok(()),
+//!             other => Err(format!("{other:?}")),
+//!         }
+//!     }
+//! }
+//!
+//! if let Some(report) = kill::unless_forbidden(kill::sweep(&Transfer, &Plan::quick())) {
+//!     report.assert_clean();
+//! }
+//! ```
+//!
+//! # What it does not show
+//!
+//! A sweep goes one way through the operation, alone: other threads, other orders of their accesses and
+//! lost caches are the matter of [`schedule`](crate::schedule) and [`explore`](crate::explore). It
+//! steps what the compiler made of the code in this build. Its images are exact for memory and say
+//! nothing of files, futexes or robust lists.
+//!
+//! # How long it takes
+//!
+//! A step is two switches between processes, some 20 us on a virtual machine. Code compiled without
+//! optimisation has ten to twenty times as many instructions: tests that sweep gain by
+//! `opt-level = 1`.
 
 mod cases;
 mod child;
@@ -17,14 +82,18 @@ mod lease;
 mod marked;
 mod modules;
 mod plan;
+mod real;
 mod report;
+mod suite;
 mod sweep;
 mod tracer;
 
 pub use coverage::{Coverage, PassedPoint, PointKind};
-pub use error::{KillError, PtraceForbidden};
+pub use error::{KillError, PtraceForbidden, unless_forbidden};
 pub use marked::Marked;
-pub use plan::{Plan, Sample};
+pub use plan::{Plan, RealPlan, Sample};
+pub use real::{RealSweep, sweep_for_real};
 pub use report::{At, Crash, Failure, SweepReport};
+pub use suite::{Suite, SuiteReport};
 pub use sweep::{Sweep, sweep};
 pub use tracer::Window;

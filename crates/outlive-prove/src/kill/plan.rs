@@ -27,6 +27,20 @@ impl Sample {
     }
 }
 
+/// How much of a [real sweep](super::RealSweep) to do: there each kill costs a process of its own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct RealPlan {
+    /// After which of the operation's instructions a victim is killed.
+    pub kills: Sample,
+    /// At which of the places where it enters or leaves a system call.
+    pub call_kills: Sample,
+    /// For which of the kills after an instruction the recovery is swept in turn.
+    pub recoveries: Sample,
+    /// After which of the instructions of each such recovery the recoverer is killed.
+    pub second_kills: Sample,
+}
+
 /// How much of a sweep to do. The image after each instruction is always recovered; a plan chooses how
 /// much is done beyond that.
 #[derive(Clone, Debug)]
@@ -38,10 +52,13 @@ pub struct Plan {
     pub patience: u32,
     /// How many seconds one survivor may take to recover and check one image.
     pub recovery_patience: u32,
-    /// After which of the instructions victims are really killed.
+    /// After which of the instructions of an operation that is swept by images victims are really
+    /// killed, to see that they leave these images.
     pub real_kills: Sample,
     /// Of which of the images the recovery is swept in turn.
     pub recoveries: Sample,
+    /// How much to do where every kill is a real one.
+    pub real: RealPlan,
     /// At how many failures to stop.
     pub most_failures: usize,
 }
@@ -55,11 +72,18 @@ impl Plan {
             recovery_patience: 10,
             real_kills: Sample::UpTo(8),
             recoveries: Sample::UpTo(12),
+            real: RealPlan {
+                kills: Sample::UpTo(48),
+                call_kills: Sample::UpTo(64),
+                recoveries: Sample::UpTo(3),
+                second_kills: Sample::UpTo(6),
+            },
             most_failures: 8,
         }
     }
 
-    /// Everything: a real kill after every instruction, and the recovery of every image swept.
+    /// A real kill after every instruction, and the recovery of every image swept. What is quadratic
+    /// still, second kills in real sweeps, is sampled densely.
     pub fn full() -> Self {
         Self {
             most_instructions: 1 << 24,
@@ -67,6 +91,12 @@ impl Plan {
             recovery_patience: 30,
             real_kills: Sample::Every,
             recoveries: Sample::Every,
+            real: RealPlan {
+                kills: Sample::Every,
+                call_kills: Sample::Every,
+                recoveries: Sample::UpTo(64),
+                second_kills: Sample::UpTo(64),
+            },
             most_failures: 32,
         }
     }

@@ -1,6 +1,6 @@
 //! What a sweep found.
 
-use super::coverage::{Coverage, PassedPoint};
+use super::coverage::{Coverage, PassedPoint, PointKind};
 use core::fmt;
 use core::time::Duration;
 
@@ -45,6 +45,17 @@ pub struct Crash {
 }
 
 impl Crash {
+    /// A crash of which no more is known than its place.
+    pub(super) fn at(at: At) -> Self {
+        Self {
+            at,
+            process: None,
+            point: None,
+            returned: false,
+            recoverers_lost: 0,
+        }
+    }
+
     /// Whether the victim's last crash point was `point` or one that its operation declares after it.
     pub fn passed<P: outlive_memory::CrashPoint>(&self, point: P) -> bool {
         let last = self.point.filter(|last| last.operation() == P::OPERATION);
@@ -97,7 +108,8 @@ pub struct SweepReport {
     pub instructions: u64,
     /// How many different instructions of the program these were.
     pub addresses: u64,
-    /// The crash states among them: memory or last crash point differ from the step before.
+    /// The crash states among them: memory or last crash point differ from the step before. In a real
+    /// sweep, where memory is not all: the victims whose worlds a survivor recovered.
     pub images: u64,
     /// Victims that were really killed, by SIGKILL.
     pub kills: u64,
@@ -145,23 +157,15 @@ impl SweepReport {
         }
     }
 
-    /// Whether nothing is wrong and no declared crash point is missing.
-    pub fn is_clean(&self) -> bool {
-        self.failures.is_empty() && self.missing.is_empty()
+    pub(super) fn find_missing(&mut self, declared: &[&'static PointKind]) {
+        for kind in declared {
+            let missing = self.coverage.missing_of(kind).into_iter();
+            let missing = missing.map(|name| format!("{}.{name}", kind.operation()));
+            self.missing.extend(missing);
+        }
     }
 
-    /// For tests.
-    ///
-    /// # Panics
-    /// With the whole report, if anything is wrong or a declared crash point is missing.
-    #[track_caller]
-    pub fn assert_clean(&self) {
-        assert!(self.is_clean(), "{self}");
-    }
-}
-
-impl fmt::Display for SweepReport {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    pub(super) fn write_without_missing(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
             "{}: {} instructions ({} addresses), {} images, {} kills, {} recoveries",
@@ -179,6 +183,9 @@ impl fmt::Display for SweepReport {
                 self.recoveries_swept, self.recovery_instructions, self.second_kills
             )?;
         }
+        if self.strayed != 0 {
+            write!(f, "; {} kills strayed", self.strayed)?;
+        }
         let micros = self.step.as_secs_f64() * 1e6;
         write!(
             f,
@@ -186,11 +193,32 @@ impl fmt::Display for SweepReport {
             self.failures.len(),
             self.seconds
         )?;
-        for missing in &self.missing {
-            write!(f, "\n  not covered: {missing}")?;
-        }
         for failure in &self.failures {
             write!(f, "\n  {failure}")?;
+        }
+        Ok(())
+    }
+
+    /// Whether nothing is wrong and no declared crash point is missing.
+    pub fn is_clean(&self) -> bool {
+        self.failures.is_empty() && self.missing.is_empty()
+    }
+
+    /// For tests.
+    ///
+    /// # Panics
+    /// With the whole report, if anything is wrong or a declared crash point is missing.
+    #[track_caller]
+    pub fn assert_clean(&self) {
+        assert!(self.is_clean(), "{self}");
+    }
+}
+
+impl fmt::Display for SweepReport {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.write_without_missing(f)?;
+        for missing in &self.missing {
+            write!(f, "\n  not covered: {missing}")?;
         }
         Ok(())
     }

@@ -84,11 +84,7 @@ pub fn sweep<S: Sweep + ?Sized>(sweep: &S, plan: &Plan) -> Result<SweepReport, K
     run.survive(&first.cases, None)?;
     run.kill_for_real(&initial, &first)?;
     run.sweep_recovery(&first.cases)?;
-    for kind in sweep.declares() {
-        let missing = run.report.coverage.missing_of(kind).into_iter();
-        let missing = missing.map(|name| format!("{}.{name}", kind.operation()));
-        run.report.missing.extend(missing);
-    }
+    run.report.find_missing(&sweep.declares());
     run.report.recoveries = run.survivors.recoveries();
     run.report.kills = run.tracer.kills;
     run.report.strayed = run.tracer.strayed;
@@ -165,8 +161,7 @@ impl<'a, S: Sweep + ?Sized> Run<'a, S> {
     }
 
     fn record_operation(&mut self, initial: &[u64]) -> Result<Recorded, KillError> {
-        let (sweep, memory) = (self.sweep, self.victims());
-        let recorded = self.record(initial, || sweep.operate(memory))?;
+        let recorded = self.record(initial, operation(self.sweep, self.victims()))?;
         let recorded = recorded.map_err(|cut| KillError::Broken {
             operation: self.sweep.name(),
             instructions: cut.steps,
@@ -182,18 +177,14 @@ impl<'a, S: Sweep + ?Sized> Run<'a, S> {
     fn record(
         &mut self,
         initial: &[u64],
-        work: impl FnOnce(),
+        work: impl FnOnce(Window),
     ) -> Result<Result<Recorded, Cut>, KillError> {
         self.memory.fill(initial);
         let (memory, control) = (&self.memory, self.control);
         let mut cases = Cases::from(initial.to_vec());
-        let trace = self.tracer.record(
-            |window| {
-                window.begin();
-                work();
-            },
-            |moment| cases.note(memory.words(), control, moment),
-        )?;
+        let trace = self.tracer.record(work, |moment| {
+            cases.note(memory.words(), control, moment);
+        })?;
         Ok(trace.map(|trace| {
             cases.cover(&mut self.report.coverage);
             Recorded { cases, trace }
@@ -272,11 +263,7 @@ impl<'a, S: Sweep + ?Sized> Run<'a, S> {
                 break;
             }
             self.memory.fill(initial);
-            let (sweep, memory) = (self.sweep, self.victims());
-            let operate = |window: Window| {
-                window.begin();
-                sweep.operate(memory);
-            };
+            let operate = operation(self.sweep, self.victims());
             let killed = match self.tracer.kill_at(&first.trace, step, operate)? {
                 Ok(killed) => killed,
                 Err(cut) => {
@@ -317,7 +304,11 @@ impl<'a, S: Sweep + ?Sized> Run<'a, S> {
             let crash = crash_of(case, None);
             let memory = self.victims();
             let sweep = self.sweep;
-            match self.record(replay.image(), || sweep.recover(memory, &crash))? {
+            let recover = |window: Window| {
+                window.begin();
+                sweep.recover(memory, &crash);
+            };
+            match self.record(replay.image(), recover)? {
                 Ok(recorded) => {
                     self.report.recoveries_swept += 1;
                     self.report.recovery_instructions += recorded.trace.steps();
@@ -337,6 +328,14 @@ impl<'a, S: Sweep + ?Sized> Run<'a, S> {
     }
 }
 
+/// What victims do. Recorded and real runs pass through this same code, so that they go the same way.
+fn operation<S: Sweep + ?Sized>(sweep: &S, memory: Marked) -> impl FnOnce(Window) {
+    move |window| {
+        window.begin();
+        sweep.operate(memory);
+    }
+}
+
 /// The crash that left `case`: the victim's, or its recoverer's after the crash `before`.
 fn crash_of(case: Case, before: Option<Crash>) -> Crash {
     match before {
@@ -345,18 +344,16 @@ fn crash_of(case: Case, before: Option<Crash>) -> Crash {
             ..first
         },
         None => Crash {
-            at: At::Instruction(case.step),
-            process: None,
             point: case.point,
             returned: case.returned,
-            recoverers_lost: 0,
+            ..Crash::at(At::Instruction(case.step))
         },
     }
 }
 
 /// Lets the processor's features be detected once here, not again in every child, instruction by
 /// instruction.
-fn warm_up() {
+pub(super) fn warm_up() {
     #[cfg(target_arch = "x86_64")]
     core::hint::black_box(std::arch::is_x86_feature_detected!("sse4.2"));
     #[cfg(target_arch = "aarch64")]

@@ -22,22 +22,37 @@ use std::time::Instant;
 #[derive(Clone, Copy, Debug)]
 pub struct Window {
     control: &'static Control,
+    /// Whether somebody steps this process and kills it; a survivor is left in peace.
+    traced: bool,
 }
 
 impl Window {
     /// From the next instruction on the victim may be killed. What it did before (opening a segment,
     /// for one) is not swept.
     pub fn begin(&self) {
-        // SAFETY: stops this process until its tracer resumes it.
-        unsafe { libc::raise(libc::SIGSTOP) };
+        self.stop();
         self.control.enter(Phase::Inside);
     }
 
     /// The operation has returned. The victim is killed here at the latest: nothing after it runs.
     pub fn end(&self) {
         self.control.enter(Phase::Returned);
-        // SAFETY: as in `begin`. The tracer kills it.
-        unsafe { libc::raise(libc::SIGSTOP) };
+        self.stop();
+    }
+
+    fn stop(&self) {
+        if self.traced {
+            // SAFETY: stops this process until its tracer resumes or kills it.
+            unsafe { libc::raise(libc::SIGSTOP) };
+        }
+    }
+
+    /// The window of a process that nobody kills.
+    pub(super) fn of_survivor(control: &'static Control) -> Self {
+        Self {
+            control,
+            traced: false,
+        }
     }
 
     /// `memory`, saying which crash points have been passed.
@@ -174,7 +189,10 @@ impl Tracer {
     fn start(&self, work: impl FnOnce(Window)) -> Result<Result<Child, Cut>, KillError> {
         let control = self.control;
         let child = Child::traced(control, self.patience, || {
-            let window = Window { control };
+            let window = Window {
+                control,
+                traced: true,
+            };
             work(window);
             if control.phase() == Phase::Inside {
                 window.end();
@@ -243,7 +261,11 @@ impl Tracer {
                 break None;
             }
             let reason = if step == self.most_instructions {
-                Some("has not returned by then, and the plan allows no more".to_owned())
+                let panicked = self.control.message();
+                Some(
+                    panicked
+                        .unwrap_or_else(|| "has not returned, and the plan ends here".to_owned()),
+                )
             } else {
                 let stop = child.resume(Resume::Step).map_err(self.system("ptrace"))?;
                 self.obstacle(stop)
@@ -342,12 +364,15 @@ impl Tracer {
         })
     }
 
-    fn cut(&self, steps: u64, reason: String) -> Cut {
-        let past = self.control.point();
-        Cut {
-            steps,
-            reason: past.map_or(reason.clone(), |point| format!("past {point}: {reason}")),
+    fn cut(&self, steps: u64, mut reason: String) -> Cut {
+        // Unwinding takes so many instructions that patience may end before it does.
+        if let Some(panic) = self.control.message().filter(|panic| *panic != reason) {
+            reason = format!("{reason}; it {panic}");
         }
+        if let Some(point) = self.control.point() {
+            reason = format!("past {point}: {reason}");
+        }
+        Cut { steps, reason }
     }
 }
 

@@ -41,6 +41,24 @@ pub(crate) fn raise<M: Memory>(tables: Tables<M>, id: InstanceId, seen: State) -
     raised.then_some(Instance::new(id, seen.generation))
 }
 
+/// Buries `id`, which was in `seen` before its death was proven: raises its generation and tells the
+/// groups. For those who bring a detector of their own. Returns the dead instance if this call raised it;
+/// who dies in the middle leaves the telling to the next heartbeat of any member.
+///
+/// # Safety
+/// The incarnation that `seen` describes can no longer write to the pod's memory, and never will again
+/// (contract 1): on the strength of this call others take what it held.
+pub unsafe fn bury<M: Memory>(
+    tables: Tables<M>,
+    bells: &dyn Bells,
+    id: InstanceId,
+    seen: State,
+) -> Option<Instance> {
+    let dead = raise(tables, id, seen)?;
+    tell(tables, bells, dead);
+    Some(dead)
+}
+
 /// Tells every group that `dead` died, and rings the bell of each that it was a member of. Lock-free.
 pub(crate) fn tell<M: Memory>(tables: Tables<M>, bells: &dyn Bells, dead: Instance) {
     let groups = tables.groups();
@@ -98,11 +116,11 @@ pub(crate) fn bury_orphans<M: Memory>(tables: Tables<M>, bells: &dyn Bells) {
 /// Tells the groups what the table of generations knows and they do not: for those who died between
 /// raising and telling, or between leaving and saying so. Hosts first, then processes, then threads.
 /// Lock-free; costs a pass over the members of every group.
-pub(crate) fn reconcile<M: Memory>(tables: Tables<M>, bells: &dyn Bells) {
+pub fn reconcile<M: Memory>(tables: Tables<M>, bells: &dyn Bells) {
     let (groups, generations) = (tables.groups(), tables.generations());
     for group in groups.all() {
         let log = groups.log(group);
-        let mut told = false;
+        let mut told = log.finish_pending();
         for level in [Level::Host, Level::Process, Level::Thread] {
             for id in 0..tables.extent().ids {
                 let member = log.member(id);

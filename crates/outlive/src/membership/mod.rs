@@ -27,7 +27,7 @@ mod settings;
 mod state;
 mod tables;
 
-pub use death::BuryPoint;
+pub use death::{BuryPoint, bury, reconcile};
 pub use events::GroupEvents;
 pub use fence::FenceAgent;
 pub use group::{

@@ -1,1 +1,273 @@
 //! One mapped region of shared memory: backends, superblock, areas, typed roots.
+//!
+//! A [`Segment`] is created once, with a size that it keeps for ever, and opened by whoever is allowed to.
+//! It says of itself what it is ([`Superblock`]), is divided into [`Area`]s, and its [`Roots`] name the
+//! structures in it by name and type. It knows nothing of who is alive.
+//!
+//! ```
+//! use outlive::segment::{AreaKind, AreaSize, Segment};
+//!
+//! let segment = Segment::builder()
+//!     .size(1 << 20)
+//!     .area(AreaKind::Generations, 4096u64)
+//!     .area(AreaKind::Payload, AreaSize::Rest)
+//!     .create("memfd:example")?;
+//! // Somebody else, in any process of this user:
+//! let same = Segment::open(segment.path())?;
+//! assert_eq!(same.uuid(), segment.uuid());
+//! assert_eq!(same.area(AreaKind::Payload), segment.area(AreaKind::Payload));
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! # What is guaranteed
+//!
+//! * **Creation is atomic.** Killed at any instruction, a creator leaves nothing, what was there before, an
+//!   incomplete segment, which [`open`](Segment::open) calls by that name, or a segment. (The order of writes is
+//!   argued in `completion.rs`.)
+//! * **No page is missing later.** All pages are reserved when the segment is created; where there is no
+//!   room for them, creation fails, says who has none, and leaves nothing.
+//! * **What is not a segment is not followed.** Truncated, foreign, newer, older, corrupt and incomplete
+//!   segments are refused, each by its name ([`Refusal`]). The first page is loaded once, checked, and only the
+//!   checked copy is used.
+//! * **A mapping stays.** It lives as long as the process, so handles on it are `Copy` and never dangle.
+//!   Only the unsafe [`unmap`](Segment::unmap) takes it away. It is not inherited by `fork`: a child that
+//!   touches it gets SIGSEGV and opens the segment for itself.
+//!
+//! Who may map a segment may destroy what is in it, and can make others fault by truncating a file (a
+//! memfd is sealed against that). The file's mode is the security; new files are 0600.
+//!
+//! # Formats
+//!
+//! The superblock has one [format number](Superblock::FORMAT), which stands for the layout of everything
+//! that Outlive keeps in a segment, in all its rooms.
+//!
+//! * Any change of meaning or place raises the number, in whatever room it is made. What only uses bytes
+//!   that were reserved raises it too: readers check that reserved bytes are zero.
+//! * A library writes the newest format and reads from [`Superblock::OLDEST`] up to it. A newer one is
+//!   refused as newer, an older one as older, and the message says which Outlive reads it.
+//! * A segment is never upgraded in place: others may have it mapped and keep to the old rules, and a
+//!   death in the middle would leave neither format. To upgrade, a program that reads the old format copies what
+//!   it needs into a new segment, under a new name, and destroys the old one when nobody uses it.
+//! * While the number is below 10 a library reads its own format only. From 10 on it reads at least the
+//!   formats of the two minor releases before it.
+//! * The first 24 bytes and the extent of the checksum mean the same in every format, so that every library
+//!   can tell damage from a format that it does not know.
+//! * A kind of area that a library does not know is no reason to refuse: it is [`AreaKind::Other`], and is
+//!   left alone.
+
+mod area;
+mod backend;
+mod cgroup;
+mod completion;
+mod create;
+mod destroy;
+mod error;
+mod layout;
+mod mapping;
+#[cfg(test)]
+mod mortal;
+mod open;
+mod pages;
+mod roots;
+mod space;
+mod superblock;
+
+pub use area::{Area, AreaClass, AreaKind, AreaName, AreaSize, LayoutError};
+pub use backend::BackendKind;
+pub use completion::CreatePoint;
+pub use create::SegmentBuilder;
+pub use error::{CallFailed, CreateError, DestroyError, OpenError, Unsuitable};
+pub use layout::{Field, Shape, Shared, TypeLayout};
+pub use open::OpenOptions;
+pub use pages::{HugePages, Pages};
+pub use roots::{PublishPoint, Root, RootError, Roots};
+pub use space::{Limit, NoRoom};
+pub use superblock::{Refusal, Superblock, Unfinished};
+
+#[doc(hidden)]
+pub use bytemuck as __bytemuck;
+
+use backend::Backend;
+use mapping::Mapping;
+use outlive_memory::{Memory, Native, PersistenceDomain};
+use std::fmt;
+use std::fs::File;
+use std::path::Path;
+use std::ptr::NonNull;
+use uuid::Uuid;
+
+/// A segment that is mapped into this process.
+///
+/// A handle of one word. It stays valid, and the mapping with it, as long as the process lives.
+#[derive(Clone, Copy)]
+pub struct Segment {
+    inner: NonNull<Inner>,
+}
+
+struct Inner {
+    superblock: Superblock,
+    memory: Native,
+    pages: Pages,
+    /// Kept open: it is how a memfd is passed on, and its lock says that the segment is in use.
+    backend: Box<dyn Backend>,
+    _mapping: Mapping,
+}
+
+// SAFETY: `Inner` is never changed, and all in it may be used by any thread.
+unsafe impl Send for Segment {}
+// SAFETY: as for `Send`.
+unsafe impl Sync for Segment {}
+
+impl Segment {
+    /// Sets out to create a segment.
+    pub fn builder<'a>() -> SegmentBuilder<'a> {
+        SegmentBuilder::new()
+    }
+
+    /// Opens the segment at `path`: a file, a DAX device, a PCI BAR, or a memfd by `/proc/PID/fd/N`.
+    ///
+    /// [`OpenOptions`] has more to choose from. Wait-free but for the operating system.
+    ///
+    /// # Errors
+    /// If there is none, this process may not use it, or what is there is not a sound segment of a known
+    /// format.
+    pub fn open(path: impl AsRef<Path>) -> Result<Self, OpenError> {
+        OpenOptions::new().open(path)
+    }
+
+    /// Opens the segment in `file`, for one that was passed to this process as a file descriptor.
+    ///
+    /// # Errors
+    /// As for [`open`](Self::open).
+    pub fn from_file(file: File) -> Result<Self, OpenError> {
+        OpenOptions::new().open_file(file)
+    }
+
+    /// Removes the segment at `path`, complete or not, sound or damaged: a file loses its name, a device
+    /// its superblock.
+    ///
+    /// Processes that have a file open go on with it; its memory is freed when the last of them ends. On a
+    /// device the caller says that nobody uses it. Killed in the middle, it leaves the segment, an incomplete
+    /// one, or none.
+    ///
+    /// # Errors
+    /// If what is there is not a segment, or somebody is creating one there. It is as it was then.
+    pub fn destroy(path: impl AsRef<Path>) -> Result<(), DestroyError> {
+        destroy::destroy(path.as_ref(), &space::Places::real())
+    }
+
+    fn new(
+        superblock: Superblock,
+        memory: Native,
+        pages: Pages,
+        backend: Box<dyn Backend>,
+        mapping: Mapping,
+    ) -> Self {
+        let inner = Box::new(Inner {
+            superblock,
+            memory,
+            pages,
+            backend,
+            _mapping: mapping,
+        });
+        Self {
+            inner: NonNull::from(Box::leak(inner)),
+        }
+    }
+
+    fn inner(&self) -> &'static Inner {
+        // SAFETY: the box was leaked; only `unmap` frees it, whose caller promises that no handle is used
+        // any more.
+        unsafe { self.inner.as_ref() }
+    }
+
+    /// The memory of the segment; offset 0 is its superblock.
+    pub fn memory(&self) -> Native {
+        self.inner().memory
+    }
+
+    /// What the segment says about itself.
+    pub fn superblock(&self) -> &'static Superblock {
+        &self.inner().superblock
+    }
+
+    /// The identity of the pod that it belongs to.
+    pub fn uuid(&self) -> Uuid {
+        self.inner().superblock.uuid
+    }
+
+    /// Its size in bytes.
+    pub fn size(&self) -> u64 {
+        self.inner().superblock.size
+    }
+
+    /// What survives the death of a host's caches in it.
+    pub fn domain(&self) -> PersistenceDomain {
+        self.inner().superblock.domain
+    }
+
+    /// The area of this kind, if it has one.
+    pub fn area(&self, kind: AreaKind) -> Option<Area> {
+        // By code: a known kind and an "other" of the same code are one.
+        self.areas()
+            .iter()
+            .find(|area| area.kind.code() == kind.code())
+            .copied()
+    }
+
+    /// All its areas, by rising offset if this library created it.
+    pub fn areas(&self) -> &'static [Area] {
+        &self.inner().superblock.areas
+    }
+
+    /// Its typed roots.
+    pub fn roots(&self) -> Roots {
+        let area = self
+            .area(AreaKind::Roots)
+            .expect("a segment without roots is not opened");
+        Roots::new(self.memory(), area.offset)
+    }
+
+    /// What it is made of.
+    pub fn backend(&self) -> BackendKind {
+        self.inner().backend.kind()
+    }
+
+    /// Where it can be opened. For a memfd that is `/proc/PID/fd/N` of this process.
+    pub fn path(&self) -> &'static Path {
+        self.inner().backend.path()
+    }
+
+    /// The file that is mapped, for passing it to another process.
+    pub fn file(&self) -> &'static File {
+        self.inner().backend.file()
+    }
+
+    /// What pages it was mapped with.
+    pub fn pages(&self) -> &'static Pages {
+        &self.inner().pages
+    }
+
+    /// Takes the mapping away and closes the file.
+    ///
+    /// # Safety
+    /// No copy of this handle is used any more, nor is anything that came from one: the
+    /// [`memory`](Self::memory), [`roots`](Self::roots), areas, and whatever was built over them in this
+    /// process, in any thread. Each `open` has a mapping of its own; others are not touched.
+    pub unsafe fn unmap(self) {
+        // SAFETY: the pointer came from a leaked box, and the caller says that this is its last use.
+        drop(unsafe { Box::from_raw(self.inner.as_ptr()) });
+    }
+}
+
+impl fmt::Debug for Segment {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Segment")
+            .field("path", &self.path())
+            .field("backend", &self.backend())
+            .field("uuid", &self.uuid())
+            .field("size", &self.memory().size())
+            .field("domain", &self.domain())
+            .finish_non_exhaustive()
+    }
+}

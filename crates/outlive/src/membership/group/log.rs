@@ -231,6 +231,18 @@ impl<M: Memory> GroupLog<M> {
         })
     }
 
+    /// Completes an event whose teller has not (it may have died). Returns whether there was one.
+    /// Wait-free. The table may show such an event already, so that nobody who looks for news there would
+    /// come upon it.
+    pub fn finish_pending(self) -> bool {
+        let next = self.tail() + 1;
+        let pending = Event::sequence_of(self.slot(next)) == next;
+        if pending {
+            self.help(next);
+        }
+        pending
+    }
+
     /// Appends the event that `judge` makes of the state of `index`, if it makes one.
     fn append(self, index: u32, judge: impl Fn(MemberState) -> Option<Event>) -> Option<u64> {
         if index > self.ids {

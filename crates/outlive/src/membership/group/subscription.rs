@@ -48,8 +48,7 @@ impl<M: Memory> Subscription<M> {
     /// The next news, if there is any. Wait-free but for resynchronisation, which takes a pass over the
     /// ids.
     pub fn poll(&mut self) -> Option<News> {
-        let tail = self.log.tail();
-        if self.next > tail {
+        if self.next > self.log.tail() && !self.log.finish_pending() {
             return None;
         }
         if let Some(event) = self.log.event(self.next) {

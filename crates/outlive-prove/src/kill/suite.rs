@@ -1,0 +1,186 @@
+//! Several sweeps, judged together.
+
+use super::coverage::{Coverage, PointKind};
+use super::error::KillError;
+use super::plan::Plan;
+use super::real::{RealSweep, sweep_for_real};
+use super::report::SweepReport;
+use super::sweep::{Sweep, sweep};
+use core::fmt;
+use outlive_memory::CrashPoint;
+
+/// The sweeps of a crate or of a command, and the crash points that they must cover between them.
+///
+/// One sweep takes one way through an operation (a lock that is free, a node that is the last), so its
+/// points are covered by several. A crash point that is declared to the suite, by a sweep or by
+/// [`declare`](Self::declare), and at which no kill of any sweep has fallen is reported as missing.
+#[derive(Default)]
+pub struct Suite {
+    sweeps: Vec<Box<dyn Entry>>,
+    declared: Vec<&'static PointKind>,
+}
+
+/// What a suite found.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct SuiteReport {
+    /// What each sweep found, in order. Their own missing points are those of the sweep alone.
+    pub reports: Vec<SweepReport>,
+    /// The crash points at which no kill of any sweep has fallen, as `operation.Point`.
+    pub missing: Vec<String>,
+    /// The crash points at which kills of some sweep have fallen.
+    pub coverage: Coverage,
+}
+
+impl Suite {
+    /// No sweeps yet.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Adds a sweep by images.
+    pub fn add(&mut self, sweep: impl Sweep + 'static) -> &mut Self {
+        self.sweeps.push(Box::new(ByImages(sweep)));
+        self
+    }
+
+    /// Adds a sweep by real kills.
+    pub fn add_real(&mut self, sweep: impl RealSweep + 'static) -> &mut Self {
+        self.sweeps.push(Box::new(ByRealKills(sweep)));
+        self
+    }
+
+    /// Demands that the points of `P` are covered.
+    pub fn declare<P: CrashPoint>(&mut self) -> &mut Self {
+        self.declared.push(PointKind::of::<P>());
+        self
+    }
+
+    /// The names of the sweeps, in order.
+    pub fn names(&self) -> Vec<String> {
+        self.sweeps.iter().map(|sweep| sweep.name()).collect()
+    }
+
+    /// Runs the sweeps that `choose` chooses by name, one after another, and shows each report to
+    /// `done` as it is made. Missing are those points only that the chosen sweeps declare; what was
+    /// [declared](Self::declare) to the suite counts when all of them are chosen.
+    ///
+    /// # Errors
+    /// At the first sweep that cannot be made.
+    pub fn run(
+        &self,
+        plan: &Plan,
+        mut choose: impl FnMut(&str) -> bool,
+        mut done: impl FnMut(&SweepReport),
+    ) -> Result<SuiteReport, KillError> {
+        let mut reports = Vec::new();
+        let mut coverage = Coverage::new();
+        let mut declared = Vec::new();
+        for sweep in &self.sweeps {
+            if !choose(&sweep.name()) {
+                continue;
+            }
+            let report = sweep.run(plan)?;
+            coverage.merge(&report.coverage);
+            declared.extend(sweep.declares());
+            done(&report);
+            reports.push(report);
+        }
+        if reports.len() == self.sweeps.len() {
+            declared.extend(&self.declared);
+        }
+        let mut missing: Vec<String> = Vec::new();
+        for kind in declared {
+            let names = coverage.missing_of(kind).into_iter();
+            missing.extend(names.map(|name| format!("{}.{name}", kind.operation())));
+        }
+        missing.sort();
+        missing.dedup();
+        Ok(SuiteReport {
+            reports,
+            missing,
+            coverage,
+        })
+    }
+}
+
+impl fmt::Debug for Suite {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_list().entries(self.names()).finish()
+    }
+}
+
+impl SuiteReport {
+    /// Whether nothing is wrong and no declared crash point is missing.
+    pub fn is_clean(&self) -> bool {
+        self.missing.is_empty() && self.reports.iter().all(|report| report.failures.is_empty())
+    }
+
+    /// For tests.
+    ///
+    /// # Panics
+    /// With all reports, if anything is wrong or a declared crash point is missing.
+    #[track_caller]
+    pub fn assert_clean(&self) {
+        assert!(self.is_clean(), "{self}");
+    }
+}
+
+impl fmt::Display for SuiteReport {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for report in &self.reports {
+            report.write_without_missing(f)?;
+            writeln!(f)?;
+        }
+        for missing in &self.missing {
+            writeln!(f, "not covered by any sweep: {missing}")?;
+        }
+        let failures = self.reports.iter().map(|report| report.failures.len());
+        let instructions: u64 = self.reports.iter().map(|report| report.instructions).sum();
+        write!(
+            f,
+            "{} operations, {instructions} instructions swept, {} failures",
+            self.reports.len(),
+            failures.sum::<usize>()
+        )
+    }
+}
+
+/// A sweep of either kind.
+trait Entry {
+    fn name(&self) -> String;
+    fn declares(&self) -> Vec<&'static PointKind>;
+    fn run(&self, plan: &Plan) -> Result<SweepReport, KillError>;
+}
+
+struct ByImages<S>(S);
+
+impl<S: Sweep> Entry for ByImages<S> {
+    fn name(&self) -> String {
+        self.0.name()
+    }
+
+    fn declares(&self) -> Vec<&'static PointKind> {
+        self.0.declares()
+    }
+
+    fn run(&self, plan: &Plan) -> Result<SweepReport, KillError> {
+        sweep(&self.0, plan)
+    }
+}
+
+struct ByRealKills<S>(S);
+
+impl<S: RealSweep> Entry for ByRealKills<S> {
+    fn name(&self) -> String {
+        self.0.name()
+    }
+
+    fn declares(&self) -> Vec<&'static PointKind> {
+        self.0.declares()
+    }
+
+    fn run(&self, plan: &Plan) -> Result<SweepReport, KillError> {
+        sweep_for_real(&self.0, plan)
+    }
+}

@@ -1,0 +1,100 @@
+//! How far an exploration goes.
+
+use super::engine::Limits;
+
+/// Bounds on an exploration: what it tries, and when it gives up.
+///
+/// Every bound but the budget is part of what "complete" means: a complete exploration has tried every
+/// execution *within these bounds*. Few preemptions find most bugs (Musuvathi and Qadeer, PLDI '07); a
+/// thread that waits, ends or dies gives way without one.
+#[derive(Clone, Debug)]
+pub struct Bounds {
+    preemptions: u32,
+    stale_reads: u32,
+    deaths: u32,
+    steps: u32,
+    history: usize,
+    executions: u64,
+}
+
+impl Default for Bounds {
+    /// Two preemptions, two stale reads, one death; up to ten million executions of 20,000 accesses.
+    fn default() -> Self {
+        Self {
+            preemptions: 2,
+            stale_reads: 2,
+            deaths: 1,
+            steps: 20_000,
+            history: 8,
+            executions: 10_000_000,
+        }
+    }
+}
+
+impl Bounds {
+    /// No bound on preemptions and stale reads: for litmus tests and very small scenarios.
+    pub fn exhaustive() -> Self {
+        Self {
+            preemptions: u32::MAX,
+            stale_reads: u32::MAX,
+            ..Self::default()
+        }
+    }
+
+    /// How often per execution a thread that could go on is interrupted for another.
+    pub fn preemptions(self, preemptions: u32) -> Self {
+        Self {
+            preemptions,
+            ..self
+        }
+    }
+
+    /// How often per execution a load reads a message that is not the newest, or a store is placed before
+    /// a newer one.
+    pub fn stale_reads(self, stale_reads: u32) -> Self {
+        Self {
+            stale_reads,
+            ..self
+        }
+    }
+
+    /// How many hosts die in one execution.
+    pub fn deaths(self, deaths: u32) -> Self {
+        Self { deaths, ..self }
+    }
+
+    /// After how many accesses an execution is said to go on for ever.
+    pub fn steps(self, steps: u32) -> Self {
+        Self { steps, ..self }
+    }
+
+    /// How many of a word's newest messages a load may choose among.
+    pub fn history(self, history: usize) -> Self {
+        Self {
+            history: history.max(1),
+            ..self
+        }
+    }
+
+    /// After how many executions the exploration stops, complete or not.
+    pub fn executions(self, executions: u64) -> Self {
+        Self { executions, ..self }
+    }
+
+    pub(crate) fn limits(&self) -> Limits {
+        Limits {
+            preemptions: self.preemptions,
+            stale: self.stale_reads,
+            deaths: self.deaths,
+            steps: self.steps,
+        }
+    }
+
+    pub(crate) fn budget(&self) -> u64 {
+        self.executions
+    }
+
+    pub(crate) fn messages(&self) -> usize {
+        self.history
+    }
+}

@@ -1,0 +1,43 @@
+//! State of a scenario outside its memory.
+
+use super::engine;
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// What a scenario knows and its threads don't: who is inside a critical section, what an operation was
+/// told. Fresh at the start of every execution.
+///
+/// Threads may be interrupted before each [`with`](Self::with), and may die there, as at an access; what
+/// is done inside is one step.
+#[derive(Debug, Default)]
+pub struct Ghost<T> {
+    inner: Arc<Mutex<(u64, T)>>,
+}
+
+impl<T> Clone for Ghost<T> {
+    fn clone(&self) -> Self {
+        Self {
+            inner: Arc::clone(&self.inner),
+        }
+    }
+}
+
+impl<T: Default> Ghost<T> {
+    /// A ghost that holds `T::default()` when an execution starts.
+    pub fn new() -> Self {
+        Self {
+            inner: Arc::new(Mutex::new((0, T::default()))),
+        }
+    }
+
+    /// Looks at the state and changes it. `f` makes no access to the memory.
+    pub fn with<R>(&self, f: impl FnOnce(&mut T) -> R) -> R {
+        engine::outside();
+        // A poisoned lock is an assertion that failed in an earlier execution.
+        let mut inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
+        let number = engine::number();
+        if inner.0 != number {
+            *inner = (number, T::default());
+        }
+        f(&mut inner.1)
+    }
+}

@@ -1,0 +1,161 @@
+//! The handle by which algorithms reach a scenario's memory.
+
+use super::engine;
+use super::engine::access::{Access, Act};
+use outlive_memory::{CrashPoint, Memory, Offset, Ordering, PersistenceDomain, Word};
+
+/// A memory that a [`Scenario`](super::Scenario) can run on.
+pub trait Proving: Memory {
+    /// The handle. It works inside a scenario only.
+    #[doc(hidden)]
+    fn handle() -> Self;
+    #[doc(hidden)]
+    fn world(actors: usize, size: u64, history: usize) -> World;
+}
+
+/// The model behind a memory, for the engine.
+#[doc(hidden)]
+#[derive(Debug)]
+pub struct World(pub(crate) engine::Model);
+
+/// Memory in which threads interleave at every access, under release and acquire as C++20 has them
+/// (without promises), and in which any access may be a thread's last.
+///
+/// The handle means the memory of the execution that runs on this operating-system thread; outside the
+/// closures of a [`Scenario`](super::Scenario) every access panics.
+#[derive(Clone, Copy, Debug)]
+pub struct Scheduled(());
+
+impl Proving for Scheduled {
+    fn handle() -> Self {
+        Self(())
+    }
+
+    fn world(actors: usize, _size: u64, history: usize) -> World {
+        World(engine::Model::Views(engine::views::Views::new(
+            actors, history,
+        )))
+    }
+}
+
+fn access<W: Word>(act: Act, at: Offset, order: Ordering) -> W {
+    W::from_bits(engine::access(Access {
+        act,
+        at: at.raw(),
+        size: W::SIZE as u8,
+        order,
+    }))
+}
+
+/// Implements `Memory` for a handle of the engine.
+macro_rules! memory_of_the_engine {
+    ($handle:ty, $domain:expr) => {
+        impl Memory for $handle {
+            fn size(self) -> u64 {
+                engine::memory_size()
+            }
+
+            fn domain(self) -> PersistenceDomain {
+                $domain
+            }
+
+            fn load<W: Word>(self, at: Offset, order: Ordering) -> W {
+                access(Act::Load, at, order)
+            }
+
+            fn store<W: Word>(self, at: Offset, value: W, order: Ordering) {
+                access::<W>(Act::Store(value.to_bits()), at, order);
+            }
+
+            fn exchange<W: Word>(self, at: Offset, value: W, order: Ordering) -> W {
+                access(Act::Exchange(value.to_bits()), at, order)
+            }
+
+            fn compare_exchange<W: Word>(
+                self,
+                at: Offset,
+                current: W,
+                new: W,
+                success: Ordering,
+                failure: Ordering,
+            ) -> Result<W, W> {
+                let (expected, new) = (current.to_bits(), new.to_bits());
+                let act = Act::CompareExchange {
+                    expected,
+                    new,
+                    failure,
+                };
+                let size = W::SIZE as u8;
+                let answer = engine::answer(Access {
+                    act,
+                    at: at.raw(),
+                    size,
+                    order: success,
+                });
+                let found = W::from_bits(answer.value);
+                if answer.swapped {
+                    Ok(found)
+                } else {
+                    Err(found)
+                }
+            }
+
+            fn fetch_add<W: Word>(self, at: Offset, value: W, order: Ordering) -> W {
+                access(Act::Add(value.to_bits()), at, order)
+            }
+
+            fn fetch_and<W: Word>(self, at: Offset, value: W, order: Ordering) -> W {
+                access(Act::And(value.to_bits()), at, order)
+            }
+
+            fn fetch_or<W: Word>(self, at: Offset, value: W, order: Ordering) -> W {
+                access(Act::Or(value.to_bits()), at, order)
+            }
+
+            fn copy_in(self, at: Offset, from: &[u8]) {
+                for (i, chunk) in from.chunks(8).enumerate() {
+                    let mut word = [0; 8];
+                    word[..chunk.len()].copy_from_slice(chunk);
+                    self.store(
+                        at + 8 * i as u64,
+                        u64::from_ne_bytes(word),
+                        Ordering::Relaxed,
+                    );
+                }
+            }
+
+            fn copy_out(self, at: Offset, into: &mut [u8]) {
+                for (i, chunk) in into.chunks_mut(8).enumerate() {
+                    let word: u64 = self.load(at + 8 * i as u64, Ordering::Relaxed);
+                    chunk.copy_from_slice(&word.to_ne_bytes()[..chunk.len()]);
+                }
+            }
+
+            fn write_back(self, at: Offset, len: u64) {
+                if self.domain() == PersistenceDomain::WriteBack {
+                    engine::write_back(at.raw(), len);
+                }
+            }
+
+            fn drain(self) {
+                if self.domain() == PersistenceDomain::WriteBack {
+                    engine::drain();
+                }
+            }
+
+            fn fence(self, order: Ordering) {
+                engine::fence(order);
+            }
+
+            fn spin_hint(self) {
+                engine::spin_hint();
+            }
+
+            fn crash_point<P: CrashPoint>(self, point: P) {
+                engine::crash_point(point);
+            }
+        }
+    };
+}
+
+memory_of_the_engine!(Scheduled, PersistenceDomain::Flushed);

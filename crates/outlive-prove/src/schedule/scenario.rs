@@ -1,0 +1,359 @@
+//! A scenario: a memory, threads, deaths and a check.
+
+use super::bounds::Bounds;
+use super::engine::choices::{Choices, read_schedule, write_schedule};
+use super::engine::{Job, Ran, Runner, ThreadPlan};
+use super::handle::{Proving, Scheduled};
+use super::report::{Failure, ScheduleReport};
+use std::cell::RefCell;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Instant;
+
+type Shared<F> = Arc<F>;
+
+struct Thread<M, R> {
+    plan: ThreadPlan,
+    body: Shared<dyn Fn(M) -> R + Send + Sync>,
+}
+
+/// What threads do over one memory, and what must hold when all have ended or died.
+///
+/// The closures run once per execution, perhaps a million times, and must do the same whenever they are
+/// given the same: no clocks, no random numbers, no state kept between executions (a
+/// [`Ghost`](super::Ghost) is fresh in each). They panic to say that something is wrong. `R` is what the
+/// threads return.
+///
+/// ```
+/// use outlive_memory::{Memory, Offset, Ordering::*};
+/// use outlive_prove::schedule::{self, Bounds};
+///
+/// const DATA: Offset = Offset::new(0);
+/// const FLAG: Offset = Offset::new(64);
+/// let report = schedule::scenario("message.passing")
+///     .thread("writer", |m| {
+///         m.store(DATA, 7u64, Relaxed);
+///         m.store(FLAG, 1u64, Release);
+///     })
+///     .thread("reader", |m| {
+///         if m.load::<u64>(FLAG, Acquire) == 1 {
+///             assert_eq!(m.load::<u64>(DATA, Relaxed), 7);
+///         }
+///     })
+///     .explore(&Bounds::exhaustive());
+/// report.assert_proven();
+/// ```
+pub struct Scenario<M = Scheduled, R = ()> {
+    name: String,
+    size: u64,
+    prepare: Shared<dyn Fn(M) + Send + Sync>,
+    threads: Vec<Thread<M, R>>,
+    on_death: Option<Shared<dyn Fn(M, usize) + Send + Sync>>,
+    check: Shared<dyn Fn(M, &End<R>) + Send + Sync>,
+}
+
+/// How an execution ended.
+#[derive(Debug)]
+pub struct End<R> {
+    results: Vec<Option<R>>,
+    died: Vec<bool>,
+}
+
+impl<R> End<R> {
+    /// What each thread returned, in the order in which they were added; `None` for one that died first
+    /// or never began.
+    pub fn results(&self) -> &[Option<R>] {
+        &self.results
+    }
+
+    /// What the thread returned, if it came to that.
+    pub fn result(&self, thread: usize) -> Option<&R> {
+        self.results[thread].as_ref()
+    }
+
+    /// Whether the thread died before it ended.
+    pub fn died(&self, thread: usize) -> bool {
+        self.died[thread]
+    }
+
+    /// How many threads died before they ended.
+    pub fn deaths(&self) -> usize {
+        self.died.iter().filter(|died| **died).count()
+    }
+}
+
+impl<M: Proving, R: Send + 'static> Scenario<M, R> {
+    /// A scenario over 4 KiB of zeros, without threads.
+    pub fn new(name: &str) -> Self {
+        Self {
+            name: name.to_owned(),
+            size: 4096,
+            prepare: Arc::new(|_| {}),
+            threads: Vec::new(),
+            on_death: None,
+            check: Arc::new(|_, _| {}),
+        }
+    }
+
+    /// The size of the memory in bytes: a few KiB.
+    pub fn memory(mut self, bytes: u64) -> Self {
+        self.size = bytes;
+        self
+    }
+
+    /// What is done before the threads start; they know it all.
+    pub fn prepare(mut self, prepare: impl Fn(M) + Send + Sync + 'static) -> Self {
+        self.prepare = Arc::new(prepare);
+        self
+    }
+
+    /// A thread that does not die, on a host of its own.
+    ///
+    /// Its frames may be forgotten at any access when an execution is given up, so it lends nothing on
+    /// its stack to other operating-system threads and holds no lock of the standard library across an
+    /// access.
+    pub fn thread(self, name: &str, body: impl Fn(M) -> R + Send + Sync + 'static) -> Self {
+        self.add(name, false, false, body)
+    }
+
+    /// A thread that may die at any access.
+    pub fn mortal(self, name: &str, body: impl Fn(M) -> R + Send + Sync + 'static) -> Self {
+        self.add(name, true, false, body)
+    }
+
+    /// A thread that begins only once a death has been told (see [`on_death`](Self::on_death)), which it
+    /// knows of: a recoverer. It does not run where nobody dies.
+    pub fn after_death(self, name: &str, body: impl Fn(M) -> R + Send + Sync + 'static) -> Self {
+        self.add(name, false, true, body)
+    }
+
+    /// As [`after_death`](Self::after_death), and it may die in turn.
+    pub fn mortal_after_death(
+        self,
+        name: &str,
+        body: impl Fn(M) -> R + Send + Sync + 'static,
+    ) -> Self {
+        self.add(name, true, true, body)
+    }
+
+    fn add(
+        mut self,
+        name: &str,
+        mortal: bool,
+        after_death: bool,
+        body: impl Fn(M) -> R + Send + Sync + 'static,
+    ) -> Self {
+        let host = self.threads.len();
+        let plan = ThreadPlan {
+            name: name.to_owned(),
+            host,
+            mortal,
+            after_death,
+        };
+        self.threads.push(Thread {
+            plan,
+            body: Arc::new(body),
+        });
+        self
+    }
+
+    /// Puts the thread added last on the host `host`, whose threads die together. A thread's own host has
+    /// the thread's number.
+    ///
+    /// # Panics
+    /// If there is no thread, or no thread `host` before it.
+    pub fn on_host(mut self, host: usize) -> Self {
+        let count = self.threads.len();
+        assert!(
+            host < count,
+            "host {host} is the number of a thread already added"
+        );
+        self.threads[count - 1].plan.host = host;
+        self
+    }
+
+    /// What the fabric manager does about a death, in one step at any time after it: for instance raise
+    /// a generation. It is called with the number of the dead host, that of its first thread, and knows
+    /// all that the dead threads did.
+    pub fn on_death(mut self, on_death: impl Fn(M, usize) + Send + Sync + 'static) -> Self {
+        self.on_death = Some(Arc::new(on_death));
+        self
+    }
+
+    /// What must hold when all threads have ended or died and all deaths have been told. It may recover
+    /// what is left; it sees every store.
+    pub fn check(mut self, check: impl Fn(M, &End<R>) + Send + Sync + 'static) -> Self {
+        self.check = Arc::new(check);
+        self
+    }
+
+    /// Tries every execution within the bounds, until one fails.
+    pub fn explore(&self, bounds: &Bounds) -> ScheduleReport {
+        self.apart(bounds, |mut runner| {
+            let mut report = self.report();
+            let started = Instant::now();
+            while report.executions < bounds.budget() {
+                self.once(&mut runner, &mut report, None);
+                if !report.passed() {
+                    break;
+                }
+                if runner.learnt() {
+                    runner.set_choices(Choices::tree());
+                } else if !runner.advance() {
+                    report.complete = true;
+                    break;
+                }
+            }
+            report.seconds = started.elapsed().as_secs_f64();
+            report.coverage = runner.coverage();
+            report
+        })
+    }
+
+    /// Draws `executions` executions within the bounds, beginning with `seed`, until one fails.
+    pub fn sample(&self, bounds: &Bounds, seed: u64, executions: u64) -> ScheduleReport {
+        self.apart(bounds, |mut runner| {
+            let mut report = self.report();
+            let started = Instant::now();
+            for seed in seed..seed.saturating_add(executions) {
+                runner.set_choices(Choices::random(seed));
+                self.once(&mut runner, &mut report, Some(seed));
+                if !report.passed() {
+                    break;
+                }
+            }
+            report.seconds = started.elapsed().as_secs_f64();
+            report.coverage = runner.coverage();
+            report
+        })
+    }
+
+    /// Runs the one execution that `schedule` describes, as a failure's text gave it, within the bounds
+    /// that it was found in.
+    ///
+    /// # Panics
+    /// If it is no schedule.
+    pub fn replay(&self, bounds: &Bounds, schedule: &str) -> ScheduleReport {
+        let decisions =
+            read_schedule(schedule).unwrap_or_else(|| panic!("no schedule: {schedule:?}"));
+        self.apart(bounds, |mut runner| {
+            let mut report = self.report();
+            let started = Instant::now();
+            runner.share_everything();
+            runner.set_choices(Choices::replay(decisions));
+            self.once(&mut runner, &mut report, None);
+            report.seconds = started.elapsed().as_secs_f64();
+            report.coverage = runner.coverage();
+            report
+        })
+    }
+
+    fn report(&self) -> ScheduleReport {
+        ScheduleReport {
+            scenario: self.name.clone(),
+            executions: 0,
+            complete: false,
+            deepest: 0,
+            deaths: 0,
+            coverage: Default::default(),
+            failures: Vec::new(),
+            seconds: 0.0,
+        }
+    }
+
+    fn once(&self, runner: &mut Runner, report: &mut ScheduleReport, seed: Option<u64>) {
+        let (ran, _) = runner.run(false);
+        report.executions += 1;
+        report.deepest = report.deepest.max(runner.points());
+        report.deaths += u64::from(runner.deaths());
+        let Some(failed) = ran.failed else { return };
+        let taken = runner.taken();
+        let schedule = write_schedule(&taken);
+        runner.share_everything();
+        runner.set_choices(Choices::replay(taken.into_iter().collect()));
+        let (_, trace) = runner.run(true);
+        let trace = trace.map(|trace| trace.to_string()).unwrap_or_default();
+        report.failures.push(Failure {
+            message: failed.0,
+            schedule,
+            seed,
+            trace,
+        });
+    }
+
+    /// Runs on an operating-system thread of its own: what an execution leaves in thread-local state,
+    /// such as a panic that was abandoned half-way, stays there.
+    fn apart(
+        &self,
+        bounds: &Bounds,
+        explore: impl FnOnce(Runner) -> ScheduleReport + Send,
+    ) -> ScheduleReport {
+        assert!(
+            !self.threads.is_empty(),
+            "the scenario {} has no threads",
+            self.name
+        );
+        assert!(
+            self.threads.len() <= 8,
+            "the scenario {} has more than 8 threads",
+            self.name
+        );
+        std::thread::scope(|scope| {
+            let explorer = scope.spawn(|| {
+                let actors = 2 * self.threads.len() + 1;
+                let world = M::world(actors, self.size, bounds.messages());
+                explore(Runner::new(self.job(), world.0, bounds.limits()))
+            });
+            explorer
+                .join()
+                .unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+        })
+    }
+
+    fn job(&self) -> Job {
+        let results: Rc<RefCell<Vec<Option<R>>>> = Rc::default();
+        let count = self.threads.len();
+        let prepare = {
+            let (results, prepare) = (Rc::clone(&results), Arc::clone(&self.prepare));
+            move || {
+                results.borrow_mut().clear();
+                results.borrow_mut().resize_with(count, || None);
+                prepare(M::handle());
+            }
+        };
+        let threads = self.threads.iter().enumerate().map(|(i, thread)| {
+            let (results, body) = (Rc::clone(&results), Arc::clone(&thread.body));
+            Box::new(move || {
+                let result = body(M::handle());
+                results.borrow_mut()[i] = Some(result);
+            }) as Box<dyn Fn()>
+        });
+        let threads = threads.collect();
+        let on_death = self.on_death.clone().map(|on_death| {
+            Box::new(move |host| on_death(M::handle(), host)) as Box<dyn Fn(usize)>
+        });
+        let check = Arc::clone(&self.check);
+        let check = Box::new(move |ran: &Ran| {
+            let results = results.take();
+            check(
+                M::handle(),
+                &End {
+                    results,
+                    died: ran.died.clone(),
+                },
+            );
+        });
+        Job {
+            plans: self
+                .threads
+                .iter()
+                .map(|thread| thread.plan.clone())
+                .collect(),
+            size: self.size,
+            prepare: Box::new(prepare),
+            threads,
+            on_death,
+            check,
+        }
+    }
+}

@@ -1,0 +1,369 @@
+//! Sweeps of what membership does to shared memory alone: telling, burying, creating groups, taking the
+//! fabric manager's role. (Joining and leaving make system calls and are swept by real kills.)
+
+use crate::kill::{Crash, Marked, PointKind, Sweep};
+use core::time::Duration;
+use outlive::host::Bells;
+use outlive::membership::{
+    AppendPoint, AreaBytes, BuryPoint, CreateGroupPoint, Event, EventKind, Extent, GroupError,
+    GroupId, GroupLog, Guard, Instance, Level, Standing, State, Status, Tables, TakeRolePoint,
+    bury, reconcile,
+};
+use outlive_memory::Offset;
+
+/// The sweeps of this file.
+pub fn all() -> Vec<Box<dyn Sweep>> {
+    vec![
+        Box::new(Tell { ring: 16 }),
+        Box::new(Tell { ring: 2 }),
+        Box::new(Bury),
+        Box::new(CreateGroup),
+        Box::new(TakeRole),
+    ]
+}
+
+/// Bells of an operating system that has nobody asleep.
+#[derive(Debug)]
+struct Silent;
+
+impl Bells for Silent {
+    fn read(&self, _key: u64) -> u32 {
+        0
+    }
+    fn wait(&self, _key: u64, _seen: u32, _timeout: Duration) {}
+    fn ring(&self, _key: u64) {}
+}
+
+const IDS: u32 = 6;
+
+fn tables(memory: Marked) -> Tables<Marked> {
+    let extent = Extent {
+        ids: IDS,
+        groups: 3,
+        events: 8,
+        log_bytes: 0,
+    };
+    let sizes = extent.area_bytes();
+    let generations = 0;
+    let groups = sizes.generations.next_multiple_of(128);
+    let instances = (groups + sizes.groups).next_multiple_of(128);
+    let roles = (instances + sizes.instances).next_multiple_of(128);
+    let places = AreaBytes {
+        generations,
+        instances,
+        roles,
+        groups,
+        logs: roles + sizes.roles,
+    };
+    Tables::new(memory, extent, places)
+}
+
+/// Enough for [`tables`]; checked by every access.
+const SIZE: u64 = 20 << 10;
+
+fn live(generation: u32, level: Level) -> State {
+    State {
+        generation,
+        host: 0,
+        level: Some(level),
+        status: Status::Live,
+    }
+}
+
+/// Brings `ids` to life in their first generation, without records.
+fn enliven(tables: Tables<Marked>, ids: impl IntoIterator<Item = u32>) {
+    for id in ids {
+        let moved = tables
+            .generations()
+            .transition(id, State::FREE, live(1, Level::Thread));
+        assert!(moved, "id {id} was free");
+    }
+}
+
+/// The instance that acts after a crash; those before it are dead and are raised here: the victim (id 1)
+/// and as many recoverers as were lost.
+fn survivor(tables: Tables<Marked>, crash: &Crash) -> Instance {
+    for id in 1..2 + crash.recoverers_lost {
+        let generations = tables.generations();
+        if let Ok(seen) = generations.state(id)
+            && seen.status == Status::Live
+        {
+            let dead = State {
+                generation: seen.generation + 1,
+                status: Status::Dead,
+                ..seen
+            };
+            generations.transition(id, seen, dead);
+        }
+    }
+    Instance::new(2 + crash.recoverers_lost, 1)
+}
+
+fn hold(what: bool, otherwise: impl FnOnce() -> String) -> Result<(), String> {
+    if what { Ok(()) } else { Err(otherwise()) }
+}
+
+/// A death is told to a group: once, whoever dies at it.
+struct Tell {
+    ring: u32,
+}
+
+impl Tell {
+    fn log(&self, memory: Marked) -> GroupLog<Marked> {
+        GroupLog::new(memory, Offset::new(0), self.ring, IDS)
+    }
+}
+
+const VICTIM: Instance = Instance::new(1, 3);
+
+impl Sweep for Tell {
+    fn name(&self) -> String {
+        format!("group.append, ring of {}", self.ring)
+    }
+
+    fn declares(&self) -> Vec<&'static PointKind> {
+        vec![PointKind::of::<AppendPoint>()]
+    }
+
+    fn prepare(&self, memory: Marked) {
+        let log = self.log(memory);
+        for id in 0..3 {
+            log.tell_joined(Instance::new(id, 3), Level::Thread);
+        }
+    }
+
+    fn operate(&self, memory: Marked) {
+        let told = self.log(memory).tell_died(VICTIM);
+        assert_eq!(told, Some(4));
+    }
+
+    fn recover(&self, memory: Marked, _crash: &Crash) {
+        // What every other watcher does anyway; and a later event, to see that the log goes on.
+        let log = self.log(memory);
+        log.tell_died(VICTIM);
+        log.tell_left(Instance::new(2, 3));
+    }
+
+    fn check(&self, memory: Marked, _crash: &Crash) -> Result<(), String> {
+        let log = self.log(memory);
+        hold(log.tail() == 5, || {
+            format!("{} events instead of 5", log.tail())
+        })?;
+        let kind_at = |sequence| log.event(sequence).map(|event: Event| event.kind);
+        hold(kind_at(4) == Some(EventKind::ThreadDied), || {
+            format!("event 4 is {:?}", kind_at(4))
+        })?;
+        hold(kind_at(5) == Some(EventKind::Left), || {
+            format!("event 5 is {:?}", kind_at(5))
+        })?;
+        let standing = log.member(VICTIM.id).standing;
+        hold(standing == Standing::Died, || {
+            format!("the table says {standing:?} of the dead")
+        })
+    }
+}
+
+/// A proven death is buried: raised once and told once, to each of two groups.
+struct Bury;
+
+impl Sweep for Bury {
+    fn name(&self) -> String {
+        "instance.bury".into()
+    }
+
+    fn size(&self) -> u64 {
+        SIZE
+    }
+
+    fn declares(&self) -> Vec<&'static PointKind> {
+        vec![PointKind::of::<BuryPoint>(), PointKind::of::<AppendPoint>()]
+    }
+
+    fn prepare(&self, memory: Marked) {
+        let tables = tables(memory);
+        enliven(tables, 1..IDS);
+        let (groups, generations) = (tables.groups(), tables.generations());
+        let created = groups.create(
+            generations,
+            Instance::new(1, 1),
+            "second",
+            &Guard::default(),
+        );
+        let second = created.expect("room for a group");
+        for group in [GroupId::POD, second] {
+            groups
+                .log(group)
+                .tell_joined(Instance::new(5, 1), Level::Thread);
+        }
+    }
+
+    fn operate(&self, memory: Marked) {
+        // SAFETY: nobody acts as instance 5.1.
+        unsafe { bury(tables(memory), &Silent, 5, live(1, Level::Thread)) };
+    }
+
+    fn recover(&self, memory: Marked, _crash: &Crash) {
+        // The next watcher sees the same proof, and its heartbeat tells what was not told.
+        let tables = tables(memory);
+        // SAFETY: nobody acts as instance 5.1.
+        unsafe { bury(tables, &Silent, 5, live(1, Level::Thread)) };
+        reconcile(tables, &Silent);
+    }
+
+    fn check(&self, memory: Marked, _crash: &Crash) -> Result<(), String> {
+        let tables = tables(memory);
+        let current = tables.generations().current(5);
+        hold(current == 2, || format!("raised to {current} instead of 2"))?;
+        for group in tables.groups().all() {
+            let log = tables.groups().log(group);
+            let died = log.event(2).is_some_and(|event| {
+                event.kind == EventKind::ThreadDied && event.instance == Instance::new(5, 1)
+            });
+            hold(log.tail() == 2 && died, || {
+                format!("{group} has {} events", log.tail())
+            })?;
+        }
+        Ok(())
+    }
+}
+
+/// A group is created whole or not at all, and its creator's death holds up nobody.
+struct CreateGroup;
+
+impl Sweep for CreateGroup {
+    fn name(&self) -> String {
+        "group.create".into()
+    }
+
+    fn size(&self) -> u64 {
+        SIZE
+    }
+
+    fn declares(&self) -> Vec<&'static PointKind> {
+        vec![PointKind::of::<CreateGroupPoint>()]
+    }
+
+    fn prepare(&self, memory: Marked) {
+        enliven(tables(memory), 1..IDS);
+    }
+
+    fn operate(&self, memory: Marked) {
+        let tables = tables(memory);
+        let guard = Guard {
+            uid: Some(7),
+            ..Guard::default()
+        };
+        tables
+            .groups()
+            .create(
+                tables.generations(),
+                Instance::new(1, 1),
+                "victim's",
+                &guard,
+            )
+            .expect("room for it");
+    }
+
+    fn recover(&self, memory: Marked, crash: &Crash) {
+        let tables = tables(memory);
+        let me = survivor(tables, crash);
+        for name in ["victim's", "survivor's"] {
+            let guard = Guard {
+                uid: Some(7),
+                ..Guard::default()
+            };
+            match tables
+                .groups()
+                .create(tables.generations(), me, name, &guard)
+            {
+                Ok(_) | Err(GroupError::Exists { .. }) => {}
+                Err(other) => panic!("{other}"),
+            }
+        }
+    }
+
+    fn check(&self, memory: Marked, crash: &Crash) -> Result<(), String> {
+        let groups = tables(memory).groups();
+        let mut names: Vec<_> = groups.all().map(|group| groups.name(group)).collect();
+        names.sort();
+        hold(names == ["", "survivor's", "victim's"], || {
+            format!("the groups are {names:?}")
+        })?;
+        let shown = |uid| outlive::membership::Credentials {
+            uid,
+            ..Default::default()
+        };
+        hold(
+            groups.admit("victim's", &shown(7)).is_ok()
+                && groups.admit("victim's", &shown(8)).is_err(),
+            || format!("the guard is not what it was, {}", crash.at),
+        )
+    }
+}
+
+/// The fabric manager's role is taken by one, and from the dead by the next.
+struct TakeRole;
+
+impl Sweep for TakeRole {
+    fn name(&self) -> String {
+        "role.take".into()
+    }
+
+    fn size(&self) -> u64 {
+        SIZE
+    }
+
+    fn declares(&self) -> Vec<&'static PointKind> {
+        vec![PointKind::of::<TakeRolePoint>()]
+    }
+
+    fn prepare(&self, memory: Marked) {
+        let tables = tables(memory);
+        enliven(tables, 0..IDS);
+        let first = Instance::new(0, 1);
+        assert!(tables.role().take(tables.generations(), first));
+        let dead = State {
+            generation: 2,
+            status: Status::Dead,
+            ..live(1, Level::Thread)
+        };
+        tables
+            .generations()
+            .transition(0, live(1, Level::Thread), dead);
+    }
+
+    fn operate(&self, memory: Marked) {
+        let tables = tables(memory);
+        assert!(
+            tables
+                .role()
+                .take(tables.generations(), Instance::new(1, 1))
+        );
+    }
+
+    fn recover(&self, memory: Marked, crash: &Crash) {
+        let tables = tables(memory);
+        // While the taker's death is unproven, the role is not taken from it.
+        let holder = tables.role().holder();
+        if holder == Some(Instance::new(1, 1)) && tables.generations().current(1) == 1 {
+            assert!(
+                !tables
+                    .role()
+                    .take(tables.generations(), Instance::new(4, 1))
+            );
+        }
+        let me = survivor(tables, crash);
+        assert!(
+            tables.role().take(tables.generations(), me),
+            "{me} is not let"
+        );
+    }
+
+    fn check(&self, memory: Marked, crash: &Crash) -> Result<(), String> {
+        let holder = tables(memory).role().holder();
+        let expected = Some(Instance::new(2 + crash.recoverers_lost, 1));
+        hold(holder == expected, || {
+            format!("the role is {holder:?}'s instead of {expected:?}'s")
+        })
+    }
+}

@@ -1,0 +1,188 @@
+//! A file: in `/dev/shm`, on a DAX filesystem such as famfs, on hugetlbfs, or on an ordinary filesystem.
+//!
+//! A new segment is made in a file without a name (`O_TMPFILE`), which is linked to its path when it is
+//! complete: killed before that, a creator leaves nothing, because the kernel frees what has neither name
+//! nor opener. Where the filesystem has no unnamed files the file has its name from the start and is
+//! marked incomplete by the first thing written to it. A file that was prepared (famfs files are allocated
+//! by its own tool) is filled in place, if its creator asks to replace it.
+
+use super::{Backend, BackendKind, Fresh, read_first_page};
+use crate::segment::error::{CallFailed, CreateError};
+use crate::segment::space::{HUGETLBFS_MAGIC, NotReserved, Places, filesystem, reserve};
+use crate::segment::superblock::{SUPERBLOCK_BYTES, incomplete_word};
+use outlive_memory::Native;
+use rustix::fs::{AtFlags, CWD, Mode, OFlags, fchmod, fstat, fstatfs, linkat, openat};
+use rustix::io::Errno;
+use std::fs::File;
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+
+/// A regular file.
+#[derive(Debug)]
+pub(super) struct RegularFile {
+    file: File,
+    path: PathBuf,
+    granule: u64,
+    name: Name,
+}
+
+/// How far the file's name is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Name {
+    /// It was there before.
+    Old,
+    /// It has none yet.
+    None,
+    /// It was made with its name, which goes again if the creation fails.
+    Early,
+    /// It was made and named.
+    New,
+}
+
+impl RegularFile {
+    /// A new, empty file that is to be at `path`, and the first word in it.
+    pub fn create(path: &Path, options: &Fresh) -> Result<(Self, u64), CreateError> {
+        let directory = match path.parent() {
+            Some(parent) if !parent.as_os_str().is_empty() => parent,
+            _ => Path::new("."),
+        };
+        let flags = OFlags::RDWR | OFlags::CLOEXEC;
+        // Nobody else may open it before its mode is set.
+        let private = Mode::RUSR | Mode::WUSR;
+        let unnamed = if options.named_from_the_start {
+            Err(Errno::OPNOTSUPP)
+        } else {
+            openat(CWD, directory, flags | OFlags::TMPFILE, private)
+        };
+        let (fd, name) = match unnamed {
+            Ok(fd) => (fd, Name::None),
+            // What filesystems and kernels without unnamed files answer; a missing directory answers
+            // the same way again.
+            Err(Errno::OPNOTSUPP | Errno::ISDIR | Errno::INVAL | Errno::NOENT) => {
+                let flags = flags | OFlags::CREATE | OFlags::EXCL;
+                let fd = openat(CWD, path, flags, private).map_err(|error| taken(path, error))?;
+                (fd, Name::Early)
+            }
+            Err(error) => return Err(CallFailed::new("open", directory, error).into()),
+        };
+        let mut file = Self::with_name(fd.into(), path, name)?;
+        let mut word = 0;
+        if name == Name::Early {
+            word = file.mark()?;
+        }
+        // After the mark: an early death leaves a file that its owner alone may open.
+        fchmod(&file.file, Mode::from_raw_mode(options.mode))
+            .map_err(|error| CallFailed::new("fchmod", path, error))?;
+        Ok((file, word))
+    }
+
+    /// A file that is there.
+    pub fn from_file(file: File, path: &Path) -> Result<Self, CallFailed> {
+        Self::with_name(file, path, Name::Old)
+    }
+
+    fn with_name(file: File, path: &Path, name: Name) -> Result<Self, CallFailed> {
+        let mut this = Self {
+            file,
+            path: path.into(),
+            granule: Native::GRANULE,
+            name,
+        };
+        let failed = |error| CallFailed::new("fstatfs", path, error);
+        if filesystem(&this.file).map_err(failed)? == HUGETLBFS_MAGIC {
+            this.granule = fstatfs(&this.file).map_err(failed)?.f_bsize as u64;
+        }
+        Ok(this)
+    }
+
+    /// Says in a file that has its name already that it is incomplete. One write, so that a kill leaves
+    /// either an empty file or one that says so.
+    fn mark(&mut self) -> Result<u64, CallFailed> {
+        let word = incomplete_word(std::process::id());
+        let mut page = [0; SUPERBLOCK_BYTES as usize];
+        page[..8].copy_from_slice(&word.to_ne_bytes());
+        match self.file.write_all_at(&page, 0) {
+            Ok(()) => Ok(word),
+            Err(error) => Err(CallFailed::new("write", &self.path, error)),
+        }
+    }
+}
+
+fn taken(path: &Path, error: Errno) -> CreateError {
+    match error {
+        Errno::EXIST => CreateError::Exists {
+            path: path.into(),
+            what: "somebody created it at the same time, or it is a dangling link".into(),
+        },
+        error => CallFailed::new("create", path, error).into(),
+    }
+}
+
+impl Backend for RegularFile {
+    fn kind(&self) -> BackendKind {
+        BackendKind::File
+    }
+
+    fn file(&self) -> &File {
+        &self.file
+    }
+
+    fn path(&self) -> &Path {
+        &self.path
+    }
+
+    fn capacity(&self) -> Result<u64, CallFailed> {
+        let stat =
+            fstat(&self.file).map_err(|error| CallFailed::new("fstat", &self.path, error))?;
+        Ok(stat.st_size as u64)
+    }
+
+    fn granule(&self) -> u64 {
+        self.granule
+    }
+
+    fn is_fresh(&self) -> bool {
+        self.name != Name::Old
+    }
+
+    fn first_page(&self) -> Result<Vec<u8>, CallFailed> {
+        read_first_page(&self.file, &self.path)
+    }
+
+    fn reserve(&mut self, size: u64, places: &Places) -> Result<(), CreateError> {
+        reserve(&self.file, &self.path, size, places).map_err(|error| match error {
+            NotReserved::NoRoom(no_room) => CreateError::NoRoom(no_room),
+            NotReserved::Call(call) => CreateError::Call(call),
+        })
+    }
+
+    fn publish(&mut self) -> Result<(), CreateError> {
+        if self.name == Name::None {
+            link(self.file.as_raw_fd(), &self.file, &self.path)
+                .map_err(|error| taken(&self.path, error))?;
+        }
+        if self.name != Name::Old {
+            self.name = Name::New;
+        }
+        Ok(())
+    }
+}
+
+/// Gives an unnamed file a name that must be free.
+fn link(raw: std::os::fd::RawFd, file: &File, path: &Path) -> Result<(), Errno> {
+    let by_proc = format!("/proc/self/fd/{raw}");
+    match linkat(CWD, by_proc, CWD, path, AtFlags::SYMLINK_FOLLOW) {
+        // No /proc here: the direct way, which needs a capability.
+        Err(Errno::NOENT) => linkat(file, "", CWD, path, AtFlags::EMPTY_PATH),
+        other => other,
+    }
+}
+
+impl Drop for RegularFile {
+    fn drop(&mut self) {
+        if self.name == Name::Early {
+            let _ = std::fs::remove_file(&self.path);
+        }
+    }
+}

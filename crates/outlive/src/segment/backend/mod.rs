@@ -1,0 +1,265 @@
+//! What a segment can be made of.
+//!
+//! A backend knows where the bytes are, how many there are, how to look at the first page without mapping
+//! the rest, and how a finished segment gets its name. All else (checks, reservation, the order of a
+//! creation's writes) is the same for all of them. Which one a path means:
+//!
+//! | path | backend | how a creation is made atomic |
+//! | --- | --- | --- |
+//! | a file, or nothing yet | [`file`] | an unnamed file gets its name last |
+//! | `memfd:NAME`, `/proc/PID/fd/N` of one | [`memfd`] | the superblock's first word, last |
+//! | a character device of the dax bus | [`dax`] | the superblock's first word, last |
+//! | `resourceN` of a PCI device in sysfs | [`pci`] | the superblock's first word, last |
+//!
+//! Neither a DAX device nor a PCI BAR has been at hand to try these on: what reads their attributes is
+//! tested over a tree of plain files in sysfs's place, and the rest by the conformance suite over a plain
+//! file in the device's place.
+
+pub(super) mod dax;
+pub(super) mod file;
+pub(super) mod memfd;
+pub(super) mod pci;
+
+use super::error::{CallFailed, CreateError, OpenError, Unsuitable};
+use super::space::Places;
+use super::superblock::{Magic, Page, Refusal, SUPERBLOCK_BYTES, Superblock};
+use core::fmt;
+use rustix::fs::{FlockOperation, flock};
+use std::fs::{self, File, Metadata, OpenOptions};
+use std::io;
+use std::os::unix::fs::{FileExt, FileTypeExt, OpenOptionsExt};
+use std::path::Path;
+
+/// What a segment is made of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum BackendKind {
+    /// A file: in `/dev/shm`, on a DAX filesystem such as famfs, on hugetlbfs, or an ordinary one.
+    File,
+    /// Anonymous memory with a file descriptor, sealed against shrinking.
+    Memfd,
+    /// A DAX character device.
+    DaxDevice,
+    /// The memory of a PCI device, by its resource file.
+    PciBar,
+}
+
+impl fmt::Display for BackendKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::File => "file",
+            Self::Memfd => "memfd",
+            Self::DaxDevice => "DAX device",
+            Self::PciBar => "PCI BAR",
+        })
+    }
+}
+
+/// One medium that holds a segment or is to hold one.
+pub(super) trait Backend: fmt::Debug + Send + Sync {
+    fn kind(&self) -> BackendKind;
+
+    /// What is mapped.
+    fn file(&self) -> &File;
+
+    /// Where processes of this operating system can open it, once it is complete.
+    fn path(&self) -> &Path;
+
+    /// How many bytes there are.
+    fn capacity(&self) -> Result<u64, CallFailed>;
+
+    /// Mappings have a multiple of this many bytes.
+    fn granule(&self) -> u64;
+
+    /// Whether its pages were put there for this creation, so that they are zeros and nobody's.
+    fn is_fresh(&self) -> bool;
+
+    /// Copies the first page (fewer bytes if there are fewer) into private memory.
+    fn first_page(&self) -> Result<Vec<u8>, CallFailed>;
+
+    /// Makes sure that `size` bytes are there with all their pages.
+    fn reserve(&mut self, size: u64, places: &Places) -> Result<(), CreateError>;
+
+    /// Gives a completed segment its name, if it has none yet, and makes it final.
+    fn publish(&mut self) -> Result<(), CreateError>;
+}
+
+/// The backend for a new segment at `path`, and the first word that is there now.
+pub(super) fn for_creation(
+    path: &Path,
+    options: &Fresh,
+    places: &Places,
+) -> Result<(Box<dyn Backend>, u64), CreateError> {
+    if let Some(name) = memfd::name(path) {
+        return Ok((Box::new(memfd::Memfd::create(name, path, options)?), 0));
+    }
+    let metadata = match fs::metadata(path) {
+        Ok(metadata) => metadata,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            let (file, word) = file::RegularFile::create(path, options)?;
+            return Ok((Box::new(file), word));
+        }
+        Err(error) => return Err(CallFailed::new("stat", path, error).into()),
+    };
+    let is_file = metadata.is_file() && !pci::is_one(path, places);
+    if is_file && !options.replace && !(places.stand_in() && dax::is_one(path, &metadata, places)) {
+        return Err(CreateError::Exists {
+            path: path.into(),
+            what: "a file is there; open it, destroy it, or choose another path".into(),
+        });
+    }
+    let backend = existing(path, &metadata, places).map_err(|error| match error {
+        OpenError::Unsuitable(unsuitable) => CreateError::Unsuitable(unsuitable),
+        OpenError::Call(call) => CreateError::Call(call),
+        OpenError::Denied { path, source } => CallFailed::new("open", &path, source).into(),
+        other => Unsuitable::new(path, other.to_string()).into(),
+    })?;
+    // One creator at a time, and none while a process of this operating system has the segment open.
+    flock(backend.file(), FlockOperation::NonBlockingLockExclusive)
+        .map_err(|_| CreateError::Busy { path: path.into() })?;
+    let word = may_be_replaced(backend.as_ref(), path, options.replace)?;
+    Ok((backend, word))
+}
+
+/// Whether a segment may be created over what is there; the first word that was seen.
+fn may_be_replaced(backend: &dyn Backend, path: &Path, replace: bool) -> Result<u64, CreateError> {
+    let page = backend.first_page()?;
+    let Some(word) = page.first_chunk() else {
+        return Err(Unsuitable::new(path, "it has no bytes to create a segment in").into());
+    };
+    let word = u64::from_ne_bytes(*word);
+    let exists = |what: String| CreateError::Exists {
+        path: path.into(),
+        what,
+    };
+    match Superblock::decode(&page, backend.capacity()?) {
+        Err(Refusal::NeverCompleted(_)) if Magic::of(word) == Magic::Zero => {}
+        Err(foreign @ Refusal::Foreign(_)) if backend.kind() == BackendKind::File => {
+            return Err(Unsuitable::new(path, foreign.to_string()).into());
+        }
+        _ if replace => {}
+        Ok(found) => {
+            return Err(exists(format!(
+                "the segment of pod {} is there; ask to replace it if nobody needs it",
+                found.uuid
+            )));
+        }
+        Err(refusal) => {
+            return Err(exists(format!(
+                "{refusal}; ask to replace it if nobody needs what is there"
+            )));
+        }
+    }
+    Ok(word)
+}
+
+/// What a new segment's file is to be like.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Fresh {
+    pub mode: u32,
+    pub replace: bool,
+    /// Take pages of this size from the system's pool of huge pages.
+    pub reserved_huge_pages: bool,
+    /// Act as if the filesystem had no unnamed files.
+    pub named_from_the_start: bool,
+}
+
+/// The backend of the segment at `path`.
+pub(super) fn for_opening(path: &Path, places: &Places) -> Result<Box<dyn Backend>, OpenError> {
+    let metadata = fs::metadata(path).map_err(|error| open_failed("stat", path, error))?;
+    existing(path, &metadata, places)
+}
+
+/// The backend of the segment in `file`, which was passed to this process.
+pub(super) fn for_file(
+    file: File,
+    path: &Path,
+    places: &Places,
+) -> Result<Box<dyn Backend>, OpenError> {
+    if memfd::is_one(&file) {
+        return Ok(Box::new(memfd::Memfd::from_file(file, path)?));
+    }
+    let metadata = file
+        .metadata()
+        .map_err(|error| open_failed("fstat", path, error))?;
+    if metadata.is_file() && !pci::is_one(path, places) {
+        return Ok(Box::new(file::RegularFile::from_file(file, path)?));
+    }
+    // A device's attributes are found by its path.
+    existing(path, &metadata, places)
+}
+
+fn existing(
+    path: &Path,
+    metadata: &Metadata,
+    places: &Places,
+) -> Result<Box<dyn Backend>, OpenError> {
+    let kind = metadata.file_type();
+    // Nothing is opened before it is known to be of a kind that opening does nothing to.
+    if dax::is_one(path, metadata, places) {
+        let attributes = dax::Attributes::read(path, metadata, places)?;
+        return Ok(Box::new(dax::DaxDevice::new(open(path)?, path, attributes)));
+    }
+    if pci::is_one(path, places) {
+        return Ok(Box::new(pci::PciBar::open(path)?));
+    }
+    if kind.is_file() {
+        let file = open(path)?;
+        if memfd::is_one(&file) {
+            return Ok(Box::new(memfd::Memfd::from_file(file, path)?));
+        }
+        return Ok(Box::new(file::RegularFile::from_file(file, path)?));
+    }
+    let why = if kind.is_dir() {
+        "it is a directory; name a file in it"
+    } else if kind.is_char_device() {
+        "it is a character device that sysfs does not know as a DAX device"
+    } else if kind.is_block_device() {
+        "it is a block device; make it a DAX device or put a DAX filesystem on it"
+    } else {
+        "it is neither a file nor a device"
+    };
+    Err(Unsuitable::new(path, why).into())
+}
+
+/// Opens for reading and writing.
+fn open(path: &Path) -> Result<File, OpenError> {
+    OpenOptions::new()
+        .read(true)
+        .write(true)
+        .custom_flags(libc::O_CLOEXEC | libc::O_NOCTTY)
+        .open(path)
+        .map_err(|error| open_failed("open", path, error))
+}
+
+fn open_failed(call: &'static str, path: &Path, error: io::Error) -> OpenError {
+    let path = path.into();
+    match error.kind() {
+        io::ErrorKind::NotFound => OpenError::NotFound { path },
+        io::ErrorKind::PermissionDenied => OpenError::Denied {
+            path,
+            source: error,
+        },
+        _ => CallFailed::new(call, &path, error).into(),
+    }
+}
+
+/// The first page of what can be read: its first word by a call of its own, before the rest, as
+/// [`load_page`](super::completion::load_page) does.
+fn read_first_page(file: &File, path: &Path) -> Result<Vec<u8>, CallFailed> {
+    let mut page: Page = [0; SUPERBLOCK_BYTES as usize];
+    let mut there = 0;
+    for end in [8, page.len()] {
+        while there < end {
+            match file.read_at(&mut page[there..end], there as u64) {
+                Ok(0) => break,
+                Ok(read) => there += read,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(CallFailed::new("read", path, error)),
+            }
+        }
+        // Acquire: the rest of the page is read after its first word.
+        core::sync::atomic::fence(core::sync::atomic::Ordering::Acquire);
+    }
+    Ok(page[..there].to_vec())
+}

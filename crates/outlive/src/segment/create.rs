@@ -1,0 +1,263 @@
+//! The creation of a segment, from what is asked for to the finished thing.
+
+use super::area::{AreaClass, AreaKind, AreaSize, Request, pages, plan};
+use super::backend::{self, Backend, Fresh};
+use super::completion::Creation;
+use super::error::{CallFailed, CreateError};
+use super::mapping::Mapping;
+use super::pages::{HugePages, Pages};
+use super::space::Places;
+use super::superblock::{MOST_AREAS, Superblock};
+use super::{LayoutError, Segment};
+use outlive_memory::{PersistenceDomain, WriteBackInstruction};
+use rustix::fs::{FlockOperation, flock};
+use std::fmt;
+use std::path::Path;
+use std::time::{SystemTime, UNIX_EPOCH};
+use uuid::Uuid;
+
+/// Says what a segment is to be like, and creates it.
+///
+/// ```
+/// use outlive::segment::{AreaKind, AreaSize, Segment};
+/// # let directory = tempfile::tempdir()?;
+/// # let path = directory.path().join("pod");
+/// let segment = Segment::builder()
+///     .size(1 << 20)
+///     .area(AreaKind::Payload, AreaSize::Rest)
+///     .create(&path)?;
+/// assert!(Segment::builder().create(&path).is_err()); // it exists already
+/// Segment::destroy(&path)?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[must_use = "a builder creates nothing until create() is called"]
+pub struct SegmentBuilder<'a> {
+    size: Option<u64>,
+    domain: PersistenceDomain,
+    uuid: Option<Uuid>,
+    huge: HugePages,
+    prefault: Option<Box<Progress<'a>>>,
+    accept_unproven: bool,
+    fresh: Fresh,
+    areas: Vec<Request>,
+    places: Places,
+}
+
+/// Hears how many bytes of how many are done.
+pub(super) type Progress<'a> = dyn FnMut(u64, u64) + 'a;
+
+impl<'a> SegmentBuilder<'a> {
+    pub(super) fn new() -> Self {
+        Self {
+            size: None,
+            domain: PersistenceDomain::Flushed,
+            uuid: None,
+            huge: HugePages::Off,
+            prefault: None,
+            accept_unproven: false,
+            fresh: Fresh {
+                mode: 0o600,
+                replace: false,
+                reserved_huge_pages: false,
+                named_from_the_start: false,
+            },
+            areas: Vec::new(),
+            places: Places::real(),
+        }
+    }
+
+    /// The size in bytes, rounded up to whole pages. If it is not said, a device is used whole and a file is
+    /// as large as its areas.
+    pub fn size(mut self, bytes: u64) -> Self {
+        self.size = Some(bytes);
+        self
+    }
+
+    /// What survives the death of a host's caches there. Default: [`PersistenceDomain::Flushed`].
+    /// The write-back domain is refused for now.
+    pub fn domain(mut self, domain: PersistenceDomain) -> Self {
+        self.domain = domain;
+        self
+    }
+
+    /// The identity of the pod; a new random one if it is not said.
+    pub fn uuid(mut self, uuid: Uuid) -> Self {
+        self.uuid = Some(uuid);
+        self
+    }
+
+    /// The permissions of a new file, whatever the umask. Default: 0600.
+    pub fn mode(mut self, mode: u32) -> Self {
+        self.fresh.mode = mode & 0o777;
+        self
+    }
+
+    /// What pages to ask for.
+    pub fn huge_pages(mut self, huge: HugePages) -> Self {
+        self.huge = huge;
+        self.fresh.reserved_huge_pages = huge == HugePages::Reserved;
+        self
+    }
+
+    /// Touches all pages now, so that nobody waits for them later; `progress` hears the bytes done and
+    /// the bytes in all. On devices it hears of their clearing first.
+    pub fn prefault(mut self, progress: impl FnMut(u64, u64) + 'a) -> Self {
+        self.prefault = Some(Box::new(progress));
+        self
+    }
+
+    /// An area of `kind`. The roots need not be asked for.
+    pub fn area(self, kind: AreaKind, size: impl Into<AreaSize>) -> Self {
+        self.named_area(kind, kind.name(), kind.class(), size)
+    }
+
+    /// An area of `kind` with another name or class than its kind's, as a program's own areas have.
+    pub fn named_area(
+        mut self,
+        kind: AreaKind,
+        name: &str,
+        class: AreaClass,
+        size: impl Into<AreaSize>,
+    ) -> Self {
+        self.areas.push(Request {
+            kind,
+            name: name.into(),
+            class,
+            size: size.into(),
+        });
+        self
+    }
+
+    /// Creates the segment in place over an earlier one on a device or in a file (as famfs prepares them), or
+    /// over whatever a device holds. All of it is cleared. The caller says that nobody on any host uses what
+    /// is there; processes of this operating system that have it open are noticed.
+    pub fn replace(mut self, replace: bool) -> Self {
+        self.fresh.replace = replace;
+        self
+    }
+
+    /// Creates a segment in the write-back domain although what would live in it has not been explored
+    /// under lost caches: for that exploration.
+    #[doc(hidden)]
+    pub fn accept_unproven_write_back(mut self) -> Self {
+        self.accept_unproven = true;
+        self
+    }
+
+    /// Acts as on a filesystem without unnamed files: for tests.
+    #[doc(hidden)]
+    pub fn named_from_the_start(mut self) -> Self {
+        self.fresh.named_from_the_start = true;
+        self
+    }
+
+    /// Takes the tree at `root` for `/`, when it looks for devices and limits: for tests.
+    #[doc(hidden)]
+    pub fn stand_in(mut self, root: &Path) -> Self {
+        self.places = Places::below(root);
+        self
+    }
+
+    /// Creates the segment at `path`: a new file; `memfd:NAME`; a DAX device; a PCI BAR's resource file.
+    ///
+    /// A kill at any instruction leaves nothing, what was there, an incomplete segment, or the segment. The
+    /// creator's crash points are [`CreatePoint`](super::CreatePoint)'s. Waits for nobody.
+    ///
+    /// # Errors
+    /// If something is there, there is no room, or the path can hold none. Nothing is left behind then,
+    /// but for an incomplete segment where an existing one was being replaced.
+    pub fn create(mut self, path: impl AsRef<Path>) -> Result<Segment, CreateError> {
+        let path = path.as_ref();
+        if self.domain == PersistenceDomain::WriteBack {
+            if !self.accept_unproven {
+                return Err(CreateError::WriteBackUnproven);
+            }
+            if WriteBackInstruction::detect().is_none() {
+                return Err(CreateError::NoWriteBack);
+            }
+        }
+        let (mut backend, seen) = backend::for_creation(path, &self.fresh, &self.places)?;
+        let plan = plan(self.size_on(backend.as_ref())?, &self.areas, MOST_AREAS)?;
+        let mapped = plan
+            .size
+            .checked_next_multiple_of(backend.granule())
+            .ok_or(LayoutError::TooLarge(plan.size))?;
+        backend.reserve(mapped, &self.places)?;
+
+        let transparent = self.huge == HugePages::Transparent;
+        let mapping = Mapping::new(backend.file(), mapped, transparent)
+            .map_err(|error| CallFailed::new("mmap", path, error))?;
+        // SAFETY: the mapping lives as long as the segment, or is dropped on an error in this function,
+        // which then gives the handle to nobody. Others keep to the rules by the room's documentation.
+        let memory = unsafe { mapping.memory(plan.size, self.domain) }?;
+        let busy = |_| CreateError::Busy { path: path.into() };
+        let creation = Creation::begin(memory, seen, nonce()).map_err(busy)?;
+        let mut silent = |_, _| {};
+        let progress: &mut Progress = match self.prefault.as_mut() {
+            Some(progress) => progress,
+            None => &mut silent,
+        };
+        if !backend.is_fresh() {
+            creation.clear(|done| progress(done, plan.size));
+        }
+        let pages = Pages::of(backend.as_ref(), &mapping, transparent);
+        if self.prefault.is_some() {
+            let progress = self.prefault.as_mut().expect("just looked");
+            mapping
+                .prefault(plan.size, true, progress)
+                .map_err(|error| CallFailed::new("madvise", path, error))?;
+        }
+        let pages = pages.after_prefault(&mapping, transparent && self.prefault.is_some());
+
+        let superblock = Superblock {
+            uuid: self.uuid.unwrap_or_else(Uuid::new_v4),
+            size: plan.size,
+            domain: self.domain,
+            created: SystemTime::now()
+                .duration_since(UNIX_EPOCH)
+                .map_or(0, |since| since.as_secs()),
+            areas: plan.areas,
+        };
+        creation.complete(&superblock.encode()).map_err(busy)?;
+        backend.publish()?;
+        // From "being created", if it was, to "in use"; where locks are missing nothing is lost but a check.
+        let _ = flock(backend.file(), FlockOperation::NonBlockingLockShared);
+        Ok(Segment::new(superblock, memory, pages, backend, mapping))
+    }
+
+    /// The size to plan with: what was said, or what the medium has.
+    fn size_on(&self, backend: &dyn Backend) -> Result<Option<u64>, CreateError> {
+        if backend.is_fresh() {
+            return Ok(self.size);
+        }
+        let found = backend.capacity()?;
+        let size = match self.size {
+            Some(size) => pages(size).ok_or(LayoutError::TooLarge(size))?,
+            None => found / backend.granule() * backend.granule(),
+        };
+        if size > found {
+            return Err(CreateError::MediumTooSmall {
+                path: backend.path().into(),
+                wanted: size,
+                found,
+            });
+        }
+        Ok(Some(size))
+    }
+}
+
+/// A number that tells this attempt apart from others.
+fn nonce() -> u32 {
+    Uuid::new_v4().as_u128() as u32
+}
+
+impl fmt::Debug for SegmentBuilder<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SegmentBuilder")
+            .field("size", &self.size)
+            .field("domain", &self.domain)
+            .field("huge", &self.huge)
+            .field("areas", &self.areas)
+            .finish_non_exhaustive()
+    }
+}

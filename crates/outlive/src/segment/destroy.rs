@@ -1,0 +1,52 @@
+//! The removal of a segment.
+
+use super::backend::{self, Backend, BackendKind};
+use super::completion::erase;
+use super::error::{CallFailed, DestroyError, OpenError};
+use super::mapping::Mapping;
+use super::space::Places;
+use super::superblock::{Magic, Refusal, SUPERBLOCK_BYTES, Superblock, Unfinished};
+use outlive_memory::{PersistenceDomain, WriteBackInstruction};
+use rustix::fs::{FlockOperation, flock};
+use std::path::Path;
+
+pub(super) fn destroy(path: &Path, places: &Places) -> Result<(), DestroyError> {
+    let backend = backend::for_opening(path, places)?;
+    let capacity = backend.capacity().map_err(OpenError::from)?;
+    let page = backend.first_page().map_err(OpenError::from)?;
+    let mut word = [0; 8];
+    word[..page.len().min(8)].copy_from_slice(&page[..page.len().min(8)]);
+    let word = u64::from_ne_bytes(word);
+    // Whatever bears the mark is a segment, however damaged. An empty file may be what is left of a
+    // creation, and there is nothing in it to lose. A page of zeros may be the start of anything.
+    if let Err(refusal) = Superblock::decode(&page, capacity) {
+        let empty = refusal == Refusal::NeverCompleted(Unfinished::Empty);
+        if !empty && matches!(Magic::of(word), Magic::Zero | Magic::Foreign) {
+            return Err(DestroyError::NotASegment {
+                path: path.into(),
+                refusal,
+            });
+        }
+    }
+    match backend.kind() {
+        BackendKind::File => std::fs::remove_file(path)
+            .map_err(|error| CallFailed::new("unlink", path, error).into()),
+        BackendKind::Memfd => Err(DestroyError::Unnamed { path: path.into() }),
+        BackendKind::DaxDevice | BackendKind::PciBar => erase_device(backend.as_ref(), path, word),
+    }
+}
+
+fn erase_device(backend: &dyn Backend, path: &Path, seen: u64) -> Result<(), DestroyError> {
+    let busy = || DestroyError::Busy { path: path.into() };
+    flock(backend.file(), FlockOperation::NonBlockingLockExclusive).map_err(|_| busy())?;
+    let mapping = Mapping::new(backend.file(), backend.granule(), false)
+        .map_err(|error| CallFailed::new("mmap", path, error))?;
+    // In whatever domain it was: written back at once, where that can be done.
+    let domain = match WriteBackInstruction::detect() {
+        Some(_) => PersistenceDomain::WriteBack,
+        None => PersistenceDomain::Flushed,
+    };
+    // SAFETY: the handle is used in this function only; others keep to the rules.
+    let memory = unsafe { mapping.memory(SUPERBLOCK_BYTES, domain) }.map_err(OpenError::from)?;
+    erase(memory, seen).map_err(|_| busy())
+}

@@ -1,0 +1,220 @@
+//! The mapping of a segment into this process.
+
+use super::completion::load_page;
+use super::superblock::{Page, SUPERBLOCK_BYTES};
+use outlive_memory::{Memory, Native, NoWideAtomics, Offset, Ordering, PersistenceDomain};
+use rustix::io::Errno;
+use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap, mmap_anonymous, munmap};
+use std::fs::File;
+use std::ptr::NonNull;
+
+/// The size of a huge page on x86-64 and on Arm with pages of 4096.
+const HUGE: u64 = 2 << 20;
+/// So much is prefaulted between two reports of progress.
+const STEP: u64 = 16 << 20;
+/// `MADV_COLLAPSE`, since Linux 6.1.
+const MADV_COLLAPSE: i32 = 25;
+
+/// A mapping that goes away when it is dropped: a creation that fails leaves none. A segment keeps its
+/// mapping from being dropped.
+#[derive(Debug)]
+pub(super) struct Mapping {
+    base: NonNull<u8>,
+    len: usize,
+}
+
+// SAFETY: it is an address; whoever accesses what is there answers for it.
+unsafe impl Send for Mapping {}
+// SAFETY: as for `Send`.
+unsafe impl Sync for Mapping {}
+
+impl Mapping {
+    /// Maps the first `len` bytes of `file`, shared, for reading and writing. With `huge`, at an address
+    /// where huge pages can be mapped.
+    pub fn new(file: &File, len: u64, huge: bool) -> Result<Self, Errno> {
+        let len = usize::try_from(len).map_err(|_| Errno::NOMEM)?;
+        let (at, fixed) = if huge && len as u64 >= HUGE {
+            (aligned_place(len)?, MapFlags::FIXED)
+        } else {
+            (core::ptr::null_mut(), MapFlags::empty())
+        };
+        // SAFETY: either the kernel chooses a free place, or `aligned_place` has reserved this one for us.
+        let base = unsafe {
+            mmap(
+                at,
+                len,
+                ProtFlags::READ | ProtFlags::WRITE,
+                MapFlags::SHARED | fixed,
+                file,
+                0,
+            )
+        };
+        let base = base.inspect_err(|_| {
+            if !at.is_null() {
+                // SAFETY: the place was reserved for this mapping and nobody knows of it.
+                let _ = unsafe { munmap(at, len) };
+            }
+        })?;
+        let base: NonNull<u8> = NonNull::new(base.cast()).ok_or(Errno::NOMEM)?;
+        // Addresses in the mapping are made from numbers too (self-relative pointers).
+        base.as_ptr().expose_provenance();
+        let mapping = Self { base, len };
+        // A forked child could write after its parent's death was told; a core dump would delay the
+        // telling by seconds.
+        mapping.advise(Advice::LinuxDontFork)?;
+        mapping.advise(Advice::LinuxDontDump)?;
+        Ok(mapping)
+    }
+
+    /// A handle on the first `size` bytes.
+    ///
+    /// # Safety
+    /// The handle is not used after the mapping has been dropped, and all who map the file keep to the
+    /// rules of [`Native::new`].
+    pub unsafe fn memory(
+        &self,
+        size: u64,
+        domain: PersistenceDomain,
+    ) -> Result<Native, NoWideAtomics> {
+        assert!(size <= self.len as u64, "a handle on more than is mapped");
+        // SAFETY: the bytes are mapped for as long as the caller promises.
+        unsafe { Native::new(self.base, size, domain) }
+    }
+
+    fn advise(&self, advice: Advice) -> Result<(), Errno> {
+        // SAFETY: none of the advices used here changes what a load returns.
+        unsafe { madvise(self.base.as_ptr().cast(), self.len, advice) }
+    }
+
+    /// Asks for transparent huge pages for pages that are touched from now on.
+    pub fn advise_huge(&self) -> Result<(), Errno> {
+        self.advise(Advice::LinuxHugepage)
+    }
+
+    /// Asks the kernel to gather pages that are there into huge ones, now.
+    pub fn collapse(&self) -> Result<(), Errno> {
+        // SAFETY: collapsing moves pages without changing what a load returns.
+        let result = unsafe { libc::madvise(self.base.as_ptr().cast(), self.len, MADV_COLLAPSE) };
+        if result == 0 {
+            return Ok(());
+        }
+        let error = std::io::Error::last_os_error();
+        Err(Errno::from_io_error(&error).unwrap_or(Errno::INVAL))
+    }
+
+    /// How many bytes are mapped by huge pages at this moment.
+    pub fn huge_bytes(&self) -> u64 {
+        let start = format!("{:x}-", self.base.as_ptr() as usize);
+        let smaps = std::fs::read_to_string("/proc/self/smaps").unwrap_or_default();
+        smaps
+            .lines()
+            .skip_while(|line| !line.starts_with(&start))
+            .skip(1)
+            .take_while(|line| !line.starts_with("VmFlags:"))
+            .filter_map(|line| {
+                let (key, value) = line.split_once(':')?;
+                let counts = matches!(key, "ShmemPmdMapped" | "FilePmdMapped" | "AnonHugePages");
+                let kib = value
+                    .trim()
+                    .strip_suffix("kB")?
+                    .trim()
+                    .parse::<u64>()
+                    .ok()?;
+                counts.then_some(kib * 1024)
+            })
+            .sum()
+    }
+
+    /// Puts every page of the first `size` bytes into this process's page table, writable.
+    ///
+    /// Contents stay as they are. Where the kernel lacks the means (before Linux 5.14), a page is touched
+    /// by adding no bits to its first word, but only if `fresh`: in a segment that others use the word may
+    /// be one of another size.
+    pub fn prefault(
+        &self,
+        size: u64,
+        fresh: bool,
+        progress: &mut dyn FnMut(u64, u64),
+    ) -> Result<(), Errno> {
+        let mut at = 0;
+        while at < size {
+            let len = STEP.min(size - at);
+            // SAFETY: inside the mapping.
+            let start = unsafe { self.base.add(at as usize) };
+            // SAFETY: populating does not change what a load returns.
+            match unsafe {
+                madvise(
+                    start.as_ptr().cast(),
+                    len as usize,
+                    Advice::LinuxPopulateWrite,
+                )
+            } {
+                Ok(()) => {}
+                Err(Errno::INTR | Errno::AGAIN) => continue,
+                // An old kernel, or device memory, which has no faults to take.
+                Err(Errno::INVAL | Errno::FAULT) => {
+                    if fresh {
+                        self.touch(at, len);
+                    }
+                }
+                Err(error) => return Err(error),
+            }
+            at += len;
+            progress(at, size);
+        }
+        Ok(())
+    }
+
+    /// Touches `len` bytes at `at`, page by page, without changing them.
+    pub fn touch(&self, at: u64, len: u64) {
+        let size = self.len as u64 / Native::GRANULE * Native::GRANULE;
+        // SAFETY: the handle is used in this function only.
+        let Ok(memory) = (unsafe { self.memory(size, PersistenceDomain::Flushed) }) else {
+            return;
+        };
+        for page in (at..at + len).step_by(Native::GRANULE as usize) {
+            memory.fetch_or(Offset::new(page), 0u64, Ordering::Relaxed);
+        }
+    }
+}
+
+impl Drop for Mapping {
+    fn drop(&mut self) {
+        // SAFETY: the mapping is ours, and who holds a handle on it promised not to use it from now on.
+        let _ = unsafe { munmap(self.base.as_ptr().cast(), self.len) };
+    }
+}
+
+/// A free place of `len` bytes that is aligned for huge pages, reserved.
+fn aligned_place(len: usize) -> Result<*mut core::ffi::c_void, Errno> {
+    let more = len.checked_add(HUGE as usize).ok_or(Errno::NOMEM)?;
+    // SAFETY: a fresh reservation without access.
+    let start = unsafe {
+        mmap_anonymous(
+            core::ptr::null_mut(),
+            more,
+            ProtFlags::empty(),
+            MapFlags::PRIVATE | MapFlags::NORESERVE,
+        )
+    }?;
+    let before = start.cast::<u8>().align_offset(HUGE as usize);
+    let after = more - before - len.next_multiple_of(4096);
+    // SAFETY: inside the reservation.
+    let (at, end) = unsafe { (start.byte_add(before), start.byte_add(more - after)) };
+    for (edge, len) in [(start, before), (end, after)] {
+        if len > 0 {
+            // SAFETY: the edges of a reservation that nobody else knows of.
+            let _ = unsafe { munmap(edge, len) };
+        }
+    }
+    Ok(at)
+}
+
+/// Loads the first page of a device, which can be mapped but not read, in units of `granule` bytes.
+pub(super) fn map_page(file: &File, granule: u64) -> Result<Page, std::io::Error> {
+    let mapping = Mapping::new(file, granule, false)?;
+    // SAFETY: the handle is used in this function only; whoever else maps the device keeps to the rules.
+    let memory = unsafe { mapping.memory(SUPERBLOCK_BYTES, PersistenceDomain::Flushed) }
+        .map_err(std::io::Error::other)?;
+    Ok(load_page(memory))
+}

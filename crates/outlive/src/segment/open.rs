@@ -1,0 +1,153 @@
+//! The opening of a segment.
+
+use super::Segment;
+use super::backend::{self, Backend};
+use super::create::Progress;
+use super::error::{CallFailed, CreateError, OpenError};
+use super::mapping::Mapping;
+use super::pages::{HugePages, Pages};
+use super::space::Places;
+use super::superblock::Superblock;
+use outlive_memory::{Memory, Offset, PersistenceDomain, WriteBackInstruction};
+use rustix::fs::{FlockOperation, flock, fstat};
+use std::fmt;
+use std::fs::File;
+use std::os::fd::AsRawFd;
+use std::path::Path;
+
+/// Says how a segment is to be opened, and opens it.
+///
+/// ```
+/// use outlive::segment::{OpenOptions, Segment};
+/// let segment = Segment::builder().size(1 << 20).create("memfd:example")?;
+/// let mut touched = 0;
+/// let same = OpenOptions::new()
+///     .prefault(|done, of| touched = 100 * done / of)
+///     .open(segment.path())?;
+/// assert_eq!(same.size(), 1 << 20);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[must_use = "options open nothing until open() is called"]
+pub struct OpenOptions<'a> {
+    huge: HugePages,
+    prefault: Option<Box<Progress<'a>>>,
+    places: Places,
+}
+
+impl Default for OpenOptions<'_> {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl fmt::Debug for OpenOptions<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("OpenOptions")
+            .field("huge", &self.huge)
+            .field("prefault", &self.prefault.is_some())
+            .finish_non_exhaustive()
+    }
+}
+
+impl<'a> OpenOptions<'a> {
+    /// Those of [`Segment::open`].
+    pub fn new() -> Self {
+        Self {
+            huge: HugePages::Off,
+            prefault: None,
+            places: Places::real(),
+        }
+    }
+
+    /// What pages to ask for. Those from the system's pool are a matter of creation.
+    pub fn huge_pages(mut self, huge: HugePages) -> Self {
+        self.huge = huge;
+        self
+    }
+
+    /// Maps all pages now; `progress` hears the bytes done and the bytes in all. On kernels before 5.14
+    /// it does nothing.
+    pub fn prefault(mut self, progress: impl FnMut(u64, u64) + 'a) -> Self {
+        self.prefault = Some(Box::new(progress));
+        self
+    }
+
+    /// Takes the tree at `root` for `/`, when it looks for devices: for tests.
+    #[doc(hidden)]
+    pub fn stand_in(mut self, root: &Path) -> Self {
+        self.places = Places::below(root);
+        self
+    }
+
+    /// Opens the segment at `path`.
+    ///
+    /// # Errors
+    /// As for [`Segment::open`].
+    pub fn open(self, path: impl AsRef<Path>) -> Result<Segment, OpenError> {
+        let backend = backend::for_opening(path.as_ref(), &self.places)?;
+        self.open_backend(backend)
+    }
+
+    /// Opens the segment in `file`, which must have been opened for reading and writing.
+    ///
+    /// # Errors
+    /// As for [`Segment::open`].
+    pub fn open_file(self, file: File) -> Result<Segment, OpenError> {
+        let path = format!("/proc/{}/fd/{}", std::process::id(), file.as_raw_fd());
+        let backend = backend::for_file(file, path.as_ref(), &self.places)?;
+        self.open_backend(backend)
+    }
+
+    fn open_backend(mut self, mut backend: Box<dyn Backend>) -> Result<Segment, OpenError> {
+        let path = backend.path().to_owned();
+        let refused = |refusal| OpenError::Refused {
+            path: path.clone(),
+            refusal,
+        };
+        // Says to creators of this operating system that the segment is in use; where locks are missing
+        // nothing is lost but their check.
+        let _ = flock(backend.file(), FlockOperation::NonBlockingLockShared);
+        let superblock =
+            Superblock::decode(&backend.first_page()?, backend.capacity()?).map_err(refused)?;
+        let write_back = superblock.domain == PersistenceDomain::WriteBack;
+        if write_back && WriteBackInstruction::detect().is_none() {
+            return Err(OpenError::NoWriteBack { path });
+        }
+        fill_holes(backend.as_mut(), superblock.size, &self.places)?;
+
+        let mapped = superblock.size.next_multiple_of(backend.granule());
+        let transparent = self.huge == HugePages::Transparent;
+        let mapping = Mapping::new(backend.file(), mapped, transparent)
+            .map_err(|error| CallFailed::new("mmap", &path, error))?;
+        // SAFETY: the mapping lives as long as the segment, or is dropped on an error in this function,
+        // which then gives the handle to nobody. Others keep to the rules by the room's documentation.
+        let memory = unsafe { mapping.memory(superblock.size, superblock.domain) }?;
+        // Who acts on a segment must not lose it with its creator's caches.
+        memory.persist(Offset::new(0), super::superblock::SUPERBLOCK_BYTES);
+        let pages = Pages::of(backend.as_ref(), &mapping, transparent);
+        let prefaulted = self.prefault.is_some();
+        if let Some(progress) = self.prefault.as_mut() {
+            mapping
+                .prefault(superblock.size, false, progress)
+                .map_err(|error| CallFailed::new("madvise", &path, error))?;
+        }
+        let pages = pages.after_prefault(&mapping, prefaulted);
+        Ok(Segment::new(superblock, memory, pages, backend, mapping))
+    }
+}
+
+/// Reserves the pages that a file lacks: a copy of a segment may have come out sparse, and touching a hole
+/// on a full filesystem kills.
+fn fill_holes(backend: &mut dyn Backend, size: u64, places: &Places) -> Result<(), OpenError> {
+    let stat =
+        fstat(backend.file()).map_err(|error| CallFailed::new("fstat", backend.path(), error))?;
+    let is_file = stat.st_mode & libc::S_IFMT == libc::S_IFREG;
+    if !is_file || stat.st_blocks as u64 * 512 >= size {
+        return Ok(());
+    }
+    backend.reserve(size, places).map_err(|error| match error {
+        CreateError::NoRoom(no_room) => OpenError::NoRoom(no_room),
+        CreateError::Call(call) => OpenError::Call(call),
+        other => super::Unsuitable::new(backend.path(), other.to_string()).into(),
+    })
+}

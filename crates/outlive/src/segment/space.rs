@@ -1,0 +1,225 @@
+//! Whether there is room for a segment's pages, and the reserving of them.
+//!
+//! A file on a memory filesystem gets its pages when they are touched; where none is left then, the
+//! toucher dies by SIGBUS, or of its control group's limit. So all pages are reserved when the segment is
+//! created, after a look at every limit that the kernel would enforce by a signal: the filesystem's free
+//! space, the control group's memory, the machine's available memory, and the limit on file sizes.
+
+use super::cgroup;
+use super::error::CallFailed;
+use core::fmt;
+use rustix::fs::{FallocateFlags, fallocate, fstat, fstatfs, fstatvfs, ftruncate};
+use rustix::io::Errno;
+use rustix::process::{Resource, getrlimit};
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+
+/// Where the operating system's own files are. The tests put a tree of plain files in their place.
+#[derive(Clone, Debug)]
+pub(super) struct Places {
+    root: PathBuf,
+}
+
+impl Places {
+    /// Those of this machine.
+    pub fn real() -> Self {
+        Self::below(Path::new("/"))
+    }
+
+    /// Those below `root`, which stand in for the real ones.
+    pub fn below(root: &Path) -> Self {
+        Self { root: root.into() }
+    }
+
+    /// Whether these stand in for the real ones.
+    pub fn stand_in(&self) -> bool {
+        self.root != Path::new("/")
+    }
+
+    pub fn at(&self, path: &str) -> PathBuf {
+        self.root.join(path.trim_start_matches('/'))
+    }
+}
+
+/// Who has no room.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Limit {
+    /// The filesystem that the path is on.
+    Filesystem,
+    /// A control group of this process; its directory.
+    ControlGroup(PathBuf),
+    /// The machine's memory.
+    Machine,
+    /// This process's limit on the size of files.
+    FileSize,
+}
+
+impl fmt::Display for Limit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Filesystem => f.write_str("the filesystem has"),
+            Self::ControlGroup(group) => {
+                write!(
+                    f,
+                    "the memory limit of control group {} leaves",
+                    group.display()
+                )
+            }
+            Self::Machine => f.write_str("the machine has available"),
+            Self::FileSize => f.write_str("this process's file size limit (RLIMIT_FSIZE) is"),
+        }
+    }
+}
+
+/// There is no room for a segment's pages.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "no room for a segment at {}: {wanted} bytes are wanted and {limit} {free}; \
+     ask for a smaller segment or make room", path.display()
+)]
+pub struct NoRoom {
+    /// The segment's path.
+    pub path: PathBuf,
+    /// How many bytes were still to be reserved.
+    pub wanted: u64,
+    /// How many there are.
+    pub free: u64,
+    /// Who has no more.
+    pub limit: Limit,
+}
+
+/// Why pages were not reserved.
+#[derive(Debug)]
+pub(super) enum NotReserved {
+    NoRoom(NoRoom),
+    Call(CallFailed),
+}
+
+const TMPFS_MAGIC: u64 = 0x0102_1994;
+const RAMFS_MAGIC: u64 = 0x8584_58f6;
+pub(super) const HUGETLBFS_MAGIC: u64 = 0x9584_58f6;
+
+/// The kernel's number for the kind of filesystem that `file` is on.
+pub(super) fn filesystem(file: &File) -> Result<u64, Errno> {
+    // The field's type differs between processors; the numbers have 32 bits.
+    Ok(u64::from(fstatfs(file)?.f_type as u32))
+}
+
+/// So much is reserved by one call: a signal that arrives in the middle of a call makes tmpfs undo all of
+/// it, so small calls go forward under a timer's signals too.
+const STEP: u64 = 32 << 20;
+
+/// Looks for room for `size` bytes in `file` and reserves every page of them. The file is at least `size`
+/// bytes long afterwards. On an error some pages may have been reserved: the caller drops the file.
+pub(super) fn reserve(
+    file: &File,
+    path: &Path,
+    size: u64,
+    places: &Places,
+) -> Result<(), NotReserved> {
+    let call = |call, error: Errno| NotReserved::Call(CallFailed::new(call, path, error));
+    let stat = fstat(file).map_err(|error| call("fstat", error))?;
+    // Blocks of 512 bytes, whatever the filesystem's own are.
+    let wanted = size.saturating_sub(stat.st_blocks as u64 * 512);
+    look(file, path, size, wanted, places)?;
+    let length = stat.st_size as u64;
+    let mut at = 0;
+    while at < size {
+        let len = STEP.min(size - at);
+        match fallocate(file, FallocateFlags::empty(), at, len) {
+            Ok(()) => at += len,
+            Err(Errno::INTR) => {}
+            Err(Errno::OPNOTSUPP | Errno::NOSYS) => {
+                return write_zeros(file, path, length, size);
+            }
+            // Somebody else took the room after the look.
+            Err(Errno::NOSPC | Errno::DQUOT | Errno::NOMEM) => {
+                return Err(NotReserved::NoRoom(NoRoom {
+                    path: path.into(),
+                    wanted: size - at,
+                    free: free_space(file).unwrap_or(0),
+                    limit: Limit::Filesystem,
+                }));
+            }
+            Err(error) => return Err(call("fallocate", error)),
+        }
+    }
+    Ok(())
+}
+
+/// Reserves by writing, where the filesystem cannot reserve: what lies beyond the old end is written
+/// with zeros; what lies before it stays as it is, since others may be using it.
+fn write_zeros(file: &File, path: &Path, length: u64, size: u64) -> Result<(), NotReserved> {
+    let zeros = vec![0; 1 << 20];
+    let mut at = length.next_multiple_of(4096).min(size);
+    if length < at {
+        ftruncate(file, at)
+            .map_err(|error| NotReserved::Call(CallFailed::new("ftruncate", path, error)))?;
+    }
+    while at < size {
+        let len = (zeros.len() as u64).min(size - at);
+        match file.write_all_at(&zeros[..len as usize], at) {
+            Ok(()) => at += len,
+            Err(error) if error.raw_os_error() == Some(Errno::NOSPC.raw_os_error()) => {
+                return Err(NotReserved::NoRoom(NoRoom {
+                    path: path.into(),
+                    wanted: size - at,
+                    free: free_space(file).unwrap_or(0),
+                    limit: Limit::Filesystem,
+                }));
+            }
+            Err(error) => return Err(NotReserved::Call(CallFailed::new("write", path, error))),
+        }
+    }
+    Ok(())
+}
+
+/// The filesystem's free bytes for this user; `None` if it has no limit of its own.
+fn free_space(file: &File) -> Option<u64> {
+    let stat = fstatvfs(file).ok()?;
+    (stat.f_blocks != 0).then(|| stat.f_bavail.saturating_mul(stat.f_frsize))
+}
+
+fn look(
+    file: &File,
+    path: &Path,
+    size: u64,
+    wanted: u64,
+    places: &Places,
+) -> Result<(), NotReserved> {
+    let enough = |needed: u64, free: Option<u64>, limit: &dyn Fn() -> Limit| match free {
+        Some(free) if free < needed => Err(NotReserved::NoRoom(NoRoom {
+            path: path.into(),
+            wanted: needed,
+            free,
+            limit: limit(),
+        })),
+        _ => Ok(()),
+    };
+    // Beyond this limit the kernel sends SIGXFSZ.
+    let most = getrlimit(Resource::Fsize).current;
+    enough(size, most, &|| Limit::FileSize)?;
+    enough(wanted, free_space(file), &|| Limit::Filesystem)?;
+    let kind = filesystem(file)
+        .map_err(|error| NotReserved::Call(CallFailed::new("fstatfs", path, error)))?;
+    if matches!(kind, TMPFS_MAGIC | RAMFS_MAGIC) {
+        if let Some(left) = cgroup::left(places) {
+            let limit = || Limit::ControlGroup(left.group.clone());
+            enough(wanted, Some(left.bytes), &limit)?;
+        }
+        enough(wanted, available_memory(places), &|| Limit::Machine)?;
+    }
+    Ok(())
+}
+
+/// What the kernel reckons can be had without swapping.
+fn available_memory(places: &Places) -> Option<u64> {
+    let text = std::fs::read_to_string(places.at("proc/meminfo")).ok()?;
+    let line = text
+        .lines()
+        .find_map(|line| line.strip_prefix("MemAvailable:"))?;
+    let kib: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
+    Some(kib * 1024)
+}
