@@ -42,13 +42,14 @@ fn value(time: u64) -> [u64; VALUE] {
     [time * 3, time * 5, time * 7]
 }
 
+/// Never 0, which is what stands in a slot that was never sealed.
 fn checksum(time: u64, value: &[u64]) -> u64 {
     let words = [time].into_iter().chain(value.iter().copied());
     words.fold(1, |sum: u64, word| {
         (sum ^ word)
             .wrapping_mul(0x9E37_79B9_7F4A_7C15)
             .rotate_left(31)
-    })
+    }) | 1
 }
 
 impl Checkpoint {

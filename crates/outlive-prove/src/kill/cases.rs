@@ -99,6 +99,16 @@ impl Cases {
         replay
     }
 
+    /// The cases whose memory is not that of the next one. Of those that differ in the last crash point
+    /// only, that is the one of which most can be demanded.
+    pub(super) fn memories(&self) -> Vec<usize> {
+        let last = |index: &usize| match self.cases.get(index + 1) {
+            Some(next) => next.changes_end != self.cases[*index].changes_end,
+            None => true,
+        };
+        (0..self.cases.len()).filter(last).collect()
+    }
+
     /// The case in which a kill after `step` instructions leaves the memory.
     pub(super) fn at_step(&self, step: u64) -> usize {
         self.cases.partition_point(|case| case.step <= step) - 1

@@ -55,7 +55,7 @@ pub struct Plan {
     /// After which of the instructions of an operation that is swept by images victims are really
     /// killed, to see that they leave these images.
     pub real_kills: Sample,
-    /// Of which of the images the recovery is swept in turn.
+    /// From which of the images, as far as their memory differs, the recovery is swept in turn.
     pub recoveries: Sample,
     /// How much to do where every kill is a real one.
     pub real: RealPlan,

@@ -296,9 +296,11 @@ impl<'a, S: Sweep + ?Sized> Run<'a, S> {
     /// Kills recoverers: sweeps the recovery of some of the crash states in turn.
     fn sweep_recovery(&mut self, first: &Cases) -> Result<(), KillError> {
         let mut replay = first.replay(0);
-        let mut chosen = self.plan.recoveries.of(first.len() as u64).peekable();
+        let memories = first.memories();
+        let chosen = self.plan.recoveries.of(memories.len() as u64);
+        let mut chosen = chosen.map(|index| memories[index as usize]).peekable();
         while let (Some((number, case)), false) = (replay.advance(), self.is_full()) {
-            if chosen.next_if_eq(&(number as u64)).is_none() {
+            if chosen.next_if_eq(&number).is_none() {
                 continue;
             }
             let crash = crash_of(case, None);

@@ -39,14 +39,16 @@ impl LockKind {
     /// A test-and-test-and-set lock of the room `sync`.
     pub const TATAS: Self = Self(1);
     /// A queue lock of the room `sync`.
-    pub const MCS: Self = Self(2);
+    pub const QUEUE: Self = Self(2);
+    /// A lock of the room `sync` that is left to whoever wants it next.
+    pub const BARE: Self = Self(3);
 
-    /// The kind `number`, for locks of other rooms: 3 to 15.
+    /// The kind `number`, for locks of other rooms: 4 to 15.
     ///
     /// # Panics
     /// If it is not one of those.
     pub const fn new(number: u8) -> Self {
-        assert!(3 <= number && number <= 15, "kinds of locks are 3 to 15");
+        assert!(4 <= number && number <= 15, "kinds of locks are 4 to 15");
         Self(number)
     }
 

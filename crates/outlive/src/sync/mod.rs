@@ -1,9 +1,90 @@
 //! Locks that outlive their owners.
+//!
+//! * [`BareTatas`]: the owner's instance in the lock word; whoever wants it next takes it from the dead
+//!   and is told whom it took it from. For what can be repaired by looking at it.
+//! * [`Tatas`]: the same lock, noted in the owner's [log](crate::recovery) before it is taken, so that
+//!   the dead owner's redo log is replayed and its operation settled before anybody else gets it.
+//! * [`QueueLock`]: first come, first served, among the living.
+//! * [`RecoverableMutex`]: a value and its lock. A new owner never sees a half-done update, after a
+//!   death as after a panic.
+//!
+//! A dead owner's lock waits for nothing but the raised generation: no time-out, no daemon. A lock that is
+//! held by a live instance is waited for as [`Waiting`] says, and only a waiter makes system calls.
+//!
+//! A lock word that names an id this pod does not have is an error, not a reason to wait for ever.
 
-use crate::recovery::{Logs, Recoverers};
-use outlive_memory::Memory;
+mod mutex;
+mod queue;
+mod tatas;
+mod wait;
+
+pub use mutex::{Abandoned, MutexGuard, MutexPoint, RecoverableMutex, Repair};
+pub use queue::{QueueGuard, QueueLock, QueuePoint};
+pub use tatas::{
+    BareTatas, BareTatasGuard, Tatas, TatasGuard, TatasLockPoint, TatasUnlockPoint, audit_own_locks,
+};
+pub use wait::Waiting;
+
+use crate::membership::{Generations, Instance};
+use crate::recovery::{LockKind, Logs, RecoverError, Recoverers, TooManyLocks};
+use outlive_memory::{Memory, Offset};
 
 /// The handlers for the locks of this room; the rooms above add theirs.
+///
+/// ```
+/// # use outlive::{memory::{Native, Offset, PersistenceDomain}, recovery::Logs, sync};
+/// # let memory = Native::leaked(1 << 16, PersistenceDomain::Flushed);
+/// let recoverers = sync::recoverers(Logs::new(memory, Offset::new(4096), 4));
+/// ```
 pub fn recoverers<M: Memory>(logs: Logs<M>) -> Recoverers<M> {
     Recoverers::bare(logs)
+        .lock(LockKind::TATAS, tatas::ReleaseTatas)
+        .lock(LockKind::BARE, tatas::LeaveToTheNext)
+        .lock(LockKind::QUEUE, queue::LeaveQueue { logs })
+}
+
+/// Why a lock could not be acquired. Nothing is held then, and nothing is noted.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum LockError {
+    /// The caller holds it already; waiting would be for ever.
+    #[error("{instance} already holds the lock at {lock}; these locks are not recursive")]
+    AlreadyHeld {
+        /// The caller.
+        instance: Instance,
+        /// The lock.
+        lock: Offset,
+    },
+    /// The lock names an owner that this pod cannot have.
+    #[error(
+        "the lock at {lock} holds {word:#x}, which names no instance of this pod; the segment is damaged: run `outlive pod check`"
+    )]
+    ForeignOwner {
+        /// The lock.
+        lock: Offset,
+        /// What stands in it.
+        word: u64,
+    },
+    /// The caller's log has no room for one more lock.
+    #[error(transparent)]
+    TooManyLocks(#[from] TooManyLocks),
+    /// The owner is dead and could not be recovered.
+    #[error("the owner of the lock at {lock} is dead and could not be recovered: {source}")]
+    Unrecovered {
+        /// The lock.
+        lock: Offset,
+        /// Why not.
+        source: RecoverError,
+    },
+}
+
+/// The owner that a lock word names.
+fn owner<M: Memory>(
+    generations: Generations<M>,
+    lock: Offset,
+    word: u64,
+) -> Result<Instance, LockError> {
+    Instance::from_word(word)
+        .filter(|owner| owner.id < generations.capacity())
+        .ok_or(LockError::ForeignOwner { lock, word })
 }

@@ -1,0 +1,589 @@
+//! A recoverable queue lock: first come, first served, among the living.
+//!
+//! Bohannon, Lieuwen and Silberschatz made the MCS lock recoverable (SPDP '96; LUPIN §3.5 uses theirs).
+//! Their difficulty is a window: a process that dies after it has exchanged the queue's tail and before
+//! it has linked itself to its predecessor cuts the queue in two, and the cut must be mended from what
+//! all processes had announced. This lock keeps their means, an announced intent and a mended queue,
+//! but has no such window. It is linked from each waiter to its *predecessor* (as in Craig's, and Landin
+//! and Hagersten's, lock), and the link is written before the tail is moved by compare-and-swap. So
+//! whoever is in the queue has a predecessor on record.
+//!
+//! ```text
+//!  lock:   0  tail: the last waiter's ticket, or 0      node, in the waiter's log, one per lock entry:
+//!         64  who mends the queue, or 0                   0  turn: which use of the node this is
+//!                                                         8  the predecessor's ticket
+//!  ticket: | turn, 42 bits | node + 1, 6 | id, 16 |      16  done: the last turn that is over
+//!                                                        24  whether the successor sleeps
+//! ```
+//!
+//! *Who holds it.* Following predecessors from the tail visits everybody in the queue, latest first. A
+//! waiter holds the lock when its predecessor's turn is done, or it has none. Every ticket but the tail is
+//! the predecessor of exactly one in the queue, so one holds it, and it passes in the order of the
+//! compare-and-swaps. To release it, one says that one's turn is done. Each waiter spins on a line that
+//! nobody else waits on.
+//!
+//! *Mending.* A dead instance is cut out of the queue by whoever recovers it: its predecessor becomes its
+//! successor's, or the tail. If it held the lock, its predecessor is done and the successor holds it; if
+//! it waited, the successor waits for the predecessor; if it was not in the queue yet, nobody names its
+//! ticket and nothing changes. The successor is found among the locks listed in all logs: it recorded its
+//! predecessor before it moved the tail, so once the tail is not the dead instance's, it is on record.
+//! A waiter that runs out of time cuts itself out in the same way.
+//!
+//! Cuts of one queue exclude one another (two neighbours cut at once could each bring back the other), by a
+//! word that is held for one scan of the logs, taken from dead holders by compare-and-swap, under which
+//! nothing else is waited for. A cut is begun anew by the next recoverer if it was cut short.
+//!
+//! *Turns.* A node is used again at once, so "done" is a number that grows, also across incarnations. A
+//! waiter that finds its predecessor done looks once more at the link: had the predecessor died and its id
+//! been reborn and the new incarnation been through a turn meanwhile, then the link would have been mended
+//! before that, and so the look shows it.
+
+use super::wait::{Waiter, Waiting, wake};
+use super::{LockError, wait};
+use crate::membership::{Instance, InstanceId, Member};
+use crate::recovery::{
+    Listed, LockEntry, LockKind, Logs, OwnLog, RecoverError, RecoverLock, Recovered, Recoverers,
+    Recovering,
+};
+use core::time::Duration;
+use outlive_memory::{Memory, Native, Offset, Ordering, PersistenceDomain};
+
+const MENDER: u64 = 64;
+
+const TURN: u64 = 0;
+const PREDECESSOR: u64 = 8;
+const DONE: u64 = 16;
+const SLEEPER: u64 = 24;
+
+outlive_memory::crash_points! {
+    /// Where the use of a queue lock may be cut short.
+    pub enum QueuePoint for "queue.lock" {
+        /// The log lists the lock; the node belongs to an earlier turn.
+        Listed,
+        /// A predecessor is on record; the tail is not moved.
+        Linked,
+        /// In the queue.
+        Queued,
+        /// Holds the lock.
+        Held,
+        /// The turn is done; the lock is still listed.
+        Released,
+        /// The lock is struck out.
+        Struck,
+        /// Somebody mends the queue; nothing is changed yet.
+        Mending,
+        /// A dead or impatient instance is out of the queue; the mender is not done.
+        Cut,
+    }
+}
+
+/// A place in a queue: the use number `turn` of node `slot` of `id`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Ticket {
+    id: InstanceId,
+    slot: usize,
+    turn: u64,
+}
+
+const TURN_BITS: u32 = 42;
+const TURN_MASK: u64 = (1 << TURN_BITS) - 1;
+const NOBODY: u64 = 0;
+
+impl Ticket {
+    fn to_word(self) -> u64 {
+        self.turn << 22 | (self.slot as u64 + 1) << 16 | u64::from(self.id)
+    }
+
+    fn from_word(word: u64, ids: u32) -> Option<Self> {
+        let (id, node) = (word as u16 as u32, (word >> 16) as usize & 63);
+        let possible = id < ids && (1..=Logs::<Native>::LOCKS).contains(&node);
+        possible.then(|| Self {
+            id,
+            slot: node - 1,
+            turn: word >> 22,
+        })
+    }
+}
+
+/// Whether a node whose last done turn is `done` is through with `turn`. Turns wrap; nobody waits for half
+/// of them.
+fn is_over(done: u64, turn: u64) -> bool {
+    done.wrapping_sub(turn) & TURN_MASK <= TURN_MASK >> 1
+}
+
+/// A recoverable queue lock, noted in its users' logs: first come, first served, among the living.
+///
+/// Waits for live instances only: for the holder and those before, or for a live recoverer of a dead one.
+/// Nobody gets it from a dead owner before that has been recovered. For
+/// [`Flushed`](PersistenceDomain::Flushed) memory.
+///
+/// ```
+/// # use outlive::membership::{Generations, Instance, Level, Member, State, Status};
+/// # use outlive::memory::{Native, Offset, PersistenceDomain};
+/// # use outlive::recovery::{Logs, OwnLog};
+/// # use outlive::sync::{self, QueueLock};
+/// # let memory = Native::leaked(1 << 16, PersistenceDomain::Flushed);
+/// # let generations = Generations::new(memory, Offset::new(0), 4);
+/// # let logs = Logs::new(memory, Offset::new(4096), 4);
+/// # let live = State { generation: 1, host: 0, level: Some(Level::Thread), status: Status::Live };
+/// # assert!(generations.transition(0, State::FREE, live));
+/// # // SAFETY: this thread alone acts as 0.1, and nobody raises its generation.
+/// # let member = unsafe { Member::assume(memory, generations, Instance::new(0, 1), logs.at(0), None) };
+/// let recoverers = sync::recoverers(logs);
+/// OwnLog::open(&member).unwrap();
+/// let lock = QueueLock::new(memory, Offset::new(1024));
+/// let held = lock.lock(&member, &recoverers)?;
+/// assert!(lock.is_held(logs));
+/// drop(held);
+/// # Ok::<(), sync::LockError>(())
+/// ```
+#[derive(Clone, Copy, Debug)]
+pub struct QueueLock<M: Memory = Native> {
+    memory: M,
+    at: Offset,
+    waiting: Waiting,
+}
+
+impl<M: Memory> QueueLock<M> {
+    /// How many bytes the lock takes: two lines, the second touched only when a queue is mended.
+    pub const BYTES: u64 = 128;
+
+    /// The lock at `at` (aligned to 64), which is zeroed memory at first: free.
+    ///
+    /// # Panics
+    /// On [`WriteBack`](PersistenceDomain::WriteBack) memory: a tail that falls back with a dead host's
+    /// caches would put two waiters behind one.
+    pub fn new(memory: M, at: Offset) -> Self {
+        assert!(
+            memory.domain() == PersistenceDomain::Flushed,
+            "a queue lock needs memory in the flushed domain; use `Tatas`"
+        );
+        Self {
+            memory,
+            at,
+            waiting: Waiting::DEFAULT,
+        }
+    }
+
+    /// The same lock, waited for differently.
+    pub fn waiting(self, waiting: Waiting) -> Self {
+        Self { waiting, ..self }
+    }
+
+    /// Where the lock is.
+    pub fn at(self) -> Offset {
+        self.at
+    }
+
+    /// Whether somebody, alive or dead, holds it or waits for it.
+    pub fn is_held(self, logs: Logs<M>) -> bool {
+        let tail: u64 = self.memory.load(self.at, Ordering::Acquire);
+        Ticket::from_word(tail, logs.capacity()).is_some_and(|last| !self.over(logs, last))
+    }
+
+    /// Acquires it, recovering dead predecessors.
+    ///
+    /// # Errors
+    /// See [`LockError`].
+    #[inline]
+    pub fn lock<'m>(
+        self,
+        member: &'m Member<M>,
+        recoverers: &Recoverers<M>,
+    ) -> Result<QueueGuard<'m, M>, LockError> {
+        match self.acquire(member, recoverers, None) {
+            Ok(Some(guard)) => Ok(guard),
+            Ok(None) => unreachable!("a wait without end has ended"),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Acquires it unless that takes longer than `timeout`. To leave the queue takes a look at every log.
+    ///
+    /// # Errors
+    /// See [`LockError`].
+    pub fn lock_for<'m>(
+        self,
+        member: &'m Member<M>,
+        recoverers: &Recoverers<M>,
+        timeout: Duration,
+    ) -> Result<Option<QueueGuard<'m, M>>, LockError> {
+        self.acquire(member, recoverers, Some(timeout))
+    }
+
+    /// Acquires it if nobody alive holds it or waits for it; never enters the queue otherwise.
+    ///
+    /// # Errors
+    /// See [`LockError`].
+    pub fn try_lock<'m>(
+        self,
+        member: &'m Member<M>,
+        recoverers: &Recoverers<M>,
+    ) -> Result<Option<QueueGuard<'m, M>>, LockError> {
+        let logs = recoverers.logs();
+        loop {
+            let tail: u64 = self.memory.load(self.at, Ordering::Acquire);
+            if tail != NOBODY {
+                let last = self.ticket(logs, tail)?;
+                if !self.over(logs, last) {
+                    match self.look_after(member, recoverers, last)? {
+                        Look::Alive => return Ok(None),
+                        Look::Changed => continue,
+                    }
+                }
+            }
+            let place = Place::take(self, member)?;
+            if place.enter(tail) {
+                self.memory.crash_point(QueuePoint::Held);
+                return Ok(Some(place.guard()));
+            }
+            place.strike();
+            self.memory.spin_hint();
+        }
+    }
+
+    #[inline(always)]
+    fn acquire<'m>(
+        self,
+        member: &'m Member<M>,
+        recoverers: &Recoverers<M>,
+        timeout: Option<Duration>,
+    ) -> Result<Option<QueueGuard<'m, M>>, LockError> {
+        let place = Place::take(self, member)?;
+        let mut tail = self.memory.load::<u64>(self.at, Ordering::Acquire);
+        while !place.enter(tail) {
+            self.memory.spin_hint();
+            tail = self.memory.load(self.at, Ordering::Acquire);
+        }
+        // On the fast path the last ticket's turn is over and nobody has mended the link just made.
+        if self.comes_after(&place, recoverers.logs(), tail)? {
+            self.memory.crash_point(QueuePoint::Held);
+            return Ok(Some(place.guard()));
+        }
+        self.wait(place, recoverers, timeout)
+    }
+
+    /// Whether the link of `place`, which is `link`, makes it the holder.
+    #[inline(always)]
+    fn comes_after(
+        self,
+        place: &Place<'_, M>,
+        logs: Logs<M>,
+        link: u64,
+    ) -> Result<bool, LockError> {
+        if link == NOBODY {
+            return Ok(true);
+        }
+        let before = self.ticket(logs, link)?;
+        // `over` acquires, so this second look at the link comes after it: see "Turns" at the top.
+        Ok(self.over(logs, before) && place.link() == link)
+    }
+
+    #[cold]
+    fn wait<'m>(
+        self,
+        place: Place<'m, M>,
+        recoverers: &Recoverers<M>,
+        timeout: Option<Duration>,
+    ) -> Result<Option<QueueGuard<'m, M>>, LockError> {
+        let (member, logs) = (place.member, recoverers.logs());
+        if place.is_second(logs) {
+            place.leave(logs);
+            let (instance, lock) = (member.instance(), self.at);
+            return Err(LockError::AlreadyHeld { instance, lock });
+        }
+        let mut waiter = Waiter::new(member, self.waiting, self.at, timeout);
+        let failed = loop {
+            let link = place.link();
+            match self.comes_after(&place, logs, link) {
+                Ok(true) => {
+                    self.memory.crash_point(QueuePoint::Held);
+                    return Ok(Some(place.guard()));
+                }
+                Ok(false) => {}
+                // A damaged link: there is nobody to wait for, and none to cut between.
+                Err(error) => break Some(error),
+            }
+            // `comes_after` has just checked it.
+            let Some(before) = Ticket::from_word(link, logs.capacity()) else {
+                continue;
+            };
+            match self.look_after(member, recoverers, before) {
+                Ok(Look::Alive) => {}
+                Ok(Look::Changed) => continue,
+                Err(error) => break Some(error),
+            }
+            waiter.watch(logs.of(before.id).node(before.slot) + SLEEPER);
+            if !waiter.pause(|| !self.over(logs, before) && place.link() == link) {
+                break None;
+            }
+        };
+        place.leave(logs);
+        failed.map_or(Ok(None), Err)
+    }
+
+    /// Sees whether the owner of a ticket that is in the way lives, and recovers it otherwise.
+    fn look_after(
+        self,
+        member: &Member<M>,
+        recoverers: &Recoverers<M>,
+        before: Ticket,
+    ) -> Result<Look, LockError> {
+        let owner = recoverers.logs().of(before.id).owner();
+        if owner.is_some_and(|owner| !member.generations().is_dead(owner)) {
+            return Ok(Look::Alive);
+        }
+        match recoverers.recover(member, before.id) {
+            Ok(Recovered::Completed { .. }) => Ok(Look::Changed),
+            // A live recoverer, or one that has just finished: the link will change, or has changed.
+            Ok(Recovered::ByAnother(_) | Recovered::NothingLeft) => Ok(Look::Alive),
+            Err(source) => Err(LockError::Unrecovered {
+                lock: self.at,
+                source,
+            }),
+        }
+    }
+
+    #[inline(always)]
+    fn ticket(self, logs: Logs<M>, word: u64) -> Result<Ticket, LockError> {
+        let lock = self.at;
+        Ticket::from_word(word, logs.capacity()).ok_or(LockError::ForeignOwner { lock, word })
+    }
+
+    #[inline(always)]
+    fn over(self, logs: Logs<M>, ticket: Ticket) -> bool {
+        let node = logs.of(ticket.id).node(ticket.slot);
+        // Acquire: what was done under the lock in that turn.
+        is_over(
+            self.memory.load(node + DONE, Ordering::Acquire),
+            ticket.turn,
+        )
+    }
+
+    /// Takes `ticket`, whose node is at `node` and whose link does not change but by mending, out of the
+    /// queue. Nobody names it afterwards. Waits for other menders that live.
+    fn cut(self, member: &Member<M>, logs: Logs<M>, node: Offset, ticket: u64) {
+        let memory = self.memory;
+        let mending = Mending::begin(self, member);
+        memory.crash_point(QueuePoint::Mending);
+        let before: u64 = memory.load(node + PREDECESSOR, Ordering::Acquire);
+        // AcqRel: what was done under the lock goes on to the successor; on failure acquire, because the
+        // successor's record is looked for next.
+        let order = (Ordering::AcqRel, Ordering::Acquire);
+        let was_last = memory.compare_exchange(self.at, ticket, before, order.0, order.1);
+        if was_last.is_err() {
+            // Several may have recorded the ticket; those that did not get into the queue behind it write
+            // their link anew before they try again.
+            for id in 0..logs.capacity() {
+                let log = logs.of(id);
+                for entry in log.locks().filter(|entry| entry.lock == self.at) {
+                    let link = log.node(entry.slot) + PREDECESSOR;
+                    // A compare-and-swap, for the owner may be writing here.
+                    let _ = memory.compare_exchange(link, ticket, before, order.0, order.1);
+                }
+            }
+        }
+        memory.crash_point(QueuePoint::Cut);
+        drop(mending);
+        wake(member, node + SLEEPER);
+    }
+}
+
+/// What became of a ticket that is in the way.
+enum Look {
+    /// Its owner, or its owner's recoverer, lives.
+    Alive,
+    /// It is out of the way.
+    Changed,
+}
+
+/// An entry in the log with its node: a place in the queue, or the intent to take one.
+struct Place<'m, M: Memory> {
+    lock: QueueLock<M>,
+    member: &'m Member<M>,
+    listed: Listed,
+    node: Offset,
+    turn: u64,
+}
+
+impl<'m, M: Memory> Place<'m, M> {
+    #[inline(always)]
+    fn take(lock: QueueLock<M>, member: &'m Member<M>) -> Result<Self, LockError> {
+        let log = OwnLog::of(member);
+        let listed = log.list(lock.at, LockKind::QUEUE)?;
+        let (memory, node) = (lock.memory, log.node(listed));
+        memory.crash_point(QueuePoint::Listed);
+        // Relaxed, as all of the node until the tail is moved: that releases it.
+        let turn = memory
+            .load::<u64>(node + TURN, Ordering::Relaxed)
+            .wrapping_add(1)
+            & TURN_MASK;
+        memory.store(node + TURN, turn, Ordering::Relaxed);
+        Ok(Self {
+            lock,
+            member,
+            listed,
+            node,
+            turn,
+        })
+    }
+
+    #[inline(always)]
+    fn ticket(&self) -> u64 {
+        let (id, slot, turn) = (self.member.instance().id, self.listed.slot(), self.turn);
+        Ticket { id, slot, turn }.to_word()
+    }
+
+    /// Enters the queue behind `tail` if that is still the last.
+    #[inline(always)]
+    fn enter(&self, tail: u64) -> bool {
+        let (memory, lock) = (self.lock.memory, self.lock.at);
+        memory.store(self.node + PREDECESSOR, tail, Ordering::Relaxed);
+        memory.crash_point(QueuePoint::Linked);
+        // Release: whoever sees the ticket sees the entry, the turn and the link. Acquire: the same of
+        // those before.
+        let order = (Ordering::AcqRel, Ordering::Relaxed);
+        let entered = memory.compare_exchange(lock, tail, self.ticket(), order.0, order.1);
+        if entered.is_ok() {
+            memory.crash_point(QueuePoint::Queued);
+        }
+        entered.is_ok()
+    }
+
+    #[inline(always)]
+    fn link(&self) -> u64 {
+        // Acquire: a mender has released what the dead did under the lock.
+        let at = self.node + PREDECESSOR;
+        self.lock.memory.load(at, Ordering::Acquire)
+    }
+
+    /// Whether this instance has another place in the same queue.
+    fn is_second(&self, logs: Logs<M>) -> bool {
+        let log = logs.of(self.member.instance().id);
+        let mut entries = log.locks();
+        entries.any(|entry| entry.lock == self.lock.at && entry.slot != self.listed.slot())
+    }
+
+    #[inline(always)]
+    fn guard(self) -> QueueGuard<'m, M> {
+        QueueGuard {
+            lock: self.lock,
+            member: self.member,
+            listed: self.listed,
+            node: self.node,
+            turn: self.turn,
+        }
+    }
+
+    /// Leaves the queue without having held the lock.
+    fn leave(self, logs: Logs<M>) {
+        self.lock.cut(self.member, logs, self.node, self.ticket());
+        self.strike();
+    }
+
+    /// Gives up a place that nobody names.
+    fn strike(self) {
+        let memory = self.lock.memory;
+        memory.store(self.node + DONE, self.turn, Ordering::Release);
+        OwnLog::of(self.member).unlist(self.listed);
+    }
+}
+
+/// The right that a held [`QueueLock`] gives: under it, the owner's [redo](OwnLog::redo) transactions are
+/// safe. Dropping it passes the lock on.
+#[derive(Debug)]
+#[must_use = "the lock is released when this is dropped"]
+pub struct QueueGuard<'m, M: Memory = Native> {
+    lock: QueueLock<M>,
+    member: &'m Member<M>,
+    listed: Listed,
+    node: Offset,
+    turn: u64,
+}
+
+impl<'m, M: Memory> QueueGuard<'m, M> {
+    /// The holder.
+    #[inline]
+    pub fn member(&self) -> &'m Member<M> {
+        self.member
+    }
+}
+
+impl<M: Memory> Drop for QueueGuard<'_, M> {
+    #[inline(always)]
+    fn drop(&mut self) {
+        let memory = self.lock.memory;
+        // Release: what was done under the lock.
+        memory.store(self.node + DONE, self.turn, Ordering::Release);
+        memory.crash_point(QueuePoint::Released);
+        wake(self.member, self.node + SLEEPER);
+        OwnLog::of(self.member).unlist(self.listed);
+        memory.crash_point(QueuePoint::Struck);
+    }
+}
+
+/// The exclusive right to mend one queue.
+struct Mending<M: Memory> {
+    memory: M,
+    at: Offset,
+}
+
+impl<M: Memory> Mending<M> {
+    fn begin(lock: QueueLock<M>, member: &Member<M>) -> Self {
+        let (memory, at) = (lock.memory, lock.at + MENDER);
+        let mut waiter = Waiter::new(member, wait::NEVER_SLEEP, at, None);
+        loop {
+            let held: u64 = memory.load(at, Ordering::Relaxed);
+            let free =
+                Instance::from_word(held).is_none_or(|mender| member.generations().is_dead(mender));
+            let word = member.instance().to_word();
+            // AcqRel: acquire what the last mender did; release nothing but our name.
+            let order = (Ordering::AcqRel, Ordering::Relaxed);
+            if free
+                && memory
+                    .compare_exchange(at, held, word, order.0, order.1)
+                    .is_ok()
+            {
+                return Self { memory, at };
+            }
+            waiter.pause(|| true);
+        }
+    }
+}
+
+impl<M: Memory> Drop for Mending<M> {
+    fn drop(&mut self) {
+        self.memory
+            .store(self.at, Instance::NOBODY, Ordering::Release);
+    }
+}
+
+/// The handler for [`LockKind::QUEUE`].
+pub(super) struct LeaveQueue<M: Memory> {
+    pub(super) logs: Logs<M>,
+}
+
+impl<M: Memory> RecoverLock<M> for LeaveQueue<M> {
+    fn release(&self, dead: &Recovering<'_, M>, entry: LockEntry) -> Result<(), RecoverError> {
+        let (member, node) = (dead.member(), dead.log().node(entry.slot));
+        let (memory, size) = (member.memory(), member.memory().size());
+        let (lock, what) = (entry.lock, "the log's entry is not a place of a queue lock");
+        Offset::checked(lock.raw(), QueueLock::<M>::BYTES, 64, size)
+            .map_err(|_| RecoverError::BadLock { lock, what })?;
+        let turn: u64 = memory.load(node + TURN, Ordering::Relaxed);
+        if is_over(memory.load(node + DONE, Ordering::Relaxed), turn) {
+            // It had not begun to queue, or it had released the lock. It may not have rung.
+            wake(member, node + SLEEPER);
+            return Ok(());
+        }
+        let ticket = Ticket {
+            id: dead.owner().id,
+            slot: entry.slot,
+            turn,
+        };
+        QueueLock::new(memory, lock).cut(member, self.logs, node, ticket.to_word());
+        // Nobody names the ticket any more; the node is at rest for the next incarnation.
+        memory.store(node + DONE, turn, Ordering::Release);
+        Ok(())
+    }
+}

@@ -1,0 +1,573 @@
+//! Recoverable test-and-test-and-set locks (LUPIN §3.5).
+//!
+//! ```text
+//!  0  the owner's instance, or 0
+//!  8  whether somebody sleeps
+//! ```
+//!
+//! To take the lock is one compare-and-swap from 0 to one's own instance, to release it is one store of
+//! 0. Since the word names the owner, whoever finds it taken can tell whether the owner lives. No word
+//! names the same instance again after that has died, so a compare-and-swap from a dead instance
+//! succeeds for exactly one survivor.
+//!
+//! What happens to a dead owner's lock differs. A [`BareTatas`] is taken by whoever comes next, from the
+//! dead. A [`Tatas`] stands in its owner's log, and only the holder of the claim on that log releases it,
+//! after it has finished what the owner began under it: a survivor that wants the lock recovers the
+//! owner, or waits for the live survivor that does.
+//!
+//! The log's entry is written before the word is taken and cleared after it is released, so at whatever
+//! instruction the owner dies, an owned lock is listed; an entry whose lock was not taken, or taken by
+//! another since, does no harm, because it is released by a compare-and-swap from the dead instance.
+//! On x86 that makes two plain stores to a line that nobody else touches.
+//!
+//! *When a host's caches are lost* ([`PersistenceDomain::WriteBack`]) the word can fall back to an
+//! earlier value. A taken word is written back before anything is done under the lock, so it cannot fall
+//! back beneath an owner that did something. It can fall back to an earlier owner who lives, has released
+//! it and would never do so again; the word is wrong then and that owner's log is right. So after a
+//! host's death every live instance runs [`audit_own_locks`]. For the same reason a bare lock, too, is
+//! listed on such memory.
+//!
+//! [`PersistenceDomain::WriteBack`]: outlive_memory::PersistenceDomain::WriteBack
+
+use super::wait::{Waiter, Waiting, wake};
+use super::{LockError, owner};
+use crate::membership::{Instance, Member};
+use crate::recovery::{
+    Listed, LockEntry, LockKind, OwnLog, RecoverError, RecoverLock, Recovered, Recoverers,
+    Recovering,
+};
+use core::time::Duration;
+use outlive_memory::{Memory, Native, Offset, Ordering, PersistenceDomain};
+
+const SLEEPERS: u64 = 8;
+
+outlive_memory::crash_points! {
+    /// Where the acquisition of a test-and-test-and-set lock may be cut short.
+    pub enum TatasLockPoint for "tatas.lock" {
+        /// The log lists the lock; it is not taken.
+        Listed,
+        /// It is taken.
+        Taken,
+    }
+}
+
+outlive_memory::crash_points! {
+    /// Where the release of a test-and-test-and-set lock may be cut short.
+    pub enum TatasUnlockPoint for "tatas.unlock" {
+        /// The lock is free and still listed.
+        Released,
+        /// It is struck out.
+        Struck,
+    }
+}
+
+/// A recoverable lock without a log entry: whoever takes it from a dead owner is told, and makes good
+/// what the dead left.
+///
+/// Fast path: one compare-and-swap, one store with release. Waits for a live holder; never for a dead
+/// one. Not fair.
+#[derive(Clone, Copy, Debug)]
+pub struct BareTatas<M: Memory = Native> {
+    memory: M,
+    at: Offset,
+    waiting: Waiting,
+}
+
+/// A recoverable lock that is noted in its owner's log: nobody gets it from a dead owner before that
+/// has been recovered.
+///
+/// Waits for a live holder, or for a live recoverer of a dead one. Not fair.
+///
+/// ```
+/// # use outlive::membership::{Generations, Instance, Level, Member, State, Status};
+/// # use outlive::memory::{Memory, Native, Offset, Ordering, PersistenceDomain};
+/// # use outlive::recovery::{Logs, OwnLog};
+/// # use outlive::sync::{self, Tatas};
+/// # let memory = Native::leaked(1 << 16, PersistenceDomain::Flushed);
+/// # let generations = Generations::new(memory, Offset::new(0), 4);
+/// # let logs = Logs::new(memory, Offset::new(4096), 4);
+/// # let live = State { generation: 1, host: 0, level: Some(Level::Thread), status: Status::Live };
+/// # assert!(generations.transition(0, State::FREE, live));
+/// # // SAFETY: this thread alone acts as 0.1, and nobody raises its generation.
+/// # let member = unsafe { Member::assume(memory, generations, Instance::new(0, 1), logs.at(0), None) };
+/// let recoverers = sync::recoverers(logs);
+/// let log = OwnLog::open(&member).unwrap();
+/// let lock = Tatas::new(memory, Offset::new(1024));
+/// let (left, right) = (Offset::new(1088), Offset::new(1096));
+/// {
+///     let _held = lock.lock(&member, &recoverers)?;
+///     let mut change = log.redo().unwrap();
+///     let sum: u64 = change.load::<u64>(left) + 1;
+///     change.store(left, sum).unwrap();
+///     change.store(right, sum).unwrap();
+///     change.commit(); // both or none, whenever this thread dies
+/// }
+/// assert_eq!(memory.load::<u64>(right, Ordering::Relaxed), 1);
+/// # Ok::<(), sync::LockError>(())
+/// ```
+#[derive(Clone, Copy, Debug)]
+pub struct Tatas<M: Memory = Native> {
+    word: BareTatas<M>,
+}
+
+impl<M: Memory> BareTatas<M> {
+    /// How many bytes the lock takes.
+    pub const BYTES: u64 = 16;
+
+    /// The lock at `at` (aligned to 16), which is zeroed memory at first: free.
+    pub fn new(memory: M, at: Offset) -> Self {
+        Self {
+            memory,
+            at,
+            waiting: Waiting::DEFAULT,
+        }
+    }
+
+    /// The same lock, waited for differently.
+    pub fn waiting(self, waiting: Waiting) -> Self {
+        Self { waiting, ..self }
+    }
+
+    /// Where the lock is.
+    pub fn at(self) -> Offset {
+        self.at
+    }
+
+    /// Who holds it; a dead owner counts until somebody has taken the lock from it.
+    pub fn holder(self) -> Option<Instance> {
+        Instance::from_word(self.memory.load(self.at, Ordering::Acquire))
+    }
+
+    /// Acquires it.
+    ///
+    /// # Errors
+    /// See [`LockError`].
+    #[inline]
+    pub fn lock(self, member: &Member<M>) -> Result<BareTatasGuard<'_, M>, LockError> {
+        let listed = self.list(member)?;
+        if self.take(member) {
+            return Ok(self.guard(member, listed, None));
+        }
+        match self.lock_slowly(member, listed, None) {
+            Ok(Some(guard)) => Ok(guard),
+            Ok(None) => unreachable!("a wait without end has ended"),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Acquires it if nobody alive holds it.
+    ///
+    /// # Errors
+    /// See [`LockError`].
+    #[inline]
+    pub fn try_lock(self, member: &Member<M>) -> Result<Option<BareTatasGuard<'_, M>>, LockError> {
+        self.lock_for(member, Duration::ZERO)
+    }
+
+    /// Acquires it unless that takes longer than `timeout`.
+    ///
+    /// # Errors
+    /// See [`LockError`].
+    #[inline]
+    pub fn lock_for(
+        self,
+        member: &Member<M>,
+        timeout: Duration,
+    ) -> Result<Option<BareTatasGuard<'_, M>>, LockError> {
+        let listed = self.list(member)?;
+        if self.take(member) {
+            return Ok(Some(self.guard(member, listed, None)));
+        }
+        self.lock_slowly(member, listed, Some(timeout))
+    }
+
+    #[inline(always)]
+    fn guard<'m>(
+        self,
+        member: &'m Member<M>,
+        listed: Option<Listed>,
+        abandoned_by: Option<Instance>,
+    ) -> BareTatasGuard<'m, M> {
+        BareTatasGuard {
+            lock: self,
+            member,
+            listed,
+            abandoned_by,
+        }
+    }
+
+    #[inline(always)]
+    fn list(self, member: &Member<M>) -> Result<Option<Listed>, LockError> {
+        if self.memory.domain() == PersistenceDomain::Flushed {
+            return Ok(None);
+        }
+        Ok(Some(OwnLog::of(member).list(self.at, LockKind::BARE)?))
+    }
+
+    /// Takes the lock if the word is `from`.
+    #[inline(always)]
+    fn take_from(self, member: &Member<M>, from: u64) -> bool {
+        // Acquire: what the last owner did under the lock. Release: the log's entry is written before
+        // the lock is taken.
+        let order = (Ordering::AcqRel, Ordering::Relaxed);
+        let word = member.instance().to_word();
+        let taken = self
+            .memory
+            .compare_exchange(self.at, from, word, order.0, order.1)
+            .is_ok();
+        if taken {
+            self.memory.persist(self.at, 8);
+            self.memory.crash_point(TatasLockPoint::Taken);
+        }
+        taken
+    }
+
+    #[inline(always)]
+    fn take(self, member: &Member<M>) -> bool {
+        self.take_from(member, Instance::NOBODY)
+    }
+
+    #[inline(always)]
+    fn release(self, member: &Member<M>) {
+        // Release: what was done under the lock.
+        self.memory
+            .store(self.at, Instance::NOBODY, Ordering::Release);
+        self.memory.write_back(self.at, 8);
+        self.memory.crash_point(TatasUnlockPoint::Released);
+        wake(member, self.at + SLEEPERS);
+    }
+
+    fn waiter<'m>(self, member: &'m Member<M>, timeout: Option<Duration>) -> Waiter<'m, M> {
+        Waiter::new(member, self.waiting, self.at + SLEEPERS, timeout)
+    }
+
+    #[cold]
+    fn lock_slowly<'m>(
+        self,
+        member: &'m Member<M>,
+        listed: Option<Listed>,
+        timeout: Option<Duration>,
+    ) -> Result<Option<BareTatasGuard<'m, M>>, LockError> {
+        let acquired = self.acquire(member, timeout, |held, _| {
+            Ok(if self.take_from(member, held) {
+                FromDead::Taken
+            } else {
+                FromDead::Changed
+            })
+        });
+        match acquired {
+            Ok(Some(abandoned_by)) => Ok(Some(self.guard(member, listed, abandoned_by))),
+            Ok(None) | Err(_) => {
+                if let Some(listed) = listed {
+                    OwnLog::of(member).unlist(listed);
+                }
+                acquired.map(|_| None)
+            }
+        }
+    }
+
+    /// The slow path of both locks. `from_dead` is told the word and the dead owner in it. Returns whom the
+    /// lock was taken from, if from anybody; `None` if time is up.
+    fn acquire(
+        self,
+        member: &Member<M>,
+        timeout: Option<Duration>,
+        mut from_dead: impl FnMut(u64, Instance) -> Result<FromDead, LockError>,
+    ) -> Result<Option<Option<Instance>>, LockError> {
+        let (me, generations) = (member.instance(), member.generations());
+        let mut waiter = self.waiter(member, timeout);
+        loop {
+            // Relaxed: only a look. Whoever takes the lock acquires.
+            let held: u64 = self.memory.load(self.at, Ordering::Relaxed);
+            if held == Instance::NOBODY {
+                if self.take(member) {
+                    return Ok(Some(None));
+                }
+                self.memory.spin_hint();
+                continue;
+            }
+            let holder = owner(generations, self.at, held)?;
+            if holder == me {
+                let (instance, lock) = (me, self.at);
+                return Err(LockError::AlreadyHeld { instance, lock });
+            }
+            if generations.is_dead(holder) {
+                match from_dead(held, holder)? {
+                    FromDead::Taken => return Ok(Some(Some(holder))),
+                    FromDead::Changed => continue,
+                    FromDead::InRecovery => {}
+                }
+            }
+            let still = || self.memory.load::<u64>(self.at, Ordering::Relaxed) == held;
+            if !waiter.pause(still) {
+                return Ok(None);
+            }
+        }
+    }
+}
+
+/// What came of a lock whose word names a dead instance.
+enum FromDead {
+    /// It is the caller's.
+    Taken,
+    /// The word is another by now.
+    Changed,
+    /// A live instance is recovering the dead one.
+    InRecovery,
+}
+
+/// The right that a held [`BareTatas`] gives. Dropping it releases the lock.
+#[derive(Debug)]
+#[must_use = "the lock is released when this is dropped"]
+pub struct BareTatasGuard<'m, M: Memory = Native> {
+    lock: BareTatas<M>,
+    member: &'m Member<M>,
+    listed: Option<Listed>,
+    abandoned_by: Option<Instance>,
+}
+
+impl<'m, M: Memory> BareTatasGuard<'m, M> {
+    /// The dead owner that the lock was taken from: what it protects may be half-done.
+    #[inline]
+    pub fn abandoned_by(&self) -> Option<Instance> {
+        self.abandoned_by
+    }
+
+    /// The holder.
+    #[inline]
+    pub fn member(&self) -> &'m Member<M> {
+        self.member
+    }
+}
+
+impl<M: Memory> Drop for BareTatasGuard<'_, M> {
+    #[inline(always)]
+    fn drop(&mut self) {
+        self.lock.release(self.member);
+        if let Some(listed) = self.listed {
+            OwnLog::of(self.member).unlist(listed);
+        }
+    }
+}
+
+impl<M: Memory> Tatas<M> {
+    /// How many bytes the lock takes.
+    pub const BYTES: u64 = BareTatas::<M>::BYTES;
+
+    /// The lock at `at` (aligned to 16), which is zeroed memory at first: free. A place is a `Tatas`
+    /// for all, or a [`BareTatas`] for all.
+    pub fn new(memory: M, at: Offset) -> Self {
+        Self {
+            word: BareTatas::new(memory, at),
+        }
+    }
+
+    /// The same lock, waited for differently.
+    pub fn waiting(self, waiting: Waiting) -> Self {
+        Self {
+            word: self.word.waiting(waiting),
+        }
+    }
+
+    /// Where the lock is.
+    pub fn at(self) -> Offset {
+        self.word.at
+    }
+
+    /// Who holds it; a dead owner counts until it has been recovered.
+    pub fn holder(self) -> Option<Instance> {
+        self.word.holder()
+    }
+
+    /// Acquires it, recovering a dead owner first.
+    ///
+    /// # Errors
+    /// See [`LockError`].
+    #[inline]
+    pub fn lock<'m>(
+        self,
+        member: &'m Member<M>,
+        recoverers: &Recoverers<M>,
+    ) -> Result<TatasGuard<'m, M>, LockError> {
+        let listed = self.list(member)?;
+        if self.word.take(member) {
+            return Ok(self.guard(member, listed));
+        }
+        match self.lock_slowly(member, recoverers, listed, None) {
+            Ok(Some(guard)) => Ok(guard),
+            Ok(None) => unreachable!("a wait without end has ended"),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Acquires it if nobody alive holds it. A dead owner is recovered.
+    ///
+    /// # Errors
+    /// See [`LockError`].
+    #[inline]
+    pub fn try_lock<'m>(
+        self,
+        member: &'m Member<M>,
+        recoverers: &Recoverers<M>,
+    ) -> Result<Option<TatasGuard<'m, M>>, LockError> {
+        self.lock_for(member, recoverers, Duration::ZERO)
+    }
+
+    /// Acquires it unless that takes longer than `timeout`. (A recovery that has begun is completed
+    /// nevertheless.)
+    ///
+    /// # Errors
+    /// See [`LockError`].
+    #[inline]
+    pub fn lock_for<'m>(
+        self,
+        member: &'m Member<M>,
+        recoverers: &Recoverers<M>,
+        timeout: Duration,
+    ) -> Result<Option<TatasGuard<'m, M>>, LockError> {
+        let listed = self.list(member)?;
+        if self.word.take(member) {
+            return Ok(Some(self.guard(member, listed)));
+        }
+        self.lock_slowly(member, recoverers, listed, Some(timeout))
+    }
+
+    #[inline(always)]
+    fn guard<'m>(self, member: &'m Member<M>, listed: Listed) -> TatasGuard<'m, M> {
+        TatasGuard {
+            lock: self,
+            member,
+            listed,
+        }
+    }
+
+    #[inline(always)]
+    fn list(self, member: &Member<M>) -> Result<Listed, LockError> {
+        let listed = OwnLog::of(member).list(self.word.at, LockKind::TATAS)?;
+        self.word.memory.crash_point(TatasLockPoint::Listed);
+        Ok(listed)
+    }
+
+    #[cold]
+    fn lock_slowly<'m>(
+        self,
+        member: &'m Member<M>,
+        recoverers: &Recoverers<M>,
+        listed: Listed,
+        timeout: Option<Duration>,
+    ) -> Result<Option<TatasGuard<'m, M>>, LockError> {
+        let word = self.word;
+        let acquired = word.acquire(member, timeout, |held, dead| {
+            match recoverers.recover(member, dead.id) {
+                // If it was recovered before and yet the word names it, the word fell back with lost
+                // caches. Nobody answers for it any more, so it is free for the taking.
+                Ok(Recovered::NothingLeft) if word.take_from(member, held) => Ok(FromDead::Taken),
+                Ok(Recovered::NothingLeft | Recovered::Completed { .. }) => Ok(FromDead::Changed),
+                Ok(Recovered::ByAnother(_)) => Ok(FromDead::InRecovery),
+                Err(source) => Err(LockError::Unrecovered {
+                    lock: word.at,
+                    source,
+                }),
+            }
+        });
+        match acquired {
+            Ok(Some(_)) => Ok(Some(self.guard(member, listed))),
+            Ok(None) | Err(_) => {
+                OwnLog::of(member).unlist(listed);
+                acquired.map(|_| None)
+            }
+        }
+    }
+}
+
+/// The right that a held [`Tatas`] gives: under it, the owner's [redo](OwnLog::redo) transactions are
+/// safe. Dropping it releases the lock.
+#[derive(Debug)]
+#[must_use = "the lock is released when this is dropped"]
+pub struct TatasGuard<'m, M: Memory = Native> {
+    lock: Tatas<M>,
+    member: &'m Member<M>,
+    listed: Listed,
+}
+
+impl<'m, M: Memory> TatasGuard<'m, M> {
+    /// The holder.
+    #[inline]
+    pub fn member(&self) -> &'m Member<M> {
+        self.member
+    }
+}
+
+impl<M: Memory> Drop for TatasGuard<'_, M> {
+    #[inline(always)]
+    fn drop(&mut self) {
+        self.lock.word.release(self.member);
+        OwnLog::of(self.member).unlist(self.listed);
+        self.lock.word.memory.crash_point(TatasUnlockPoint::Struck);
+    }
+}
+
+/// Releases those of the `locks` whose word names `member` although its log does not list them; says how
+/// many. For each live instance to run after the death of a host, on write-back memory: see the top of
+/// `tatas.rs`.
+///
+/// The member is the only one to take locks in its own name, and it is in here; so a lock that its log
+/// does not list is not held.
+///
+/// # Crash
+/// Each word is released by one step. What is left over names a dead instance then, and is taken from it.
+pub fn audit_own_locks<M: Memory>(
+    member: &Member<M>,
+    locks: impl IntoIterator<Item = Tatas<M>>,
+) -> usize {
+    let (log, me) = (OwnLog::of(member), member.instance().to_word());
+    let mut released = 0;
+    for lock in locks {
+        let (memory, at) = (lock.word.memory, lock.word.at);
+        if memory.load::<u64>(at, Ordering::Acquire) == me && !log.lists(at) {
+            lock.word.release(member);
+            memory.persist(at, 8);
+            released += 1;
+        }
+    }
+    released
+}
+
+/// The handler for [`LockKind::TATAS`].
+pub(super) struct ReleaseTatas;
+
+impl<M: Memory> RecoverLock<M> for ReleaseTatas {
+    fn release(&self, dead: &Recovering<'_, M>, entry: LockEntry) -> Result<(), RecoverError> {
+        let (memory, at) = (dead.member().memory(), checked::<M>(dead, entry)?);
+        let owner = dead.owner().to_word();
+        // Release: what was redone under the lock. If the word is not the dead instance's, its entry
+        // was intent, or it had released the lock already.
+        let order = (Ordering::AcqRel, Ordering::Relaxed);
+        let freed = memory.compare_exchange(at, owner, Instance::NOBODY, order.0, order.1);
+        if freed.is_ok() {
+            memory.persist(at, 8);
+            wake(dead.member(), at + SLEEPERS);
+        }
+        Ok(())
+    }
+}
+
+/// The handler for [`LockKind::BARE`]: the word goes on naming the dead, so that the next owner learns
+/// that it has something to repair.
+pub(super) struct LeaveToTheNext;
+
+impl<M: Memory> RecoverLock<M> for LeaveToTheNext {
+    fn release(&self, _: &Recovering<'_, M>, _: LockEntry) -> Result<(), RecoverError> {
+        Ok(())
+    }
+}
+
+fn checked<M: Memory>(dead: &Recovering<'_, M>, entry: LockEntry) -> Result<Offset, RecoverError> {
+    let size = dead.member().memory().size();
+    Offset::checked(entry.lock.raw(), BareTatas::<M>::BYTES, 16, size).map_err(|_| {
+        RecoverError::BadLock {
+            lock: entry.lock,
+            what: "the log's entry is not a place of a lock",
+        }
+    })
+}

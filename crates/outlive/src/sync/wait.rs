@@ -1,0 +1,164 @@
+//! How one waits for the living: spin, then yield, then sleep.
+//!
+//! Spinning is best while the holder runs on another core; with more waiters than cores the holder may be
+//! waiting for ours, so yield; and who has waited for long had better sleep. A sleeper raises a flag that
+//! the releaser looks at after it has released; the releaser then lowers it and rings the lock's bell.
+//! There is no fence between the release and the look, because that would cost every release as much as
+//! the release itself: a ring can be missed, which costs the sleeper the rest of its nap and nothing else.
+//! The flag is no count, so a sleeper that dies leaves at most one needless ring.
+
+use crate::membership::Member;
+use core::any::TypeId;
+use core::time::Duration;
+use outlive_memory::{Memory, Native, Offset, Ordering};
+use std::time::Instant;
+
+/// How long one spins and yields before one sleeps, and for how long at most one sleeps at a time.
+///
+/// Over a memory other than [`Native`] a waiter does nothing but
+/// [`spin_hint`](outlive_memory::Memory::spin_hint), and each hint counts as a microsecond.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Waiting {
+    /// How often to spin.
+    pub spins: u32,
+    /// How often to give the core away, after that.
+    pub yields: u32,
+    /// How long to sleep at a time, after that: the cost of a missed ring, and the longest that a
+    /// sleeper overlooks a death.
+    pub nap: Duration,
+}
+
+impl Waiting {
+    /// The default: about ten microseconds of spinning, then some dozen time slices, then naps of a
+    /// millisecond.
+    pub const DEFAULT: Self = Self {
+        spins: 100,
+        yields: 50,
+        nap: Duration::from_millis(1),
+    };
+}
+
+/// For what is held for a moment only.
+pub(super) const NEVER_SLEEP: Waiting = Waiting {
+    yields: u32::MAX,
+    ..Waiting::DEFAULT
+};
+
+impl Default for Waiting {
+    fn default() -> Self {
+        Self::DEFAULT
+    }
+}
+
+/// One wait for one lock.
+pub(super) struct Waiter<'m, M: Memory> {
+    member: &'m Member<M>,
+    waiting: Waiting,
+    /// The flag that says that somebody sleeps; its place is also the bell's key.
+    flag: Offset,
+    round: u32,
+    until: Until,
+}
+
+enum Until {
+    Forever,
+    Time(Instant),
+    Rounds(u32),
+}
+
+fn native<M: Memory>() -> bool {
+    TypeId::of::<M>() == TypeId::of::<Native>()
+}
+
+impl<'m, M: Memory> Waiter<'m, M> {
+    pub(super) fn new(
+        member: &'m Member<M>,
+        waiting: Waiting,
+        flag: Offset,
+        timeout: Option<Duration>,
+    ) -> Self {
+        let until = match timeout {
+            None => Until::Forever,
+            // A time that no clock reaches is for ever.
+            Some(timeout) if native::<M>() => Instant::now()
+                .checked_add(timeout)
+                .map_or(Until::Forever, Until::Time),
+            Some(timeout) => Until::Rounds(u32::try_from(timeout.as_micros()).unwrap_or(u32::MAX)),
+        };
+        Self {
+            member,
+            waiting,
+            flag,
+            round: 0,
+            until,
+        }
+    }
+
+    /// Sleeps from now on at this flag.
+    pub(super) fn watch(&mut self, flag: Offset) {
+        self.flag = flag;
+    }
+
+    /// Waits for a moment, as long as `still` finds that there is something to wait for. `false` when the
+    /// time is up.
+    pub(super) fn pause(&mut self, still: impl FnOnce() -> bool) -> bool {
+        let Waiting { spins, yields, nap } = self.waiting;
+        let round = self.round;
+        self.round = round.saturating_add(1);
+        match self.until {
+            Until::Rounds(most) if round >= most => return false,
+            // The clock is read seldom: sixteen spins are a microsecond or two.
+            Until::Time(end)
+                if (round.is_multiple_of(16) || round >= spins) && Instant::now() >= end =>
+            {
+                return false;
+            }
+            _ => {}
+        }
+        if !native::<M>() || round < spins {
+            self.member.memory().spin_hint();
+        } else if round - spins < yields {
+            std::thread::yield_now();
+        } else {
+            self.sleep(nap, still);
+        }
+        true
+    }
+
+    #[cold]
+    fn sleep(&self, nap: Duration, still: impl FnOnce() -> bool) {
+        let nap = match self.until {
+            Until::Time(end) => nap.min(end.saturating_duration_since(Instant::now())),
+            _ => nap,
+        };
+        let Some(bells) = self.member.bells() else {
+            std::thread::sleep(nap);
+            return;
+        };
+        let (memory, key) = (self.member.memory(), self.flag.raw());
+        let seen = bells.read(key);
+        memory.store(self.flag, 1u64, Ordering::Relaxed);
+        // SeqCst: the flag is up before we look a last time. (The releaser's side has no such fence.)
+        memory.fence(Ordering::SeqCst);
+        if still() {
+            bells.wait(key, seen, nap);
+        }
+    }
+}
+
+/// Wakes those who sleep at `flag`: after the release.
+#[inline(always)]
+pub(super) fn wake<M: Memory>(member: &Member<M>, flag: Offset) {
+    if member.memory().load::<u64>(flag, Ordering::Relaxed) != 0 {
+        ring(member, flag);
+    }
+}
+
+#[cold]
+#[inline(never)]
+fn ring<M: Memory>(member: &Member<M>, flag: Offset) {
+    member.memory().store(flag, 0u64, Ordering::Relaxed);
+    if let Some(bells) = member.bells() {
+        bells.ring(flag.raw());
+    }
+}
