@@ -250,33 +250,50 @@ impl<M: Memory> QueueLock<M> {
         timeout: Option<Duration>,
     ) -> Result<Option<QueueGuard<'m, M>>, LockError> {
         let place = Place::take(self, member)?;
-        let mut tail = self.memory.load::<u64>(self.at, Ordering::Acquire);
-        while !place.enter(tail) {
+        let logs = recoverers.logs();
+        let (tail, before) = loop {
+            let tail: u64 = self.memory.load(self.at, Ordering::Acquire);
+            // Checked before it is relied on, and before this instance stands behind it.
+            let before = match self.before(logs, tail) {
+                Ok(before) => before,
+                Err(error) => {
+                    place.strike();
+                    return Err(error);
+                }
+            };
+            if place.enter(tail) {
+                break (tail, before);
+            }
             self.memory.spin_hint();
-            tail = self.memory.load(self.at, Ordering::Acquire);
-        }
+        };
         // On the fast path the last ticket's turn is over and nobody has mended the link just made.
-        if self.comes_after(&place, recoverers.logs(), tail)? {
+        if self.comes_after(&place, logs, tail, before) {
             self.memory.crash_point(QueuePoint::Held);
             return Ok(Some(place.guard()));
         }
         self.wait(place, recoverers, timeout)
     }
 
-    /// Whether the link of `place`, which is `link`, makes it the holder.
+    /// Whether the link of `place`, which is `link` and leads to `before`, makes it the holder.
     #[inline(always)]
     fn comes_after(
         self,
         place: &Place<'_, M>,
         logs: Logs<M>,
         link: u64,
-    ) -> Result<bool, LockError> {
-        if link == NOBODY {
-            return Ok(true);
-        }
-        let before = self.ticket(logs, link)?;
+        before: Option<Ticket>,
+    ) -> bool {
         // `over` acquires, so this second look at the link comes after it: see "Turns" at the top.
-        Ok(self.over(logs, before) && place.link() == link)
+        before.is_none_or(|before| self.over(logs, before) && place.link() == link)
+    }
+
+    /// Whom a link leads to.
+    #[inline(always)]
+    fn before(self, logs: Logs<M>, link: u64) -> Result<Option<Ticket>, LockError> {
+        if link == NOBODY {
+            return Ok(None);
+        }
+        self.ticket(logs, link).map(Some)
     }
 
     #[cold]
@@ -295,17 +312,16 @@ impl<M: Memory> QueueLock<M> {
         let mut waiter = Waiter::new(member, self.waiting, self.at, timeout);
         let failed = loop {
             let link = place.link();
-            match self.comes_after(&place, logs, link) {
-                Ok(true) => {
-                    self.memory.crash_point(QueuePoint::Held);
-                    return Ok(Some(place.guard()));
-                }
-                Ok(false) => {}
-                // A damaged link: there is nobody to wait for, and none to cut between.
+            let before = match self.before(logs, link) {
+                Ok(before) => before,
+                // A damaged link: there is nobody to wait for.
                 Err(error) => break Some(error),
+            };
+            if self.comes_after(&place, logs, link, before) {
+                self.memory.crash_point(QueuePoint::Held);
+                return Ok(Some(place.guard()));
             }
-            // `comes_after` has just checked it.
-            let Some(before) = Ticket::from_word(link, logs.capacity()) else {
+            let Some(before) = before else {
                 continue;
             };
             match self.look_after(member, recoverers, before) {
