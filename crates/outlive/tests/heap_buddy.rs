@@ -1,6 +1,5 @@
 //! The buddy allocator against a model, its errors, its check, and many threads at once.
 
-#[allow(unused_imports)]
 mod pod;
 
 use outlive::heap;
