@@ -23,9 +23,12 @@ fn killed(pod: &Pod<Countdown>, case: Case, accesses: u64) -> bool {
     returned
 }
 
+/// Crash points: operation and name.
+type Points = BTreeSet<(&'static str, &'static str)>;
+
 /// Cuts `case` at every access, and its recovery at each of its accesses, every `stride`-th time; how
 /// often, and the first thing that is wrong.
-fn swept(case: Case, stride: u64) -> Result<(u64, BTreeSet<(&'static str, &'static str)>), String> {
+fn swept(case: Case, stride: u64) -> Result<(u64, Points), String> {
     let pod = buddy::pod(Countdown::of_size(BYTES));
     let (mut images, mut passed, mut wrong) = (0, BTreeSet::new(), None);
     sweep(|n| {

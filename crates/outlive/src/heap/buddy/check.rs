@@ -373,7 +373,7 @@ impl<M: Memory> Buddy<M> {
                 free: true,
             });
             // The largest order's blocks have no parent to be joined to.
-            let joins = order + 1 < self.shape.orders() && bit % 2 == 0;
+            let joins = order + 1 < self.shape.orders() && bit.is_multiple_of(2);
             if joins && word & 2 << bit != 0 {
                 report.note(Finding::NotJoined {
                     block: self.block_at(start),

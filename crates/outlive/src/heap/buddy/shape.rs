@@ -78,7 +78,7 @@ impl Level {
 impl Shape {
     /// The shape of a tree over `units`, at least 1 and at most 2^30.
     pub(super) fn new(units: u64) -> Self {
-        debug_assert!(1 <= units && units <= 1 << (MOST_ORDERS - 1));
+        debug_assert!((1..=1 << (MOST_ORDERS - 1)).contains(&units));
         let mut shape = Self {
             units,
             orders: units.ilog2() + 1,
