@@ -543,8 +543,9 @@ fn threads_never_share_a_block() {
                 let bytes = 64 << (random() % 6);
                 match heap.allocate_into(&member, &pod.recoverers, bytes, cell) {
                     Ok(block) => {
-                        let ends = [block, block + (bytes - 8)];
-                        ends.map(|at| memory.store(at, cell.raw(), Ordering::Relaxed));
+                        for at in [block, block + (bytes - 8)] {
+                            memory.store(at, cell.raw(), Ordering::Relaxed);
+                        }
                         memory.store(block + 16, bytes, Ordering::Relaxed);
                         done += 1;
                     }
