@@ -63,8 +63,8 @@ const MAGIC: u64 = u64::from_le_bytes(*b"outbuddy");
 /// A handle on a buddy allocator.
 ///
 /// Operations wait for a live holder of its lock, or for a live recoverer of a dead one; apart from
-/// that they are wait-free and take some twenty memory accesses and at most `2 log2(units)` redo
-/// records. They make no system call unless they wait, and never touch the blocks.
+/// that they are wait-free. One takes at most about a hundred redo records, and a few when nothing is
+/// halved or joined. They make no system call unless they wait, and never touch the blocks.
 ///
 /// ```
 /// # use outlive::membership::{Generations, Instance, Level, Member, State, Status};
