@@ -183,9 +183,15 @@ impl Countdown {
         Self(native())
     }
 
+    /// The same with `size` bytes.
+    pub fn of_size(size: u64) -> Self {
+        Self(Native::leaked(size, PersistenceDomain::Flushed))
+    }
+
     /// Makes everything zero again.
     pub fn reset(self) {
-        self.0.copy_in(Offset::new(0), &[0; SIZE as usize]);
+        self.0
+            .copy_in(Offset::new(0), &vec![0; self.0.size() as usize]);
     }
 
     /// Whether the access takes place.
