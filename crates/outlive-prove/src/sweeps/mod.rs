@@ -1,5 +1,6 @@
 //! Every recoverable operation of Outlive, ready to be swept: what `outlive prove kill` runs.
 
+pub mod joining;
 pub mod membership;
 
 use crate::kill::Sweep;
