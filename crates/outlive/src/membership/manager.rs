@@ -134,12 +134,13 @@ impl Manager {
         self.forget_finished_fences();
     }
 
-    /// Time since the last round that this process missed.
+    /// The time since the last round, if this round is late: who was held up, and since when, is not
+    /// known then (the whole machine may have been), so none of it counts against anybody.
     fn missed(&self, now: Duration) -> Duration {
-        let slack = self.settings.poll + self.settings.poll / 2;
+        let poll = self.settings.poll;
         let gap = self.last_poll.map_or(Duration::ZERO, |last| now - last);
-        if gap > slack {
-            gap - self.settings.poll
+        if gap >= poll + poll / 8 {
+            gap
         } else {
             Duration::ZERO
         }
