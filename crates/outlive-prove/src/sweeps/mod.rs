@@ -2,9 +2,11 @@
 
 pub mod membership;
 
-use crate::kill::Sweep;
+use crate::kill::Suite;
 
-/// Every sweep of an operation that only touches memory.
-pub fn all() -> Vec<Box<dyn Sweep>> {
-    membership::all()
+/// Every sweep that there is.
+pub fn all() -> Suite {
+    let mut suite = Suite::new();
+    membership::add_to(&mut suite);
+    suite
 }
