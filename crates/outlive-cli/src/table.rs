@@ -26,9 +26,9 @@ impl Table {
     /// The lines, headings first. The last column is not padded.
     pub fn lines(&self) -> impl Iterator<Item = String> {
         let columns = self.rows[0].len();
-        let width = |column| {
-            let cells = self.rows.iter().map(move |row| row[column].as_str());
-            cells.map(|cell: &str| cell.chars().count()).max().unwrap_or(0)
+        let width = |column: usize| {
+            let cells = self.rows.iter().map(|row| row[column].chars().count());
+            cells.max().unwrap_or(0)
         };
         let widths: Vec<usize> = (0..columns).map(width).collect();
         self.rows.iter().map(move |row| {

@@ -93,6 +93,7 @@ impl Host {
     /// Starts the other processes, and tells what happens until it is interrupted or nobody reads.
     fn lead(&self, pod: &Pod, process: &Process, stop: &AtomicBool) -> Result<(), Failure> {
         let mut events = process.events();
+        let started = Instant::now();
         output::line(format_args!(
             "host {} joined {}: process {}, pid {}",
             process.host(),
@@ -104,7 +105,6 @@ impl Host {
         for index in 1..self.processes {
             children.start(self, index)?;
         }
-        let started = Instant::now();
         while !stop.load(Ordering::Relaxed) {
             if let Some(news) = events.wait_for(PATIENCE) {
                 output::line(format_args!(

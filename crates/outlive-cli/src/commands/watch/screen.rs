@@ -8,7 +8,7 @@ use ratatui::Frame;
 use ratatui::layout::{Constraint, Layout, Rect};
 use ratatui::style::{Color, Modifier, Style, Stylize};
 use ratatui::text::{Line, Span};
-use ratatui::widgets::{Block, Borders, Cell, Paragraph, Row, Table, TableState};
+use ratatui::widgets::{Block, Borders, Paragraph, Row, Table, TableState};
 
 /// What the viewer has chosen to see.
 #[derive(Debug, Default)]
@@ -90,18 +90,27 @@ impl Screen {
             let nobody = Paragraph::new("nobody is here").dim().block(block);
             return frame.render_widget(nobody, area);
         }
+        let headings = [" MEMBER", "STATUS", "PID/TID", "BEATS/S", "LOCKS", "NAME"];
+        let cells: Vec<_> = shown
+            .iter()
+            .map(|(depth, seen)| member_cells(*depth, seen, scene))
+            .collect();
+        // As wide as what stands in them; the name has what is left.
+        let widths = core::array::from_fn::<_, 6, _>(|column| {
+            let widest = cells
+                .iter()
+                .map(|cells| cells[column].chars().count())
+                .max();
+            let width = widest.unwrap_or(0).max(headings[column].len());
+            match column {
+                5 => Constraint::Fill(1),
+                _ => Constraint::Length(width as u16 + 1),
+            }
+        });
         let rows = shown
             .iter()
-            .map(|(depth, seen)| member_row(*depth, seen, scene));
-        let widths = [
-            Constraint::Length(20),
-            Constraint::Length(24),
-            Constraint::Length(16),
-            Constraint::Length(8),
-            Constraint::Length(6),
-            Constraint::Fill(1),
-        ];
-        let headings = ["MEMBER", "STATUS", "PID/TID", "BEATS/S", "LOCKS", "NAME"];
+            .zip(cells)
+            .map(|((_, seen), cells)| Row::new(cells).style(style_of(seen)));
         let table = Table::new(rows, widths)
             .header(Row::new(headings).add_modifier(Modifier::BOLD))
             .row_highlight_style(Style::new().add_modifier(Modifier::REVERSED))
@@ -162,12 +171,12 @@ fn heading_lines(scene: &Scene) -> Vec<Line<'static>> {
         look.members.len(),
         scene.pod.tables().extent().ids,
     );
-    let groups = look.groups.len().saturating_sub(1);
     let counts = format!(
-        " {} hosts, {} processes, {} threads, {groups} groups; {manager}",
+        " hosts: {}, processes: {}, threads: {}, groups: {}; {manager}",
         count(Level::Host),
         count(Level::Process),
         count(Level::Thread),
+        look.groups.len().saturating_sub(1),
     );
     vec![
         Line::from(vec![Span::from(title).bold(), destroyed]),
@@ -175,14 +184,17 @@ fn heading_lines(scene: &Scene) -> Vec<Line<'static>> {
     ]
 }
 
-fn member_row(depth: usize, seen: &Seen, scene: &Scene) -> Row<'static> {
-    let instance = seen.status.instance();
-    let style = match (seen.presence, seen.state().status) {
+fn style_of(seen: &Seen) -> Style {
+    match (seen.presence, seen.state().status) {
         (Some(Presence::Gone), _) | (_, Status::Dead) => Style::new().fg(Color::Red),
         (_, Status::Fencing) => Style::new().fg(Color::Yellow),
         (Some(_), _) => Style::new(),
         (None, _) => Style::new().add_modifier(Modifier::DIM),
-    };
+    }
+}
+
+fn member_cells(depth: usize, seen: &Seen, scene: &Scene) -> [String; 6] {
+    let instance = seen.status.instance();
     let rate = match seen.state().level {
         Some(Level::Host | Level::Process) => scene.rate(instance),
         _ => None,
@@ -192,23 +204,18 @@ fn member_row(depth: usize, seen: &Seen, scene: &Scene) -> Row<'static> {
     } else {
         ""
     };
-    Row::new([
-        Cell::from(format!(
-            "{:indent$}{} {instance}",
-            "",
-            seen.level(),
-            indent = 1 + 2 * depth
-        )),
-        Cell::from(seen.condition()),
-        Cell::from(seen.pid()),
-        Cell::from(rate.map_or_else(|| "-".into(), |rate| format!("{rate:.1}"))),
-        Cell::from(match seen.locks.len() {
+    let indent = 1 + 2 * depth;
+    [
+        format!("{:indent$}{} {instance}", "", seen.level()),
+        seen.condition(),
+        seen.pid(),
+        rate.map_or_else(|| "-".into(), |rate| format!("{rate:.1}")),
+        match seen.locks.len() {
             0 => "-".into(),
             locks => locks.to_string(),
-        }),
-        Cell::from(format!("{}{manager}", seen.name())),
-    ])
-    .style(style)
+        },
+        format!("{}{manager}", seen.name()),
+    ]
 }
 
 fn draw_events(frame: &mut Frame<'_>, area: Rect, scene: &Scene) {
