@@ -113,6 +113,16 @@ impl Native {
         unsafe { self.base.add(offset as usize) }
     }
 
+    /// Out of line: in the flushed domain none of this is executed, and inlined into every publication it
+    /// would crowd out the code that is.
+    #[cold]
+    #[inline(never)]
+    fn write_back_checked(self, at: Offset, len: u64) {
+        let start = self.address(at, len);
+        // SAFETY: `address` has checked that the bytes are inside the mapped region.
+        unsafe { write_back_lines(start, len) }
+    }
+
     /// The address of a word, checked for range and alignment by one comparison.
     #[inline(always)]
     fn word<W: Word>(self, at: Offset) -> *mut u8 {
@@ -239,9 +249,7 @@ impl Memory for Native {
     #[inline(always)]
     fn write_back(self, at: Offset, len: u64) {
         if self.bound & 1 != 0 {
-            let start = self.address(at, len);
-            // SAFETY: `address` has checked that the bytes are inside the mapped region.
-            unsafe { write_back_lines(start, len) }
+            self.write_back_checked(at, len);
         }
     }
 

@@ -158,7 +158,9 @@ impl Sweep for Update {
         if self.0 == Flaw::AddsInReplay && [12, 22].contains(&words[0]) {
             words[0] -= 1;
         }
-        let must_be_new = crash.returned || crash.passed(UpdatePoint::Committed);
+        // Where the effect is lost, that the operation returned must be enough to tell.
+        let passed = self.0 != Flaw::LosesWhatReturned && crash.passed(UpdatePoint::Committed);
+        let must_be_new = crash.returned || passed;
         match words {
             NEW => Ok(()),
             OLD if must_be_new => Err("a committed update is lost".to_owned()),
@@ -181,6 +183,7 @@ fn finds(flaw: Flaw, message: &str) {
         return;
     };
     assert!(!report.failures.is_empty(), "{flaw:?} was not found");
+    assert!(report.stopped == (report.failures.len() == 2));
     for failure in &report.failures {
         assert!(failure.message.contains(message), "{failure}");
         assert!(failure.instruction.contains("+0x"), "{failure}");

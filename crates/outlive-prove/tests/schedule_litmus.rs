@@ -24,8 +24,7 @@ fn outcomes(scenario: Scenario<Scheduled, Out>, finals: bool) -> BTreeSet<Out> {
         })
         .explore(&Bounds::exhaustive());
     report.assert_proven();
-    let seen = seen.lock().unwrap().clone();
-    seen
+    std::mem::take(&mut *seen.lock().unwrap())
 }
 
 fn set<const N: usize>(outcomes: &[[u64; N]]) -> BTreeSet<Out> {

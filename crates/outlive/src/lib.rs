@@ -1,7 +1,8 @@
 //! **Outlive**: shared memory that outlives the hosts using it.
 //!
 //! The rooms, from the ground up; each uses only those before it:
-//! [`segment`], [`host`], [`membership`], [`recovery`], [`sync`], [`heap`], [`pod`].
+//! [`segment`], [`host`], [`membership`], [`recovery`], [`sync`], [`heap`], [`supervise`],
+//! [`pod`].
 
 pub mod heap;
 pub mod host;
@@ -9,6 +10,7 @@ pub mod membership;
 pub mod pod;
 pub mod recovery;
 pub mod segment;
+pub mod supervise;
 pub mod sync;
 
 pub use outlive_memory as memory;

@@ -181,6 +181,7 @@ fn a_reader_that_lags_learns_the_true_state() {
         missed,
         up_to,
         members,
+        manager: None,
     }) = reader.poll()
     else {
         panic!("36 events in a ring of 8 were not noticed");

@@ -289,8 +289,16 @@ impl Drop for Child {
 fn run_child(control: &'static Control, seconds: u32, work: impl FnOnce() -> i32) -> ! {
     OURS.store(core::ptr::from_ref(control).cast_mut(), Ordering::Relaxed);
     set_alarm(seconds);
-    // SAFETY: asks to be killed when the thread that forked it ends.
-    unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) };
+    let no_core = libc::rlimit {
+        rlim_cur: 0,
+        rlim_max: 0,
+    };
+    // SAFETY: asks to be killed when the thread that forked it ends, and to leave no core file should it
+    // crash; `no_core` lives through the call.
+    unsafe {
+        libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL);
+        libc::setrlimit(libc::RLIMIT_CORE, &raw const no_core);
+    }
     let status = panic::catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|payload| {
         // The hook has left the message, unless somebody has taken the hook away.
         if control.message().is_none() {

@@ -76,7 +76,9 @@ pub fn sweep_for_real<S: RealSweep>(sweep: &S, plan: &Plan) -> Result<SweepRepor
         report: SweepReport::new(&sweep.name()),
     };
     run.sweep()?;
+    let stopped = run.is_full();
     let mut report = run.report;
+    report.stopped = stopped;
     report.find_missing(&sweep.declares());
     report.kills = run.tracer.kills;
     report.strayed = run.tracer.strayed;
@@ -154,7 +156,9 @@ impl<S: RealSweep> Run<'_, S> {
             At::SystemCall(nth) => self.tracer.kill_at_call(nth, operate)?,
         };
         match killed {
-            Ok(Killed { moment, process }) => {
+            Ok(Killed {
+                moment, process, ..
+            }) => {
                 let crash = Crash {
                     at,
                     process: Some(process),

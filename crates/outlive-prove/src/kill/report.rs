@@ -126,6 +126,8 @@ pub struct SweepReport {
     pub second_kills: u64,
     /// What was found wrong, at most as many as the plan allows.
     pub failures: Vec<Failure>,
+    /// Whether the sweep was ended by the last of these, so that it would have found more.
+    pub stopped: bool,
     /// Crash points that the sweep declares and at which no kill has fallen, as `operation.Point`.
     pub missing: Vec<String>,
     /// The crash points at which kills have fallen.
@@ -150,6 +152,7 @@ impl SweepReport {
             recovery_instructions: 0,
             second_kills: 0,
             failures: Vec::new(),
+            stopped: false,
             missing: Vec::new(),
             coverage: Coverage::new(),
             seconds: 0.0,
@@ -189,8 +192,9 @@ impl SweepReport {
         let micros = self.step.as_secs_f64() * 1e6;
         write!(
             f,
-            "; {} failures; {:.2} s, {micros:.1} us a step",
+            "; {} failures{}; {:.2} s, {micros:.1} us a step",
             self.failures.len(),
+            if self.stopped { " and stopped" } else { "" },
             self.seconds
         )?;
         for failure in &self.failures {

@@ -86,6 +86,7 @@ pub fn sweep<S: Sweep + ?Sized>(sweep: &S, plan: &Plan) -> Result<SweepReport, K
     run.sweep_recovery(&first.cases)?;
     run.report.find_missing(&sweep.declares());
     run.report.recoveries = run.survivors.recoveries();
+    run.report.stopped = run.is_full();
     run.report.kills = run.tracer.kills;
     run.report.strayed = run.tracer.strayed;
     run.report.step = run.tracer.step_cost();
@@ -280,7 +281,8 @@ impl<'a, S: Sweep + ?Sized> Run<'a, S> {
             }
             let mut words = self.memory.words().iter().zip(replay.image());
             let differing = words.position(|(word, image)| word.load(Ordering::Relaxed) != *image);
-            if let (true, Some(word)) = (self.sweep.is_deterministic(), differing) {
+            let comparable = self.sweep.is_deterministic() && !killed.strayed;
+            if let (true, Some(word)) = (comparable, differing) {
                 let crash = crash_of(left.get(left.len() - 1), None);
                 let message = format!(
                     "a victim really killed here left other memory than the image of this step, at \

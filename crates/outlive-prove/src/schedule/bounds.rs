@@ -15,6 +15,7 @@ pub struct Bounds {
     steps: u32,
     history: usize,
     executions: u64,
+    unreduced: bool,
 }
 
 impl Default for Bounds {
@@ -27,6 +28,7 @@ impl Default for Bounds {
             steps: 20_000,
             history: 8,
             executions: 10_000_000,
+            unreduced: false,
         }
     }
 }
@@ -81,12 +83,26 @@ impl Bounds {
         Self { executions, ..self }
     }
 
+    /// Interrupts and kills before every access, also where that cannot make a difference: to check that it
+    /// does not.
+    pub fn unreduced(self) -> Self {
+        Self {
+            unreduced: true,
+            ..self
+        }
+    }
+
+    pub(crate) fn is_unreduced(&self) -> bool {
+        self.unreduced
+    }
+
     pub(crate) fn limits(&self) -> Limits {
         Limits {
             preemptions: self.preemptions,
             stale: self.stale_reads,
             deaths: self.deaths,
             steps: self.steps,
+            everywhere: self.unreduced,
         }
     }
 

@@ -15,7 +15,7 @@ mod bounds;
 pub(crate) mod coverage;
 pub(crate) mod engine;
 mod ghost;
-mod handle;
+pub(crate) mod handle;
 mod report;
 mod scenario;
 pub(crate) mod trace;
@@ -23,7 +23,8 @@ pub(crate) mod trace;
 pub use bounds::Bounds;
 pub use coverage::Coverage;
 pub use ghost::Ghost;
-pub use handle::{Proving, Scheduled};
+pub(crate) use handle::memory_of_the_engine;
+pub use handle::{Plan, Proving, Scheduled, World};
 pub use report::{Failure, ScheduleReport};
 pub use scenario::{End, Scenario};
 

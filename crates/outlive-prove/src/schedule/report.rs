@@ -16,6 +16,8 @@ pub struct ScheduleReport {
     pub deepest: u32,
     /// Deaths, over all executions.
     pub deaths: u64,
+    /// Different images of the memory that deaths left, where caches die with their hosts.
+    pub images: u64,
     /// Where threads died.
     pub coverage: Coverage,
     /// The executions that failed; exploring stops at the first.
@@ -83,10 +85,11 @@ impl fmt::Display for ScheduleReport {
         };
         writeln!(
             f,
-            "{}: {} executions ({extent}), {} deaths, {} decisions at most, {:.2} s, {} failed",
+            "{}: {} executions ({extent}), {} deaths, {} images, {} decisions at most, {:.2} s, {} failed",
             self.scenario,
             self.executions,
             self.deaths,
+            self.images,
             self.deepest,
             self.seconds,
             self.failures.len()

@@ -3,18 +3,21 @@
 use super::bounds::Bounds;
 use super::engine::choices::{Choices, read_schedule, write_schedule};
 use super::engine::{Job, Ran, Runner, ThreadPlan};
-use super::handle::{Proving, Scheduled};
+use super::handle::{Plan, Proving, Scheduled};
 use super::report::{Failure, ScheduleReport};
+use crate::explore::CacheRules;
 use std::cell::RefCell;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Instant;
 
-type Shared<F> = Arc<F>;
+type Body<M, R> = Arc<dyn Fn(M) -> R + Send + Sync>;
+type OnDeath<M> = Arc<dyn Fn(M, usize) + Send + Sync>;
+type Check<M, R> = Arc<dyn Fn(M, &End<R>) + Send + Sync>;
 
 struct Thread<M, R> {
     plan: ThreadPlan,
-    body: Shared<dyn Fn(M) -> R + Send + Sync>,
+    body: Body<M, R>,
 }
 
 /// What threads do over one memory, and what must hold when all have ended or died.
@@ -46,10 +49,11 @@ struct Thread<M, R> {
 pub struct Scenario<M = Scheduled, R = ()> {
     name: String,
     size: u64,
-    prepare: Shared<dyn Fn(M) + Send + Sync>,
+    prepare: Body<M, ()>,
     threads: Vec<Thread<M, R>>,
-    on_death: Option<Shared<dyn Fn(M, usize) + Send + Sync>>,
-    check: Shared<dyn Fn(M, &End<R>) + Send + Sync>,
+    on_death: Option<OnDeath<M>>,
+    check: Check<M, R>,
+    rules: CacheRules,
 }
 
 /// How an execution ended.
@@ -61,7 +65,7 @@ pub struct End<R> {
 
 impl<R> End<R> {
     /// What each thread returned, in the order in which they were added; `None` for one that died first
-    /// or never began.
+    /// or never began. A host may also die after its thread has returned.
     pub fn results(&self) -> &[Option<R>] {
         &self.results
     }
@@ -71,12 +75,12 @@ impl<R> End<R> {
         self.results[thread].as_ref()
     }
 
-    /// Whether the thread died before it ended.
+    /// Whether the thread's host died, before or after the thread returned.
     pub fn died(&self, thread: usize) -> bool {
         self.died[thread]
     }
 
-    /// How many threads died before they ended.
+    /// How many threads' hosts died.
     pub fn deaths(&self) -> usize {
         self.died.iter().filter(|died| **died).count()
     }
@@ -92,6 +96,7 @@ impl<M: Proving, R: Send + 'static> Scenario<M, R> {
             threads: Vec::new(),
             on_death: None,
             check: Arc::new(|_, _| {}),
+            rules: CacheRules::default(),
         }
     }
 
@@ -187,11 +192,20 @@ impl<M: Proving, R: Send + 'static> Scenario<M, R> {
         self
     }
 
+    /// The machine whose caches die, for [`Exploring`](crate::explore::Exploring) memory.
+    pub fn caches(mut self, rules: CacheRules) -> Self {
+        self.rules = rules;
+        self
+    }
+
     /// Tries every execution within the bounds, until one fails.
     pub fn explore(&self, bounds: &Bounds) -> ScheduleReport {
         self.apart(bounds, |mut runner| {
             let mut report = self.report();
             let started = Instant::now();
+            if bounds.is_unreduced() {
+                runner.share_everything();
+            }
             while report.executions < bounds.budget() {
                 self.once(&mut runner, &mut report, None);
                 if !report.passed() {
@@ -199,13 +213,27 @@ impl<M: Proving, R: Send + 'static> Scenario<M, R> {
                 }
                 if runner.learnt() {
                     runner.set_choices(Choices::tree());
-                } else if !runner.advance() {
-                    report.complete = true;
-                    break;
+                    continue;
+                }
+                match runner.advance() {
+                    Ok(true) => {}
+                    Ok(false) => {
+                        report.complete = true;
+                        break;
+                    }
+                    Err(diverged) => {
+                        report.failures.push(Failure {
+                            message: diverged.to_string(),
+                            schedule: write_schedule(&runner.taken()),
+                            seed: None,
+                            trace: String::new(),
+                        });
+                        break;
+                    }
                 }
             }
             report.seconds = started.elapsed().as_secs_f64();
-            report.coverage = runner.coverage();
+            sum_up(&runner, &mut report);
             report
         })
     }
@@ -223,7 +251,7 @@ impl<M: Proving, R: Send + 'static> Scenario<M, R> {
                 }
             }
             report.seconds = started.elapsed().as_secs_f64();
-            report.coverage = runner.coverage();
+            sum_up(&runner, &mut report);
             report
         })
     }
@@ -243,7 +271,7 @@ impl<M: Proving, R: Send + 'static> Scenario<M, R> {
             runner.set_choices(Choices::replay(decisions));
             self.once(&mut runner, &mut report, None);
             report.seconds = started.elapsed().as_secs_f64();
-            report.coverage = runner.coverage();
+            sum_up(&runner, &mut report);
             report
         })
     }
@@ -256,6 +284,7 @@ impl<M: Proving, R: Send + 'static> Scenario<M, R> {
             deepest: 0,
             deaths: 0,
             coverage: Default::default(),
+            images: 0,
             failures: Vec::new(),
             seconds: 0.0,
         }
@@ -300,8 +329,14 @@ impl<M: Proving, R: Send + 'static> Scenario<M, R> {
         );
         std::thread::scope(|scope| {
             let explorer = scope.spawn(|| {
-                let actors = 2 * self.threads.len() + 1;
-                let world = M::world(actors, self.size, bounds.messages());
+                let world = M::world(&Plan {
+                    // The threads, main, and a manager's hook per host.
+                    actors: 2 * self.threads.len() + 1,
+                    hosts: self.threads.iter().map(|thread| thread.plan.host).collect(),
+                    size: self.size,
+                    history: bounds.messages(),
+                    rules: self.rules,
+                });
                 explore(Runner::new(self.job(), world.0, bounds.limits()))
             });
             explorer
@@ -356,4 +391,12 @@ impl<M: Proving, R: Send + 'static> Scenario<M, R> {
             check,
         }
     }
+}
+
+/// What the runner has counted itself.
+fn sum_up(runner: &Runner, report: &mut ScheduleReport) {
+    report.coverage = runner.coverage();
+    let (images, all) = runner.images();
+    report.images = images;
+    report.complete &= all;
 }

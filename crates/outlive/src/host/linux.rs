@@ -1,7 +1,8 @@
 //! The real operating system.
 
 use super::robust::{OWNER_DIED, RobustList, TID, WAITERS};
-use super::side_file::{self, Access, MEETING, SideFile, SideFileEntry, mark_sleeper};
+use super::side_file::{Access, MEETING, SideFile, mark_sleeper};
+use super::side_file_name::{self, SideFileEntry};
 use super::{
     Bells, Liveness, Obituary, Os, OsError, OsIdentity, ProcessHandle, ProcessIdentity,
     ThreadIdentity, futex, proc, process,
@@ -96,7 +97,7 @@ impl Linux {
     /// # Errors
     /// If `/dev/shm` cannot be listed.
     pub fn side_files() -> Result<Vec<SideFileEntry>, OsError> {
-        side_file::list(Path::new(MEETING))
+        side_file_name::list(Path::new(MEETING))
     }
 
     /// Removes the side files of `pod`; returns how many there were. Call it when the pod is destroyed,
@@ -109,7 +110,7 @@ impl Linux {
         let process = proc::this_process()?;
         let ours = |linux: &&Linux| linux.pod == pod && linux.process == process;
         let mut removed = 0;
-        if let Some(at) = attached.iter().position(|linux| ours(&linux)) {
+        if let Some(at) = attached.iter().position(ours) {
             removed += usize::from(attached[at].side.remove()?);
             attached.remove(at);
         }

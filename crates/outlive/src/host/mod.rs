@@ -1,6 +1,9 @@
 //! What the operating system offers, behind one trait with a scripted double.
 
 mod bells;
+mod capabilities;
+mod cgroup;
+mod core_dumps;
 mod fence_command;
 mod futex;
 mod linux;
@@ -10,8 +13,12 @@ mod process;
 mod robust;
 mod scripted;
 mod side_file;
+mod side_file_name;
 
 pub use bells::Bells;
+pub use capabilities::{Capabilities, Capability};
+pub use cgroup::Cgroup;
+pub use core_dumps::CoreDumps;
 pub use fence_command::{FenceError, run_fence_command};
 pub use linux::Linux;
 pub use os::{
@@ -19,4 +26,5 @@ pub use os::{
     ThreadIdentity,
 };
 pub use scripted::{Scripted, ScriptedOs};
-pub use side_file::{Access, SideFileEntry};
+pub use side_file::Access;
+pub use side_file_name::SideFileEntry;

@@ -24,6 +24,8 @@ mod oses;
 mod process;
 mod record;
 mod role;
+#[cfg(test)]
+mod scripted;
 mod sentinel;
 mod settings;
 mod state;

@@ -97,6 +97,26 @@ pub(crate) struct Shared {
 }
 
 impl Shared {
+    pub(crate) fn new(
+        tables: Tables,
+        os: &'static dyn Os,
+        os_number: u16,
+        fence_agent: Option<Arc<dyn FenceAgent>>,
+        obligations: Arc<dyn Obligations>,
+    ) -> Self {
+        let settings = tables.settings();
+        Self {
+            tables,
+            os,
+            os_number,
+            fence_agent: fence_agent.or_else(|| settings.command_agent()),
+            settings,
+            stop: AtomicBool::new(false),
+            obligations,
+            keeper: AtomicU32::new(u32::MAX),
+        }
+    }
+
     pub(crate) fn wake_keeper(&self, os: &dyn Os) {
         os.bells()
             .ring(keeper::bell_of(self.keeper.load(Ordering::Relaxed)));
@@ -151,18 +171,10 @@ impl Process {
         os: &'static dyn Os,
         options: ProcessOptions,
     ) -> Result<Self, JoinError> {
-        let settings = tables.settings();
         let os_number = tables.operating_systems().number(os.identity())?;
-        let shared = Arc::new(Shared {
-            tables,
-            os,
-            os_number,
-            fence_agent: options.fence_agent.or_else(|| settings.command_agent()),
-            settings,
-            stop: AtomicBool::new(false),
-            obligations: options.obligations,
-            keeper: AtomicU32::new(u32::MAX),
-        });
+        let agent = options.fence_agent;
+        let shared = Shared::new(tables, os, os_number, agent, options.obligations);
+        let shared = Arc::new(shared);
         refuse_the_unfenceable(&shared, shared.os)?;
         let entry = Entry {
             host: options.host,
@@ -235,6 +247,11 @@ impl Process {
     /// The membership of its pod.
     pub fn tables(&self) -> Tables {
         self.inner.shared.tables
+    }
+
+    /// The operating system, as this process's pod sees it.
+    pub(crate) fn os(&self) -> &dyn Os {
+        self.inner.shared.os
     }
 
     /// Makes the calling thread a member, under `id` or any free one. It holds the id until the

@@ -116,61 +116,92 @@ pub(crate) fn exit(
 
 /// Runs until the process leaves.
 pub(crate) fn run(shared: &Shared, os: &dyn Os, host: Instance, process: Instance) {
-    let tables = shared.tables;
-    let mut detector = Detector::new(tables, shared.os_number);
-    let mut manager = Manager::new(
-        tables,
-        process,
-        shared.os_number,
-        shared.settings.clone(),
-        shared.fence_agent.clone(),
-    );
-    let bell = bell_of(process.id);
-    let mut tails = vec![0; tables.extent().groups as usize];
-    let mut next_beat = Duration::ZERO;
-    let mut next_thorough = Duration::ZERO;
-    let mut dying_since = None;
+    let mut sentinel = Sentinel::new(shared, host, process);
     let mut turn = 0;
     while !shared.stop.load(Ordering::Acquire) {
-        let seen = os.bells().read(bell);
+        // The bell before the look: what happens after the look rings it.
+        let seen = os.bells().read(bell_of(process.id));
+        let until = sentinel.round(os);
+        let timeout = until.saturating_sub(os.now());
+        let held = &sentinel.detector.sighting.held;
+        let held = in_turn(held, os.most_watched(), &mut turn);
+        os.wait_for_news(held, bell_of(process.id), seen, timeout);
+    }
+}
+
+/// What the sentinel keeps in mind between two rounds.
+pub(crate) struct Sentinel<'a> {
+    shared: &'a Shared,
+    host: Instance,
+    process: Instance,
+    detector: Detector,
+    manager: Manager,
+    /// The tail of each group's log when its bell was last rung.
+    tails: Vec<u64>,
+    next_beat: Duration,
+    next_thorough: Duration,
+    dying_since: Option<Duration>,
+}
+
+impl<'a> Sentinel<'a> {
+    pub(crate) fn new(shared: &'a Shared, host: Instance, process: Instance) -> Self {
+        let (tables, number) = (shared.tables, shared.os_number);
+        let (settings, agent) = (shared.settings.clone(), shared.fence_agent.clone());
+        Self {
+            shared,
+            host,
+            process,
+            detector: Detector::new(tables, number),
+            manager: Manager::new(tables, process, number, settings, agent),
+            tails: vec![0; tables.extent().groups as usize],
+            next_beat: Duration::ZERO,
+            next_thorough: Duration::ZERO,
+            dying_since: None,
+        }
+    }
+
+    /// One round; says when the next is due.
+    pub(crate) fn round(&mut self, os: &dyn Os) -> Duration {
+        let tables = self.shared.tables;
         let now = os.now();
-        if now >= next_beat {
-            tables.records().beat(host.id);
-            tables.records().beat(process.id);
-            next_beat = now + shared.settings.heartbeat;
+        let beat = now >= self.next_beat;
+        if beat {
+            tables.records().beat(self.host.id);
+            tables.records().beat(self.process.id);
+            self.next_beat = now + self.shared.settings.heartbeat;
         }
-        detector.look(os);
-        let mut died = !detector.sighting.dead.is_empty();
-        let dying = !detector.sighting.dying.is_empty();
-        let since = *dying_since.get_or_insert(now);
-        if !dying {
-            dying_since = None;
-        }
-        let hurried = dying && now - since < DYING_PATIENCE;
-        let thorough = now >= next_thorough;
-        if next_beat == now + shared.settings.heartbeat || hurried || died {
-            died |= detector.look_at_processes(os, thorough);
+        self.detector.look(os);
+        let mut died = !self.detector.sighting.dead.is_empty();
+        let hurried = self.is_somebody_dying(now);
+        let thorough = now >= self.next_thorough;
+        if beat || hurried || died {
+            died |= self.detector.look_at_processes(os, thorough);
         }
         if thorough {
-            next_thorough = now + THOROUGH;
+            self.next_thorough = now + THOROUGH;
         }
         if died || thorough {
             reconcile(tables, os.bells());
         }
         if unrecovered(tables) {
-            shared.wake_keeper(os);
+            self.shared.wake_keeper(os);
         }
-        ring_for_others(tables, os, &mut tails);
-        if now >= manager.next_tick() {
-            manager.tick(os, &mut detector);
+        ring_for_others(tables, os, &mut self.tails);
+        if now >= self.manager.next_tick() {
+            self.manager.tick(os, &mut self.detector);
         }
-        let mut until = next_beat.min(manager.next_tick());
-        if hurried {
-            until = until.min(now + DYING);
+        let next = self.next_beat.min(self.manager.next_tick());
+        if hurried { next.min(now + DYING) } else { next }
+    }
+
+    /// Whether a process lost its sentinel so short a while ago that it is probably about to be gone.
+    fn is_somebody_dying(&mut self, now: Duration) -> bool {
+        if self.detector.sighting.dying.is_empty() {
+            self.dying_since = None;
+            return false;
         }
-        let timeout = until.saturating_sub(os.now());
-        let held = in_turn(&detector.sighting.held, os.most_watched(), &mut turn);
-        os.wait_for_news(held, bell, seen, timeout);
+        let since = *self.dying_since.get_or_insert(now);
+        now - since < DYING_PATIENCE
     }
 }
 

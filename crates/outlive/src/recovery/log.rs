@@ -375,21 +375,35 @@ impl<'m, M: Memory> OwnLog<'m, M> {
     #[inline(always)]
     pub fn list(self, lock: Offset, kind: LockKind) -> Result<Listed, TooManyLocks> {
         let mut slot = 0;
-        let mut at = self.log.lock_at(0);
         // Relaxed: only this thread writes these words while it lives.
-        while self.log.memory.load::<u64>(at, Ordering::Relaxed) != 0 {
-            slot += 1;
-            at = at + 8;
-            if slot == Logs::<M>::LOCKS {
-                return Err(TooManyLocks {
-                    instance: self.instance,
-                });
-            }
+        if self
+            .log
+            .memory
+            .load::<u64>(self.log.lock_at(0), Ordering::Relaxed)
+            != 0
+        {
+            slot = self.free_entry()?;
         }
+        let at = self.log.lock_at(slot);
         let word = Link::new(lock).with_tags(kind.0).to_word();
         self.log.memory.store(at, word, Ordering::Relaxed);
         self.log.memory.persist(at, 8);
         Ok(Listed { slot })
+    }
+
+    /// Whoever nests locks comes here.
+    #[inline(never)]
+    fn free_entry(self) -> Result<usize, TooManyLocks> {
+        let free = |slot: &usize| {
+            let word: u64 = self
+                .log
+                .memory
+                .load(self.log.lock_at(*slot), Ordering::Relaxed);
+            word == 0
+        };
+        (1..Logs::<M>::LOCKS).find(free).ok_or(TooManyLocks {
+            instance: self.instance,
+        })
     }
 
     /// Strikes out an entry: *after* the step by which the lock ceased to be one's own.

@@ -134,6 +134,11 @@ impl<M: Memory> Redo<'_, M> {
         memory.load(at, Ordering::Relaxed)
     }
 
+    /// Drops all stores but the first `count`: a change that could not be completed.
+    pub fn truncate(&mut self, count: usize) {
+        self.count = self.count.min(count);
+    }
+
     /// How many stores it has.
     pub fn len(&self) -> usize {
         self.count

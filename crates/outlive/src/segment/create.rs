@@ -195,7 +195,7 @@ impl<'a> SegmentBuilder<'a> {
             .ok_or(LayoutError::TooLarge(plan.size))?;
         backend.reserve(mapped, &self.places)?;
 
-        let transparent = self.huge == HugePages::Transparent;
+        let transparent = self.huge.are_transparent_on(backend.as_ref());
         let mapping = Mapping::new(backend.file(), mapped, transparent)
             .map_err(|error| CallFailed::new("mmap", path, error))?;
         // SAFETY: the mapping lives as long as the segment, or is dropped on an error in this function,
@@ -212,13 +212,13 @@ impl<'a> SegmentBuilder<'a> {
             creation.clear(|done| progress(done, plan.size));
         }
         let pages = Pages::of(backend.as_ref(), &mapping, transparent);
-        if self.prefault.is_some() {
-            let progress = self.prefault.as_mut().expect("just looked");
+        let prefaulted = self.prefault.is_some();
+        if let Some(progress) = self.prefault.as_mut() {
             mapping
                 .prefault(plan.size, true, progress)
                 .map_err(|error| CallFailed::new("madvise", path, error))?;
         }
-        let pages = pages.after_prefault(&mapping, transparent && self.prefault.is_some());
+        let pages = pages.after_prefault(&mapping, prefaulted);
 
         let superblock = Superblock {
             uuid: self.uuid.unwrap_or_else(Uuid::new_v4),

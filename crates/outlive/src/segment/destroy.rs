@@ -7,7 +7,6 @@ use super::mapping::Mapping;
 use super::space::Places;
 use super::superblock::{Magic, Refusal, SUPERBLOCK_BYTES, Superblock, Unfinished};
 use outlive_memory::{PersistenceDomain, WriteBackInstruction};
-use rustix::fs::{FlockOperation, flock};
 use std::path::Path;
 
 pub(super) fn destroy(path: &Path, places: &Places) -> Result<(), DestroyError> {
@@ -38,7 +37,9 @@ pub(super) fn destroy(path: &Path, places: &Places) -> Result<(), DestroyError> 
 
 fn erase_device(backend: &dyn Backend, path: &Path, seen: u64) -> Result<(), DestroyError> {
     let busy = || DestroyError::Busy { path: path.into() };
-    flock(backend.file(), FlockOperation::NonBlockingLockExclusive).map_err(|_| busy())?;
+    if !backend::lock(backend) {
+        return Err(busy());
+    }
     let mapping = Mapping::new(backend.file(), backend.granule(), false)
         .map_err(|error| CallFailed::new("mmap", path, error))?;
     // In whatever domain it was: written back at once, where that can be done.
@@ -49,4 +50,46 @@ fn erase_device(backend: &dyn Backend, path: &Path, seen: u64) -> Result<(), Des
     // SAFETY: the handle is used in this function only; others keep to the rules.
     let memory = unsafe { mapping.memory(SUPERBLOCK_BYTES, domain) }.map_err(OpenError::from)?;
     erase(memory, seen).map_err(|_| busy())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::segment::{CreateError, OpenOptions, Segment};
+    use std::fs;
+
+    /// Of a DAX device, played by a plain file.
+    #[test]
+    fn a_device_loses_its_superblock_when_nobody_uses_it() {
+        let root = tempfile::tempdir().unwrap();
+        let attributes = root.path().join("sys/bus/dax/devices/dax0.0");
+        fs::create_dir_all(&attributes).unwrap();
+        fs::write(attributes.join("size"), "262144").unwrap();
+        fs::write(attributes.join("align"), "65536").unwrap();
+        fs::create_dir(root.path().join("dev")).unwrap();
+        let path = root.path().join("dev/dax0.0");
+        fs::write(&path, [0xA5; 262144]).unwrap();
+        let places = Places::below(root.path());
+
+        let foreign = destroy(&path, &places).unwrap_err();
+        assert!(
+            matches!(foreign, DestroyError::NotASegment { .. }),
+            "{foreign}"
+        );
+        let builder = || Segment::builder().stand_in(root.path());
+        let segment = builder().replace(true).create(&path).unwrap();
+        let busy = destroy(&path, &places).unwrap_err();
+        assert!(matches!(busy, DestroyError::Busy { .. }), "{busy}");
+        // SAFETY: not used again.
+        unsafe { segment.unmap() };
+        destroy(&path, &places).unwrap();
+        let error = OpenOptions::new()
+            .stand_in(root.path())
+            .open(&path)
+            .unwrap_err();
+        let zeroed = Refusal::NeverCompleted(Unfinished::Zeroed);
+        assert_eq!(error.refusal(), Some(&zeroed));
+        let again: Result<Segment, CreateError> = builder().create(&path);
+        assert_eq!(again.unwrap().size(), 262144);
+    }
 }

@@ -151,8 +151,9 @@ impl Mapping {
             } {
                 Ok(()) => {}
                 Err(Errno::INTR | Errno::AGAIN) => continue,
-                // An old kernel, or device memory, which has no faults to take.
-                Err(Errno::INVAL | Errno::FAULT) => {
+                // An old kernel, or device memory, which has no faults to take. (EFAULT says that a touch
+                // would be answered by SIGBUS: an error.)
+                Err(Errno::INVAL) => {
                     if fresh {
                         self.touch(at, len);
                     }

@@ -1,7 +1,7 @@
 //! A memory whose user dies after so many accesses, for the tests of this room.
 //!
-//! In the write-back domain the user's cache dies with it: what it had not written back and drained is, by
-//! the toss of a coin for every 8 bytes, in memory or lost.
+//! In the write-back domain the user's cache dies with it: what it had not written back and drained is, for
+//! every 8 bytes apart, in memory or lost.
 
 use outlive_memory::{CrashPoint, Memory, Native, Offset, Ordering, PersistenceDomain, Word};
 use std::cell::{Cell, RefCell};
@@ -45,17 +45,26 @@ impl Mortal {
         }
     }
 
-    /// After a death in the write-back domain: loses what the dead had not written back, all of it or, with
-    /// a seed, some.
-    pub fn lose_cache(self, mut seed: u64) {
+    /// Looks at what the host of the last operation may leave when it dies now: in the write-back domain all,
+    /// none, or a random choice of what it had not written back.
+    pub fn after_its_host_died(self, mut look: impl FnMut()) {
+        if self.0.domain() == PersistenceDomain::Flushed {
+            return look();
+        }
         let image = IMAGE.take();
-        for at in (0..image.len()).step_by(8) {
-            seed = seed
-                .wrapping_mul(6364136223846793005)
-                .wrapping_add(1442695040888963407);
-            if seed == 0 || seed >> 63 == 0 {
-                self.0.copy_in(Offset::new(at as u64), &image[at..at + 8]);
+        let mut whole = vec![0; image.len()];
+        self.0.copy_out(Offset::new(0), &mut whole);
+        let mut random = 0x9E37_79B9_7F4A_7C15_u64;
+        for outcome in 0..12 {
+            for at in (0..image.len()).step_by(8) {
+                random = random
+                    .wrapping_mul(6364136223846793005)
+                    .wrapping_add(1442695040888963407);
+                let kept = outcome == 0 || outcome > 1 && random >> 63 == 0;
+                let from = if kept { &whole } else { &image };
+                self.0.copy_in(Offset::new(at as u64), &from[at..at + 8]);
             }
+            look();
         }
     }
 

@@ -116,7 +116,7 @@ impl<'a> OpenOptions<'a> {
         fill_holes(backend.as_mut(), superblock.size, &self.places)?;
 
         let mapped = superblock.size.next_multiple_of(backend.granule());
-        let transparent = self.huge == HugePages::Transparent;
+        let transparent = self.huge.are_transparent_on(backend.as_ref());
         let mapping = Mapping::new(backend.file(), mapped, transparent)
             .map_err(|error| CallFailed::new("mmap", &path, error))?;
         // SAFETY: the mapping lives as long as the segment, or is dropped on an error in this function,

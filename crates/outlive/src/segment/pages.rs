@@ -51,6 +51,13 @@ pub enum Pages {
     },
 }
 
+impl HugePages {
+    /// Whether to ask for transparent huge pages; memory that comes in larger units has no use for them.
+    pub(super) fn are_transparent_on(self, backend: &dyn Backend) -> bool {
+        self == Self::Transparent && backend.granule() == Native::GRANULE
+    }
+}
+
 impl fmt::Display for Pages {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

@@ -107,9 +107,10 @@ pub(super) fn filesystem(file: &File) -> Result<u64, Errno> {
     Ok(u64::from(fstatfs(file)?.f_type as u32))
 }
 
-/// So much is reserved by one call: a signal that arrives in the middle of a call makes tmpfs undo all of
-/// it, so small calls go forward under a timer's signals too.
-const STEP: u64 = 32 << 20;
+/// So much is reserved by one call, at most and at least. A signal that arrives in the middle of a call makes
+/// tmpfs undo all of it, so calls become smaller until they get through between a timer's signals.
+const MOST_STEP: u64 = 32 << 20;
+const LEAST_STEP: u64 = 64 << 10;
 
 /// Looks for room for `size` bytes in `file` and reserves every page of them. The file is at least `size`
 /// bytes long afterwards. On an error some pages may have been reserved: the caller drops the file.
@@ -126,11 +127,12 @@ pub(super) fn reserve(
     look(file, path, size, wanted, places)?;
     let length = stat.st_size as u64;
     let mut at = 0;
+    let mut step = MOST_STEP;
     while at < size {
-        let len = STEP.min(size - at);
+        let len = step.min(size - at);
         match fallocate(file, FallocateFlags::empty(), at, len) {
             Ok(()) => at += len,
-            Err(Errno::INTR) => {}
+            Err(Errno::INTR) => step = (step / 2).max(LEAST_STEP),
             Err(Errno::OPNOTSUPP | Errno::NOSYS) => {
                 return write_zeros(file, path, length, size);
             }

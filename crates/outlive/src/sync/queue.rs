@@ -176,7 +176,7 @@ impl<M: Memory> QueueLock<M> {
     }
 
     /// Whether somebody, alive or dead, holds it or waits for it.
-    pub fn is_held(self, logs: Logs<M>) -> bool {
+    pub fn is_held(&self, logs: Logs<M>) -> bool {
         let tail: u64 = self.memory.load(self.at, Ordering::Acquire);
         Ticket::from_word(tail, logs.capacity()).is_some_and(|last| !self.over(logs, last))
     }
@@ -187,7 +187,7 @@ impl<M: Memory> QueueLock<M> {
     /// See [`LockError`].
     #[inline]
     pub fn lock<'m>(
-        self,
+        &self,
         member: &'m Member<M>,
         recoverers: &Recoverers<M>,
     ) -> Result<QueueGuard<'m, M>, LockError> {
@@ -203,7 +203,7 @@ impl<M: Memory> QueueLock<M> {
     /// # Errors
     /// See [`LockError`].
     pub fn lock_for<'m>(
-        self,
+        &self,
         member: &'m Member<M>,
         recoverers: &Recoverers<M>,
         timeout: Duration,
@@ -216,7 +216,7 @@ impl<M: Memory> QueueLock<M> {
     /// # Errors
     /// See [`LockError`].
     pub fn try_lock<'m>(
-        self,
+        &self,
         member: &'m Member<M>,
         recoverers: &Recoverers<M>,
     ) -> Result<Option<QueueGuard<'m, M>>, LockError> {
@@ -232,7 +232,7 @@ impl<M: Memory> QueueLock<M> {
                     }
                 }
             }
-            let place = Place::take(self, member)?;
+            let place = Place::take(*self, member)?;
             if place.enter(tail) {
                 self.memory.crash_point(QueuePoint::Held);
                 return Ok(Some(place.guard()));
@@ -244,44 +244,61 @@ impl<M: Memory> QueueLock<M> {
 
     #[inline(always)]
     fn acquire<'m>(
-        self,
+        &self,
         member: &'m Member<M>,
         recoverers: &Recoverers<M>,
         timeout: Option<Duration>,
     ) -> Result<Option<QueueGuard<'m, M>>, LockError> {
-        let place = Place::take(self, member)?;
-        let mut tail = self.memory.load::<u64>(self.at, Ordering::Acquire);
-        while !place.enter(tail) {
+        let place = Place::take(*self, member)?;
+        let logs = recoverers.logs();
+        let (tail, before) = loop {
+            let tail: u64 = self.memory.load(self.at, Ordering::Acquire);
+            // Checked before it is relied on, and before this instance stands behind it.
+            let before = match self.before(logs, tail) {
+                Ok(before) => before,
+                Err(error) => {
+                    place.strike();
+                    return Err(error);
+                }
+            };
+            if place.enter(tail) {
+                break (tail, before);
+            }
             self.memory.spin_hint();
-            tail = self.memory.load(self.at, Ordering::Acquire);
-        }
+        };
         // On the fast path the last ticket's turn is over and nobody has mended the link just made.
-        if self.comes_after(&place, recoverers.logs(), tail)? {
+        if self.comes_after(&place, logs, tail, before) {
             self.memory.crash_point(QueuePoint::Held);
             return Ok(Some(place.guard()));
         }
         self.wait(place, recoverers, timeout)
     }
 
-    /// Whether the link of `place`, which is `link`, makes it the holder.
+    /// Whether the link of `place`, which is `link` and leads to `before`, makes it the holder.
     #[inline(always)]
     fn comes_after(
-        self,
+        &self,
         place: &Place<'_, M>,
         logs: Logs<M>,
         link: u64,
-    ) -> Result<bool, LockError> {
-        if link == NOBODY {
-            return Ok(true);
-        }
-        let before = self.ticket(logs, link)?;
+        before: Option<Ticket>,
+    ) -> bool {
         // `over` acquires, so this second look at the link comes after it: see "Turns" at the top.
-        Ok(self.over(logs, before) && place.link() == link)
+        before.is_none_or(|before| self.over(logs, before) && place.link() == link)
+    }
+
+    /// Whom a link leads to.
+    #[inline(always)]
+    fn before(&self, logs: Logs<M>, link: u64) -> Result<Option<Ticket>, LockError> {
+        if link == NOBODY {
+            return Ok(None);
+        }
+        self.ticket(logs, link).map(Some)
     }
 
     #[cold]
     fn wait<'m>(
-        self,
+        &self,
         place: Place<'m, M>,
         recoverers: &Recoverers<M>,
         timeout: Option<Duration>,
@@ -295,17 +312,16 @@ impl<M: Memory> QueueLock<M> {
         let mut waiter = Waiter::new(member, self.waiting, self.at, timeout);
         let failed = loop {
             let link = place.link();
-            match self.comes_after(&place, logs, link) {
-                Ok(true) => {
-                    self.memory.crash_point(QueuePoint::Held);
-                    return Ok(Some(place.guard()));
-                }
-                Ok(false) => {}
-                // A damaged link: there is nobody to wait for, and none to cut between.
+            let before = match self.before(logs, link) {
+                Ok(before) => before,
+                // A damaged link: there is nobody to wait for.
                 Err(error) => break Some(error),
+            };
+            if self.comes_after(&place, logs, link, before) {
+                self.memory.crash_point(QueuePoint::Held);
+                return Ok(Some(place.guard()));
             }
-            // `comes_after` has just checked it.
-            let Some(before) = Ticket::from_word(link, logs.capacity()) else {
+            let Some(before) = before else {
                 continue;
             };
             match self.look_after(member, recoverers, before) {
@@ -324,7 +340,7 @@ impl<M: Memory> QueueLock<M> {
 
     /// Sees whether the owner of a ticket that is in the way lives, and recovers it otherwise.
     fn look_after(
-        self,
+        &self,
         member: &Member<M>,
         recoverers: &Recoverers<M>,
         before: Ticket,
@@ -345,13 +361,13 @@ impl<M: Memory> QueueLock<M> {
     }
 
     #[inline(always)]
-    fn ticket(self, logs: Logs<M>, word: u64) -> Result<Ticket, LockError> {
+    fn ticket(&self, logs: Logs<M>, word: u64) -> Result<Ticket, LockError> {
         let lock = self.at;
         Ticket::from_word(word, logs.capacity()).ok_or(LockError::ForeignOwner { lock, word })
     }
 
     #[inline(always)]
-    fn over(self, logs: Logs<M>, ticket: Ticket) -> bool {
+    fn over(&self, logs: Logs<M>, ticket: Ticket) -> bool {
         let node = logs.of(ticket.id).node(ticket.slot);
         // Acquire: what was done under the lock in that turn.
         is_over(
@@ -362,9 +378,9 @@ impl<M: Memory> QueueLock<M> {
 
     /// Takes `ticket`, whose node is at `node` and whose link does not change but by mending, out of the
     /// queue. Nobody names it afterwards. Waits for other menders that live.
-    fn cut(self, member: &Member<M>, logs: Logs<M>, node: Offset, ticket: u64) {
+    fn cut(&self, member: &Member<M>, logs: Logs<M>, node: Offset, ticket: u64) {
         let memory = self.memory;
-        let mending = Mending::begin(self, member);
+        let mending = Mending::begin(*self, member);
         memory.crash_point(QueuePoint::Mending);
         let before: u64 = memory.load(node + PREDECESSOR, Ordering::Acquire);
         // AcqRel: what was done under the lock goes on to the successor; on failure acquire, because the
@@ -467,7 +483,6 @@ impl<'m, M: Memory> Place<'m, M> {
     #[inline(always)]
     fn guard(self) -> QueueGuard<'m, M> {
         QueueGuard {
-            lock: self.lock,
             member: self.member,
             listed: self.listed,
             node: self.node,
@@ -494,7 +509,6 @@ impl<'m, M: Memory> Place<'m, M> {
 #[derive(Debug)]
 #[must_use = "the lock is released when this is dropped"]
 pub struct QueueGuard<'m, M: Memory = Native> {
-    lock: QueueLock<M>,
     member: &'m Member<M>,
     listed: Listed,
     node: Offset,
@@ -512,7 +526,7 @@ impl<'m, M: Memory> QueueGuard<'m, M> {
 impl<M: Memory> Drop for QueueGuard<'_, M> {
     #[inline(always)]
     fn drop(&mut self) {
-        let memory = self.lock.memory;
+        let memory = self.member.memory();
         // Release: what was done under the lock.
         memory.store(self.node + DONE, self.turn, Ordering::Release);
         memory.crash_point(QueuePoint::Released);

@@ -143,7 +143,7 @@ impl<M: Memory> BareTatas<M> {
     /// # Errors
     /// See [`LockError`].
     #[inline]
-    pub fn lock(self, member: &Member<M>) -> Result<BareTatasGuard<'_, M>, LockError> {
+    pub fn lock<'m>(&self, member: &'m Member<M>) -> Result<BareTatasGuard<'m, M>, LockError> {
         let listed = self.list(member)?;
         if self.take(member) {
             return Ok(self.guard(member, listed, None));
@@ -160,7 +160,10 @@ impl<M: Memory> BareTatas<M> {
     /// # Errors
     /// See [`LockError`].
     #[inline]
-    pub fn try_lock(self, member: &Member<M>) -> Result<Option<BareTatasGuard<'_, M>>, LockError> {
+    pub fn try_lock<'m>(
+        &self,
+        member: &'m Member<M>,
+    ) -> Result<Option<BareTatasGuard<'m, M>>, LockError> {
         self.lock_for(member, Duration::ZERO)
     }
 
@@ -169,11 +172,11 @@ impl<M: Memory> BareTatas<M> {
     /// # Errors
     /// See [`LockError`].
     #[inline]
-    pub fn lock_for(
-        self,
-        member: &Member<M>,
+    pub fn lock_for<'m>(
+        &self,
+        member: &'m Member<M>,
         timeout: Duration,
-    ) -> Result<Option<BareTatasGuard<'_, M>>, LockError> {
+    ) -> Result<Option<BareTatasGuard<'m, M>>, LockError> {
         let listed = self.list(member)?;
         if self.take(member) {
             return Ok(Some(self.guard(member, listed, None)));
@@ -183,13 +186,13 @@ impl<M: Memory> BareTatas<M> {
 
     #[inline(always)]
     fn guard<'m>(
-        self,
+        &self,
         member: &'m Member<M>,
         listed: Option<Listed>,
         abandoned_by: Option<Instance>,
     ) -> BareTatasGuard<'m, M> {
         BareTatasGuard {
-            lock: self,
+            at: self.at,
             member,
             listed,
             abandoned_by,
@@ -197,16 +200,21 @@ impl<M: Memory> BareTatas<M> {
     }
 
     #[inline(always)]
-    fn list(self, member: &Member<M>) -> Result<Option<Listed>, LockError> {
-        if self.memory.domain() == PersistenceDomain::Flushed {
-            return Ok(None);
+    fn list(&self, member: &Member<M>) -> Result<Option<Listed>, LockError> {
+        match self.memory.domain() {
+            PersistenceDomain::Flushed => Ok(None),
+            PersistenceDomain::WriteBack => self.list_bare(member),
         }
+    }
+
+    #[cold]
+    fn list_bare(&self, member: &Member<M>) -> Result<Option<Listed>, LockError> {
         Ok(Some(OwnLog::of(member).list(self.at, LockKind::BARE)?))
     }
 
     /// Takes the lock if the word is `from`.
     #[inline(always)]
-    fn take_from(self, member: &Member<M>, from: u64) -> bool {
+    fn take_from(&self, member: &Member<M>, from: u64) -> bool {
         // Acquire: what the last owner did under the lock. Release: the log's entry is written before
         // the lock is taken.
         let order = (Ordering::AcqRel, Ordering::Relaxed);
@@ -223,27 +231,17 @@ impl<M: Memory> BareTatas<M> {
     }
 
     #[inline(always)]
-    fn take(self, member: &Member<M>) -> bool {
+    fn take(&self, member: &Member<M>) -> bool {
         self.take_from(member, Instance::NOBODY)
     }
 
-    #[inline(always)]
-    fn release(self, member: &Member<M>) {
-        // Release: what was done under the lock.
-        self.memory
-            .store(self.at, Instance::NOBODY, Ordering::Release);
-        self.memory.write_back(self.at, 8);
-        self.memory.crash_point(TatasUnlockPoint::Released);
-        wake(member, self.at + SLEEPERS);
-    }
-
-    fn waiter<'m>(self, member: &'m Member<M>, timeout: Option<Duration>) -> Waiter<'m, M> {
+    fn waiter<'m>(&self, member: &'m Member<M>, timeout: Option<Duration>) -> Waiter<'m, M> {
         Waiter::new(member, self.waiting, self.at + SLEEPERS, timeout)
     }
 
     #[cold]
     fn lock_slowly<'m>(
-        self,
+        &self,
         member: &'m Member<M>,
         listed: Option<Listed>,
         timeout: Option<Duration>,
@@ -269,7 +267,7 @@ impl<M: Memory> BareTatas<M> {
     /// The slow path of both locks. `from_dead` is told the word and the dead owner in it. Returns whom the
     /// lock was taken from, if from anybody; `None` if time is up.
     fn acquire(
-        self,
+        &self,
         member: &Member<M>,
         timeout: Option<Duration>,
         mut from_dead: impl FnMut(u64, Instance) -> Result<FromDead, LockError>,
@@ -306,6 +304,17 @@ impl<M: Memory> BareTatas<M> {
     }
 }
 
+/// Gives up the lock at `at`, which `member` holds.
+#[inline(always)]
+fn release<M: Memory>(member: &Member<M>, at: Offset) {
+    let memory = member.memory();
+    // Release: what was done under the lock.
+    memory.store(at, Instance::NOBODY, Ordering::Release);
+    memory.write_back(at, 8);
+    memory.crash_point(TatasUnlockPoint::Released);
+    wake(member, at + SLEEPERS);
+}
+
 /// What came of a lock whose word names a dead instance.
 enum FromDead {
     /// It is the caller's.
@@ -320,7 +329,7 @@ enum FromDead {
 #[derive(Debug)]
 #[must_use = "the lock is released when this is dropped"]
 pub struct BareTatasGuard<'m, M: Memory = Native> {
-    lock: BareTatas<M>,
+    at: Offset,
     member: &'m Member<M>,
     listed: Option<Listed>,
     abandoned_by: Option<Instance>,
@@ -343,7 +352,7 @@ impl<'m, M: Memory> BareTatasGuard<'m, M> {
 impl<M: Memory> Drop for BareTatasGuard<'_, M> {
     #[inline(always)]
     fn drop(&mut self) {
-        self.lock.release(self.member);
+        release(self.member, self.at);
         if let Some(listed) = self.listed {
             OwnLog::of(self.member).unlist(listed);
         }
@@ -385,7 +394,7 @@ impl<M: Memory> Tatas<M> {
     /// See [`LockError`].
     #[inline]
     pub fn lock<'m>(
-        self,
+        &self,
         member: &'m Member<M>,
         recoverers: &Recoverers<M>,
     ) -> Result<TatasGuard<'m, M>, LockError> {
@@ -406,7 +415,7 @@ impl<M: Memory> Tatas<M> {
     /// See [`LockError`].
     #[inline]
     pub fn try_lock<'m>(
-        self,
+        &self,
         member: &'m Member<M>,
         recoverers: &Recoverers<M>,
     ) -> Result<Option<TatasGuard<'m, M>>, LockError> {
@@ -420,7 +429,7 @@ impl<M: Memory> Tatas<M> {
     /// See [`LockError`].
     #[inline]
     pub fn lock_for<'m>(
-        self,
+        &self,
         member: &'m Member<M>,
         recoverers: &Recoverers<M>,
         timeout: Duration,
@@ -433,16 +442,16 @@ impl<M: Memory> Tatas<M> {
     }
 
     #[inline(always)]
-    fn guard<'m>(self, member: &'m Member<M>, listed: Listed) -> TatasGuard<'m, M> {
+    fn guard<'m>(&self, member: &'m Member<M>, listed: Listed) -> TatasGuard<'m, M> {
         TatasGuard {
-            lock: self,
+            at: self.word.at,
             member,
             listed,
         }
     }
 
     #[inline(always)]
-    fn list(self, member: &Member<M>) -> Result<Listed, LockError> {
+    fn list(&self, member: &Member<M>) -> Result<Listed, LockError> {
         let listed = OwnLog::of(member).list(self.word.at, LockKind::TATAS)?;
         self.word.memory.crash_point(TatasLockPoint::Listed);
         Ok(listed)
@@ -450,13 +459,13 @@ impl<M: Memory> Tatas<M> {
 
     #[cold]
     fn lock_slowly<'m>(
-        self,
+        &self,
         member: &'m Member<M>,
         recoverers: &Recoverers<M>,
         listed: Listed,
         timeout: Option<Duration>,
     ) -> Result<Option<TatasGuard<'m, M>>, LockError> {
-        let word = self.word;
+        let word = &self.word;
         let acquired = word.acquire(member, timeout, |held, dead| {
             match recoverers.recover(member, dead.id) {
                 // If it was recovered before and yet the word names it, the word fell back with lost
@@ -485,7 +494,7 @@ impl<M: Memory> Tatas<M> {
 #[derive(Debug)]
 #[must_use = "the lock is released when this is dropped"]
 pub struct TatasGuard<'m, M: Memory = Native> {
-    lock: Tatas<M>,
+    at: Offset,
     member: &'m Member<M>,
     listed: Listed,
 }
@@ -501,9 +510,9 @@ impl<'m, M: Memory> TatasGuard<'m, M> {
 impl<M: Memory> Drop for TatasGuard<'_, M> {
     #[inline(always)]
     fn drop(&mut self) {
-        self.lock.word.release(self.member);
+        release(self.member, self.at);
         OwnLog::of(self.member).unlist(self.listed);
-        self.lock.word.memory.crash_point(TatasUnlockPoint::Struck);
+        self.member.memory().crash_point(TatasUnlockPoint::Struck);
     }
 }
 
@@ -525,7 +534,7 @@ pub fn audit_own_locks<M: Memory>(
     for lock in locks {
         let (memory, at) = (lock.word.memory, lock.word.at);
         if memory.load::<u64>(at, Ordering::Acquire) == me && !log.lists(at) {
-            lock.word.release(member);
+            release(member, at);
             memory.persist(at, 8);
             released += 1;
         }

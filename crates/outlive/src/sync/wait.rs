@@ -29,13 +29,15 @@ pub struct Waiting {
 }
 
 impl Waiting {
-    /// The default: about ten microseconds of spinning, then some dozen time slices, then naps of a
-    /// millisecond.
+    /// The default: some microseconds of spinning, then some hundred of yielding (or as many time slices,
+    /// where cores are wanted), then naps of up to a millisecond.
     pub const DEFAULT: Self = Self {
         spins: 100,
-        yields: 50,
+        yields: 1000,
         nap: Duration::from_millis(1),
     };
+    /// Where there are no bells nobody wakes a sleeper, so its first naps are short.
+    const FIRST_UNHEARD_NAP: Duration = Duration::from_micros(20);
 }
 
 /// For what is held for a moment only.
@@ -132,7 +134,9 @@ impl<'m, M: Memory> Waiter<'m, M> {
             _ => nap,
         };
         let Some(bells) = self.member.bells() else {
-            std::thread::sleep(nap);
+            let naps = self.round - self.waiting.spins - self.waiting.yields;
+            let longer = Waiting::FIRST_UNHEARD_NAP.saturating_mul(naps.min(1 << 16));
+            std::thread::sleep(nap.min(longer));
             return;
         };
         let (memory, key) = (self.member.memory(), self.flag.raw());

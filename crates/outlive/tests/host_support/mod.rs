@@ -20,14 +20,19 @@ pub fn run(tests: &[(&str, fn())]) -> ExitCode {
         if filter.as_ref().is_some_and(|filter| !name.contains(filter)) {
             continue;
         }
-        // SAFETY: the alarm's only effect is to end this process.
-        unsafe { libc::alarm(LIMIT) };
+        more_time();
         let failed = catch_unwind(AssertUnwindSafe(test)).is_err();
         println!("test {name} ... {}", if failed { "FAILED" } else { "ok" });
         failures += u8::from(failed);
     }
     println!("{failures} failed");
     ExitCode::from(failures.min(1))
+}
+
+/// Starts the time limit anew.
+pub fn more_time() {
+    // SAFETY: the alarm's only effect is to end this process.
+    unsafe { libc::alarm(LIMIT) };
 }
 
 /// A pod of one test; its side file is removed at the end.

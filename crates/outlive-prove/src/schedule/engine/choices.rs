@@ -6,6 +6,7 @@
 //! the codes that were not the default, so these, with their points, are its schedule.
 
 use std::collections::BTreeMap;
+use std::fmt;
 
 /// What is decided at a point. Only the random strategy cares.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -49,6 +50,15 @@ pub(crate) struct Choices {
 /// The scenario did not do the same when it was given the same.
 #[derive(Debug)]
 pub(crate) struct Diverged;
+
+impl fmt::Display for Diverged {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(
+            "the schedule does not fit: the scenario did something else when it was given the same; it must \
+             not depend on time, addresses, random numbers or what earlier executions left",
+        )
+    }
+}
 
 impl Choices {
     pub(crate) fn tree() -> Self {
@@ -112,7 +122,7 @@ impl Choices {
     }
 
     /// Begins the same execution anew.
-    pub(crate) fn rewind(&mut self) {
+    fn rewind(&mut self) {
         self.point = 0;
         self.taken.clear();
         if let Strategy::Tree { depth, .. } = &mut self.strategy {
@@ -121,19 +131,22 @@ impl Choices {
     }
 
     /// Moves on to the next execution of the tree; false when there is none.
-    pub(crate) fn advance(&mut self) -> bool {
-        self.rewind();
-        let Strategy::Tree { path, .. } = &mut self.strategy else {
-            return false;
+    pub(crate) fn advance(&mut self) -> Result<bool, Diverged> {
+        let Strategy::Tree { path, depth } = &mut self.strategy else {
+            return Ok(false);
         };
+        if *depth < path.len() {
+            return Err(Diverged);
+        }
         while let Some(last) = path.last_mut() {
             last.taken += 1;
             if last.taken < last.offered {
-                return true;
+                self.rewind();
+                return Ok(true);
             }
             path.pop();
         }
-        false
+        Ok(false)
     }
 
     /// How many points the execution has met so far.
@@ -278,7 +291,7 @@ mod tests {
                 9
             };
             seen.push((first, second));
-            if !choices.advance() {
+            if !choices.advance().unwrap() {
                 break;
             }
         }

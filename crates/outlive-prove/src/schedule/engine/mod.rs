@@ -16,9 +16,12 @@
 
 pub(crate) mod access;
 pub(crate) mod choices;
+mod death;
 pub(crate) mod model;
+mod points;
 mod run;
 mod state;
+mod switch;
 pub(crate) mod views;
 mod words;
 
@@ -28,11 +31,6 @@ pub(crate) use state::{Limits, Ran, ThreadPlan};
 
 use access::{Access, Answer};
 use outlive_memory::{CrashPoint, Ordering};
-
-/// One access by the running thread.
-pub(crate) fn access(access: Access) -> u128 {
-    answer(access).value
-}
 
 /// One access by the running thread, and whether it wrote.
 #[track_caller]
@@ -55,7 +53,7 @@ pub(crate) fn write_back(at: u64, len: u64) {
 }
 
 pub(crate) fn drain() {
-    run::at_point(|s| s.arrive_unseen(), |s| s.drain());
+    run::at_point(|s| s.arrive_at_drain(), |s| s.drain()).unwrap_or_else(|why| panic!("{why}"));
 }
 
 /// Something that other threads of the scenario may see although it is not in the memory.

@@ -1,6 +1,6 @@
 //! The coroutines of an execution and the loop that resumes them.
 
-use super::choices::Choices;
+use super::choices::{Choices, Diverged};
 use super::model::Model;
 use super::state::{Failed, Go, Limits, Ran, State, Target, ThreadPlan};
 use crate::schedule::coverage::Coverage;
@@ -73,7 +73,7 @@ impl Runner {
         with(|s| s.everything_shared = true);
     }
 
-    pub(crate) fn advance(&mut self) -> bool {
+    pub(crate) fn advance(&mut self) -> Result<bool, Diverged> {
         with(|s| s.choices.advance())
     }
 
@@ -96,6 +96,11 @@ impl Runner {
 
     pub(crate) fn coverage(&self) -> Coverage {
         with(|s| s.coverage.clone())
+    }
+
+    /// How many images of the memory deaths left, and whether all that could be were tried.
+    pub(crate) fn images(&self) -> (u64, bool) {
+        with(|s| s.model.images_seen())
     }
 
     /// Runs one execution, with its trace if asked for.
@@ -140,7 +145,7 @@ impl Runner {
                     with(|s| s.next = Some(s.pick_after_event()));
                 }
                 Target::Die(host) => with(|s| {
-                    s.kill(host);
+                    s.die_late(host);
                     s.next = Some(s.pick_after_event());
                 }),
             }
@@ -190,11 +195,7 @@ fn spawn(stack: DefaultStack, body: &Body) -> Thread {
 /// The end of a thread, as far as it came by itself.
 fn finish(ended: Result<(), Box<dyn Any + Send>>) {
     match ended {
-        Ok(()) => {
-            if with(State::finish) == Go::Never {
-                suspend();
-            }
-        }
+        Ok(()) => at_point(State::arrive_at_end, State::finish),
         Err(panic) => {
             let said = said(panic);
             with(|s| s.fail(said));

@@ -356,7 +356,9 @@ impl Views {
 
     /// For traces: the access that wrote the message `way` from the newest.
     pub(crate) fn writer(&self, word: usize, way: u16) -> u32 {
-        let messages = &self.words[word];
-        messages[messages.len() - 1 - way as usize].step
+        let messages = self.words.get(word).map_or(&[][..], |messages| messages);
+        // A word that nobody has touched yet is as it was at the start.
+        let read = messages.len().checked_sub(1 + way as usize);
+        read.map_or(0, |read| messages[read].step)
     }
 }

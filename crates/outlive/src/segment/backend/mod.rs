@@ -25,6 +25,7 @@ use super::space::Places;
 use super::superblock::{Magic, Page, Refusal, SUPERBLOCK_BYTES, Superblock};
 use core::fmt;
 use rustix::fs::{FlockOperation, flock};
+use rustix::io::Errno;
 use std::fs::{self, File, Metadata, OpenOptions};
 use std::io;
 use std::os::unix::fs::{FileExt, FileTypeExt, OpenOptionsExt};
@@ -115,10 +116,17 @@ pub(super) fn for_creation(
         other => Unsuitable::new(path, other.to_string()).into(),
     })?;
     // One creator at a time, and none while a process of this operating system has the segment open.
-    flock(backend.file(), FlockOperation::NonBlockingLockExclusive)
-        .map_err(|_| CreateError::Busy { path: path.into() })?;
+    if !lock(backend.as_ref()) {
+        return Err(CreateError::Busy { path: path.into() });
+    }
     let word = may_be_replaced(backend.as_ref(), path, options.replace)?;
     Ok((backend, word))
+}
+
+/// Locks what is to be changed in place; `false` if somebody of this operating system has it open. Where locks
+/// are missing nothing is lost but this check: the creator's mark keeps creators apart.
+pub(super) fn lock(backend: &dyn Backend) -> bool {
+    flock(backend.file(), FlockOperation::NonBlockingLockExclusive) != Err(Errno::WOULDBLOCK)
 }
 
 /// Whether a segment may be created over what is there; the first word that was seen.

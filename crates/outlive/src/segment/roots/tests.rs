@@ -113,26 +113,25 @@ fn sweep(
         let roots = table(memory);
         roots.publish::<u64>("before", VALUE).unwrap();
         let survived = memory.with_life_of(life, || publish(roots)).is_some();
-        if !survived && domain == PersistenceDomain::WriteBack {
-            memory.lose_cache(life.wrapping_mul(0x9E37_79B9_7F4A_7C15));
-        }
-        places += 1;
-        let good = || -> Result<bool, RootError> {
-            let seen = roots.find::<Point>("p")?;
-            if survived && seen.is_none() {
-                return Ok(false);
-            }
-            roots.publish::<Pixel>("another", VALUE + 32)?;
-            let still = roots.find::<Point>("p")?;
-            roots.publish::<Point>("p", VALUE)?;
-            let names: Vec<String> = roots.list()?.into_iter().map(|root| root.name).collect();
-            let expected = match seen {
-                Some(_) => ["before", "p", "another"],
-                None => ["before", "another", "p"],
+        memory.after_its_host_died(|| {
+            places += 1;
+            let good = || -> Result<bool, RootError> {
+                let seen = roots.find::<Point>("p")?;
+                if survived && seen.is_none() {
+                    return Ok(false);
+                }
+                roots.publish::<Pixel>("another", VALUE + 32)?;
+                let still = roots.find::<Point>("p")?;
+                roots.publish::<Point>("p", VALUE)?;
+                let names: Vec<String> = roots.list()?.into_iter().map(|root| root.name).collect();
+                let expected = match seen {
+                    Some(_) => ["before", "p", "another"],
+                    None => ["before", "another", "p"],
+                };
+                Ok(still == seen && names == expected && roots.check().is_empty())
             };
-            Ok(still == seen && names == expected && roots.check().is_empty())
-        };
-        wrong += u64::from(good() != Ok(true));
+            wrong += u64::from(good() != Ok(true));
+        });
         if survived {
             break;
         }

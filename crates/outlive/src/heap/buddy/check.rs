@@ -1,0 +1,439 @@
+//! The walk over an allocator's metadata that finds whatever is wrong with them.
+
+use super::Buddy;
+use super::shape::Level;
+use core::fmt;
+use outlive_memory::{Memory, Offset, Ordering};
+
+/// How a region is used.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Statistics {
+    /// The size of the region in bytes.
+    pub bytes: u64,
+    /// The size of the smallest block in bytes; a block of order `k` has `unit << k`.
+    pub unit: u64,
+    /// How many bytes are free.
+    pub free_bytes: u64,
+    /// The size of the largest free block.
+    pub largest_free: u64,
+    /// How many blocks of each order are free.
+    pub free: Vec<u64>,
+    /// How many blocks of each order are allocated.
+    pub allocated: Vec<u64>,
+}
+
+/// One thing that is wrong with an allocator.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum Finding {
+    /// Two blocks, free or allocated, share memory.
+    #[error("the {} block at {block} and the {} block at {other} overlap", name(*free), name(*other_free))]
+    Overlap {
+        /// Where the first one starts.
+        block: Offset,
+        /// Whether it is free.
+        free: bool,
+        /// Where the second one starts.
+        other: Offset,
+        /// Whether that is free.
+        other_free: bool,
+    },
+    /// Memory is neither free nor allocated: nobody will ever get it.
+    #[error("{bytes} bytes at {at} are neither free nor allocated")]
+    Lost {
+        /// Where it starts.
+        at: Offset,
+        /// How much it is.
+        bytes: u64,
+    },
+    /// Two free buddies have not been joined.
+    #[error("the blocks of {bytes} bytes at {block} and after it are both free and not joined")]
+    NotJoined {
+        /// Where the first one starts.
+        block: Offset,
+        /// The size of each.
+        bytes: u64,
+    },
+    /// A bit stands for a block that the region does not have.
+    #[error("the word at {at} has bits {bits:#x}, which are beyond the end")]
+    BeyondEnd {
+        /// The word.
+        at: Offset,
+        /// The bits.
+        bits: u64,
+    },
+    /// A summary and what it sums up differ.
+    #[error("the summary at {at} is {found:#x} and should be {expected:#x}")]
+    Summary {
+        /// The word of the summary.
+        at: Offset,
+        /// What it should be.
+        expected: u64,
+        /// What it is.
+        found: u64,
+    },
+    /// The counter of free units is wrong.
+    #[error("the number of free units at {at} is {found} and should be {expected}")]
+    FreeCount {
+        /// The counter.
+        at: Offset,
+        /// What it should be.
+        expected: u64,
+        /// What it is.
+        found: u64,
+    },
+    /// A size byte says that a block starts where none of that size can.
+    #[error("the size at {at} says {size}: no such block can start at {block}")]
+    BadSize {
+        /// The size byte.
+        at: Offset,
+        /// What it says.
+        size: u8,
+        /// The block that it is about.
+        block: Offset,
+    },
+    /// An allocated block that nothing reaches.
+    #[error(
+        "the block of {bytes} bytes at {block} has leaked: it is allocated and nothing reaches it"
+    )]
+    Leak {
+        /// Where it starts.
+        block: Offset,
+        /// Its size.
+        bytes: u64,
+    },
+    /// One block is reached twice: it was given to two.
+    #[error("the block at {block} is reached {times} times")]
+    ReachedTwice {
+        /// Where it starts.
+        block: Offset,
+        /// How often it is reached.
+        times: u64,
+    },
+    /// Something is reached that is not allocated.
+    #[error("{block} is reached and no allocated block starts there")]
+    Dangling {
+        /// What is reached.
+        block: Offset,
+    },
+}
+
+fn name(free: bool) -> &'static str {
+    if free { "free" } else { "allocated" }
+}
+
+/// What a walk over an allocator has found. Its [`Display`](fmt::Display) is a line for each finding and
+/// one for the whole.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Report {
+    /// What is wrong, at most [`MOST`](Self::MOST) of it.
+    pub findings: Vec<Finding>,
+    /// How much more was found and left out.
+    pub left_out: u64,
+    /// How the region is used, as far as the metadata can be believed.
+    pub statistics: Statistics,
+}
+
+impl Report {
+    /// The most findings that are kept.
+    pub const MOST: usize = 1000;
+
+    /// Whether nothing is wrong.
+    pub fn is_clean(&self) -> bool {
+        self.findings.is_empty()
+    }
+
+    fn note(&mut self, finding: Finding) {
+        if self.findings.len() < Self::MOST {
+            self.findings.push(finding);
+        } else {
+            self.left_out += 1;
+        }
+    }
+}
+
+impl fmt::Display for Report {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for finding in &self.findings {
+            writeln!(f, "{finding}")?;
+        }
+        if self.left_out > 0 {
+            writeln!(f, "and {} more", self.left_out)?;
+        }
+        let Statistics {
+            bytes,
+            free_bytes,
+            largest_free,
+            ..
+        } = self.statistics;
+        let blocks: u64 = self.statistics.allocated.iter().sum();
+        let wrong = self.findings.len() as u64 + self.left_out;
+        write!(
+            f,
+            "{wrong} findings; {free_bytes} of {bytes} bytes free, {blocks} blocks allocated, largest free block {largest_free}"
+        )
+    }
+}
+
+/// A block as the metadata have it, in units.
+#[derive(Clone, Copy)]
+struct Block {
+    start: u64,
+    order: u32,
+    free: bool,
+}
+
+impl Block {
+    fn end(self) -> u64 {
+        self.start + (1 << self.order)
+    }
+}
+
+impl<M: Memory> Buddy<M> {
+    /// Walks all metadata and says what is wrong with them. Writes nothing; never follows what it reads
+    /// outside the metadata.
+    ///
+    /// For a quiescent segment, or while the caller [holds the lock](Buddy::lock): what others change
+    /// meanwhile may look wrong.
+    pub fn check(&self) -> Report {
+        let (mut report, _) = self.walk();
+        report.findings.shrink_to_fit();
+        report
+    }
+
+    /// As [`check`](Self::check), and compares the allocated blocks with the starts of all blocks that
+    /// are in use: what is allocated and not among them has leaked; what comes twice, or is not
+    /// allocated, has been given to two.
+    pub fn check_reachable(&self, reachable: impl IntoIterator<Item = Offset>) -> Report {
+        let (mut report, blocks) = self.walk();
+        let mut reached: Vec<Offset> = reachable.into_iter().collect();
+        reached.sort_unstable();
+        let mut rest = reached.as_slice();
+        let mut allocated = blocks.iter().filter(|block| !block.free).peekable();
+        loop {
+            let next = allocated
+                .peek()
+                .map(|block| (self.block_at(block.start), block.order));
+            match (next, rest.first()) {
+                (None, None) => break,
+                (Some((block, order)), first) if first.is_none_or(|first| block < *first) => {
+                    let bytes = self.block_bytes(order);
+                    report.note(Finding::Leak { block, bytes });
+                    allocated.next();
+                }
+                (next, Some(&block)) => {
+                    let times = rest.iter().take_while(|other| **other == block).count();
+                    rest = &rest[times..];
+                    if next.is_some_and(|(start, _)| start == block) {
+                        allocated.next();
+                    } else {
+                        report.note(Finding::Dangling { block });
+                    }
+                    if times > 1 {
+                        let times = times as u64;
+                        report.note(Finding::ReachedTwice { block, times });
+                    }
+                }
+                (Some(_), None) => unreachable!("the guard above takes it"),
+            }
+        }
+        report
+    }
+
+    /// How the region is used. As [`check`](Self::check), for a quiescent segment or under the lock.
+    pub fn statistics(&self) -> Statistics {
+        self.walk().0.statistics
+    }
+
+    /// The findings, and all blocks by where they start.
+    fn walk(&self) -> (Report, Vec<Block>) {
+        let shape = &self.shape;
+        let none = vec![0; shape.orders() as usize];
+        let mut report = Report {
+            findings: Vec::new(),
+            left_out: 0,
+            statistics: Statistics {
+                bytes: self.bytes(),
+                unit: self.unit(),
+                free_bytes: 0,
+                largest_free: 0,
+                free: none.clone(),
+                allocated: none,
+            },
+        };
+        let mut blocks = Vec::new();
+        let mut orders = 0;
+        for order in 0..shape.orders() {
+            if self.walk_order(order, &mut blocks, &mut report) {
+                orders |= 1 << order;
+            }
+        }
+        self.compare(&mut report, self.places.orders(), orders);
+        self.walk_sizes(&mut blocks, &mut report);
+
+        blocks.sort_by_key(|block| (block.start, block.order));
+        let (mut covered, mut last) = (0, None::<Block>);
+        for block in &blocks {
+            if block.start > covered {
+                report.note(self.lost(covered, block.start));
+            } else if let Some(last) = last.filter(|_| block.start < covered) {
+                report.note(Finding::Overlap {
+                    block: self.block_at(last.start),
+                    free: last.free,
+                    other: self.block_at(block.start),
+                    other_free: block.free,
+                });
+            }
+            if block.end() > covered {
+                (covered, last) = (block.end(), Some(*block));
+            }
+        }
+        if covered < shape.units() {
+            report.note(self.lost(covered, shape.units()));
+        }
+
+        let free: u64 = blocks
+            .iter()
+            .filter(|block| block.free)
+            .map(|block| 1u64 << block.order)
+            .sum();
+        report.statistics.free_bytes = free << self.unit_shift;
+        let at = self.places.free_units();
+        let found: u64 = self.memory.load(at, Ordering::Relaxed);
+        if found != free {
+            let expected = free;
+            report.note(Finding::FreeCount {
+                at,
+                expected,
+                found,
+            });
+        }
+        for block in &blocks {
+            let count = if block.free {
+                let size = self.block_bytes(block.order);
+                let largest = &mut report.statistics.largest_free;
+                *largest = size.max(*largest);
+                &mut report.statistics.free
+            } else {
+                &mut report.statistics.allocated
+            };
+            count[block.order as usize] += 1;
+        }
+        (report, blocks)
+    }
+
+    /// Collects the free blocks of `order` and compares their summaries; says whether there are any.
+    fn walk_order(&self, order: u32, blocks: &mut Vec<Block>, report: &mut Report) -> bool {
+        let mut below: Option<Level> = None;
+        let before = blocks.len();
+        for level in self.shape.levels(order) {
+            for index in 0..level.words() {
+                let word = self.word_of(level, index, report);
+                match below {
+                    None => self.free_blocks(order, index, word, blocks, report),
+                    Some(below) => {
+                        let expected = self.summary(below, index);
+                        self.compare(report, self.places.word(level.first + index), expected);
+                    }
+                }
+            }
+            below = Some(level);
+        }
+        blocks.len() > before
+    }
+
+    /// Word `index` of `level`, without bits that are beyond its end.
+    fn word_of(&self, level: Level, index: u64, report: &mut Report) -> u64 {
+        let at = self.places.word(level.first + index);
+        let word: u64 = self.memory.load(at, Ordering::Relaxed);
+        let inside = u64::MAX >> 64u64.saturating_sub(level.bits - index * 64);
+        let bits = word & !inside;
+        if bits != 0 {
+            report.note(Finding::BeyondEnd { at, bits });
+        }
+        word & inside
+    }
+
+    fn free_blocks(
+        &self,
+        order: u32,
+        index: u64,
+        word: u64,
+        blocks: &mut Vec<Block>,
+        report: &mut Report,
+    ) {
+        let mut rest = word;
+        while rest != 0 {
+            let bit = rest.trailing_zeros();
+            rest &= rest - 1;
+            let start = (index * 64 + u64::from(bit)) << order;
+            blocks.push(Block {
+                start,
+                order,
+                free: true,
+            });
+            // The largest order's blocks have no parent to be joined to.
+            let joins = order + 1 < self.shape.orders() && bit.is_multiple_of(2);
+            if joins && word & 2 << bit != 0 {
+                report.note(Finding::NotJoined {
+                    block: self.block_at(start),
+                    bytes: self.block_bytes(order),
+                });
+            }
+        }
+    }
+
+    /// What word `index` of the summary of `below` should be.
+    fn summary(&self, below: Level, index: u64) -> u64 {
+        let words = (index * 64..below.words()).take(64);
+        let set = words.filter(|word| {
+            let at = self.places.word(below.first + word);
+            self.memory.load::<u64>(at, Ordering::Relaxed) != 0
+        });
+        set.fold(0, |summary, word| summary | 1 << (word % 64))
+    }
+
+    fn compare(&self, report: &mut Report, at: Offset, expected: u64) {
+        let found: u64 = self.memory.load(at, Ordering::Relaxed);
+        if found != expected {
+            report.note(Finding::Summary {
+                at,
+                expected,
+                found,
+            });
+        }
+    }
+
+    /// Collects the allocated blocks.
+    fn walk_sizes(&self, blocks: &mut Vec<Block>, report: &mut Report) {
+        let shape = &self.shape;
+        for start in 0..shape.units() {
+            let at = self.places.size(shape, start);
+            let size: u8 = self.memory.load(at, Ordering::Relaxed);
+            let Some(order) = size.checked_sub(1).map(u32::from) else {
+                continue;
+            };
+            let block = Block {
+                start,
+                order,
+                free: false,
+            };
+            let fits = order < shape.orders()
+                && start.trailing_zeros() >= order
+                && block.end() <= shape.units();
+            if fits {
+                blocks.push(block);
+            } else {
+                let block = self.block_at(start);
+                report.note(Finding::BadSize { at, size, block });
+            }
+        }
+    }
+
+    fn lost(&self, from: u64, to: u64) -> Finding {
+        Finding::Lost {
+            at: self.block_at(from),
+            bytes: (to - from) << self.unit_shift,
+        }
+    }
+}

@@ -1,0 +1,242 @@
+//! What this operating system lets us do, and what it costs where it does not.
+
+use super::robust::RobustList;
+use super::side_file::MEETING;
+use super::{Cgroup, CoreDumps, futex};
+use core::fmt;
+use rustix::process::{Pid, PidfdFlags, Resource, getpid, getrlimit, pidfd_open};
+use std::io::Error;
+
+/// One thing that Outlive uses.
+#[derive(Clone, Debug)]
+pub struct Capability {
+    /// What it is.
+    pub name: &'static str,
+    /// Whether it is there.
+    pub available: bool,
+    /// How it was found to be.
+    pub detail: String,
+    /// What is lost without it.
+    pub cost: &'static str,
+    /// Whether nothing works without it.
+    pub needed: bool,
+}
+
+/// What there is of all that Outlive uses. Its text names what is missing, for people.
+///
+/// ```
+/// let capabilities = outlive::host::Capabilities::probe();
+/// assert!(capabilities.enough(), "{capabilities}");
+/// println!("{capabilities}");
+/// ```
+#[derive(Clone, Debug)]
+pub struct Capabilities {
+    all: Vec<Capability>,
+}
+
+impl Capabilities {
+    /// Looks. Leaves nothing behind and changes nothing of this process.
+    pub fn probe() -> Self {
+        let all = vec![
+            proc(),
+            robust_list(),
+            shm(),
+            waitv(),
+            pidfd(),
+            pidfd_kill(),
+            locked_memory(),
+            cgroup(),
+            ptrace(),
+            core_dumps(),
+        ];
+        Self { all }
+    }
+
+    /// All of them.
+    pub fn all(&self) -> &[Capability] {
+        &self.all
+    }
+
+    /// Those that are not there.
+    pub fn missing(&self) -> impl Iterator<Item = &Capability> {
+        self.all.iter().filter(|one| !one.available)
+    }
+
+    /// Whether Outlive can work here at all.
+    pub fn enough(&self) -> bool {
+        self.missing().all(|one| !one.needed)
+    }
+}
+
+impl fmt::Display for Capabilities {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for one in &self.all {
+            let mark = match (one.available, one.needed) {
+                (true, _) => "yes",
+                (false, true) => "NO, needed",
+                (false, false) => "no",
+            };
+            writeln!(f, "{:<18} {mark}: {}", one.name, one.detail)?;
+            if !one.available {
+                writeln!(f, "{:<18} without it: {}", "", one.cost)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+fn proc() -> Capability {
+    let found = super::proc::this_process();
+    Capability {
+        name: "/proc",
+        available: found.is_ok(),
+        detail: found.map_or_else(|error| error.to_string(), |_| "readable".into()),
+        cost: "processes cannot be told from later ones with the same pid",
+        needed: true,
+    }
+}
+
+fn robust_list() -> Capability {
+    let found = RobustList::of_this_thread().map(|list| list.futex_offset());
+    Capability {
+        name: "robust futexes",
+        available: found.is_ok(),
+        detail: match found {
+            Ok(offset) => format!("the C library's futex offset is {offset}"),
+            Err(error) => error.to_string(),
+        },
+        cost: "the kernel does not tell of a thread's death",
+        needed: true,
+    }
+}
+
+fn shm() -> Capability {
+    let found = rustix::fs::statvfs(MEETING);
+    let free = found.as_ref().map_or(0, |fs| fs.f_bavail * fs.f_frsize);
+    Capability {
+        name: MEETING,
+        available: free >= 1 << 20,
+        detail: match found {
+            Ok(fs) => format!(
+                "{} of {} MiB free",
+                free >> 20,
+                (fs.f_blocks * fs.f_frsize) >> 20
+            ),
+            Err(error) => error.to_string(),
+        },
+        cost: "there is no room for obituaries and bells, nor for a pod in it (--shm-size for a \
+               container)",
+        needed: true,
+    }
+}
+
+fn waitv() -> Capability {
+    let available = futex::can_wait_any();
+    Capability {
+        name: "futex_waitv",
+        available,
+        detail: said(available, "several words are watched by one call"),
+        cost: "obituaries are polled every millisecond: deaths are told up to that much later, and an \
+               idle sentinel wakes a thousand times a second",
+        needed: false,
+    }
+}
+
+fn pidfd() -> Capability {
+    let found = pidfd_open(getpid(), PidfdFlags::empty());
+    Capability {
+        name: "pidfd_open",
+        available: found.is_ok(),
+        detail: found.map_or_else(|error| error.to_string(), |_| "works".into()),
+        cost: "processes are watched by polling /proc, and killed by pid after a look at their start \
+               time",
+        needed: false,
+    }
+}
+
+fn pidfd_kill() -> Capability {
+    let available = pidfd_open(getpid(), PidfdFlags::empty()).is_ok_and(|pidfd| {
+        // SAFETY: signal 0 is never sent.
+        let answer = unsafe {
+            use std::os::fd::AsRawFd;
+            libc::syscall(libc::SYS_pidfd_send_signal, pidfd.as_raw_fd(), 0, 0, 0)
+        };
+        answer == 0
+    });
+    Capability {
+        name: "pidfd_send_signal",
+        available,
+        detail: said(available, "works"),
+        cost: "processes are killed by pid after a look at their start time",
+        needed: false,
+    }
+}
+
+fn locked_memory() -> Capability {
+    let limit = getrlimit(Resource::Memlock).current;
+    // The side file of a pod of 1024 ids.
+    let available =
+        limit.is_none_or(|bytes| bytes >= 256 << 10) || rustix::process::geteuid().is_root();
+    Capability {
+        name: "locked memory",
+        available,
+        detail: limit.map_or("no limit".into(), |bytes| format!("{} KiB", bytes >> 10)),
+        cost: "under memory pressure an obituary may be swapped out, and its mark come late (raise \
+               RLIMIT_MEMLOCK)",
+        needed: false,
+    }
+}
+
+fn cgroup() -> Capability {
+    let name = format!("outlive.probe.{}", std::process::id());
+    let found = Cgroup::create(&name);
+    if let Ok(group) = &found {
+        let _ = group.remove();
+    }
+    Capability {
+        name: "cgroup.kill",
+        available: found.is_ok(),
+        detail: match found {
+            Ok(group) => format!("groups can be made beside {}", group.path().display()),
+            Err(error) => error.to_string(),
+        },
+        cost: "a host is killed process by process, and its processes that never joined are not",
+        needed: false,
+    }
+}
+
+fn ptrace() -> Capability {
+    let nobody = Pid::from_raw(i32::MAX).map_or(0, |pid| pid.as_raw_nonzero().get());
+    // SAFETY: there is no such process; a kernel that would let us trace says so.
+    let answer = unsafe { libc::ptrace(libc::PTRACE_CONT, nobody, 0, 0) };
+    let error = Error::last_os_error();
+    let available = answer == -1 && error.raw_os_error() == Some(libc::ESRCH);
+    Capability {
+        name: "ptrace",
+        available,
+        detail: said(available, "own children can be traced"),
+        cost: "`outlive prove kill` and the sweeps of the tests cannot run (container: \
+               --cap-add SYS_PTRACE)",
+        needed: false,
+    }
+}
+
+fn core_dumps() -> Capability {
+    let dumps = CoreDumps::of_this_process();
+    Capability {
+        name: "no core dumps",
+        available: dumps == CoreDumps::Off,
+        detail: format!("dumps of this process: {dumps}"),
+        cost: "a death by a fault is told only after the dump is written: seconds, with much private \
+               memory (joining can switch dumps off)",
+        needed: false,
+    }
+}
+
+fn said(available: bool, detail: &str) -> String {
+    if available {
+        detail.into()
+    } else {
+        "missing, or filtered (seccomp)".into()
+    }
+}

@@ -1,0 +1,468 @@
+//! The control process: starts child processes, watches them, and starts them again.
+
+use super::place::{HostStanding, standing};
+use super::plan::{AsParent, InPod, Plan, Step};
+use super::report::{OnReport, log};
+use super::{
+    Launch, Launched, Lost, Outlook, Place, Placement, Report, RestartPolicy, Stop, Survivor,
+    ThisMachine, What, fewest,
+};
+use crate::membership::{Instance, InstanceId, Level, Process};
+use core::fmt;
+use core::time::Duration;
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::process::{Command, ExitStatus};
+use std::time::Instant;
+
+/// How often the supervisor looks at programs that have not joined, whose end nobody tells.
+const LOOK: Duration = Duration::from_millis(20);
+/// How long killed children may take to be gone.
+const LAST_BREATH: Duration = Duration::from_secs(5);
+
+/// A child process: what to run, and where.
+pub struct Child {
+    id: InstanceId,
+    host: InstanceId,
+    policy: Option<RestartPolicy>,
+    command: Box<dyn FnMut() -> Command + Send>,
+}
+
+impl Child {
+    /// The process that joins under `id`, meant for `host`. `command` makes the command for each start;
+    /// the supervisor adds the child's [`Place`] to its environment.
+    ///
+    /// Give it no pipe to the supervisor: it is to live on when the supervisor dies.
+    pub fn new(
+        id: InstanceId,
+        host: InstanceId,
+        command: impl FnMut() -> Command + Send + 'static,
+    ) -> Self {
+        Self {
+            id,
+            host,
+            policy: None,
+            command: Box::new(command),
+        }
+    }
+
+    /// A policy of its own.
+    pub fn policy(mut self, policy: RestartPolicy) -> Self {
+        self.policy = Some(policy);
+        self
+    }
+}
+
+impl fmt::Debug for Child {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Child({} on host {})", self.id, self.host)
+    }
+}
+
+/// The supervisor of a pod's processes (LUPIN §3.4: the control process).
+///
+/// It starts every child whose id nobody has, adopts those that live, and starts each again, under the same
+/// id and so as the next generation, when it has died or failed and what it held has been recovered.
+/// When a host fails, its children are placed on hosts that have not.
+///
+/// If the supervisor dies, its children live on. Its successor (started by systemd, say) adopts them: it
+/// watches them as it watches its own, but cannot learn their exit status, so that one that leaves the pod in
+/// good order is taken for finished. A child that had finished is started again by a new supervisor,
+/// which knows only who lives; a program that has nothing left to do says so by leaving again.
+///
+/// One supervisor acts at a time if it joins the pod under an id of its own, always the same: a second one
+/// is refused while the first lives. So a stand-by is a second copy of the program that tries to join
+/// until it can.
+///
+/// ```no_run
+/// use outlive::membership::ProcessOptions;
+/// use outlive::pod::Pod;
+/// use outlive::supervise::{Child, ProcessSupervisor};
+/// use std::process::Command;
+///
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let path = "/dev/shm/shop";
+/// let process = Pod::open(path)?.join(ProcessOptions::on_host(1).id(9).name("supervisor"))?;
+/// let mut supervisor = ProcessSupervisor::new(process, path)
+///     .child(Child::new(10, 2, || Command::new("/usr/bin/shop-orders")))
+///     .child(Child::new(11, 3, || Command::new("/usr/bin/shop-stock")))
+///     .on_report(|report| eprintln!("{report}"));
+/// supervisor.run();
+/// # Ok(())
+/// # }
+/// ```
+pub struct ProcessSupervisor {
+    process: Process,
+    pod: OsString,
+    policy: RestartPolicy,
+    launch: Box<dyn Launch>,
+    placement: Box<dyn Placement>,
+    on_report: Option<OnReport>,
+    hosts: Vec<InstanceId>,
+    children: Vec<Supervised>,
+    /// What was launched and is of no account any more, until it has ended.
+    reaping: Vec<Box<dyn Launched>>,
+    stop: Stop,
+    began: Instant,
+}
+
+struct Supervised {
+    child: Child,
+    /// The host that it is on, or will be started on.
+    host: InstanceId,
+    plan: Plan,
+    launched: Option<Box<dyn Launched>>,
+    /// How what was launched ended, once that is known.
+    ended: Option<Option<ExitStatus>>,
+    attempts: u32,
+}
+
+impl ProcessSupervisor {
+    /// A supervisor that acts as `process` in the pod called `pod`, under which name the children open it.
+    pub fn new(process: Process, pod: impl Into<OsString>) -> Self {
+        Self {
+            process,
+            pod: pod.into(),
+            policy: RestartPolicy::default(),
+            launch: Box::new(ThisMachine),
+            placement: Box::new(fewest),
+            on_report: None,
+            hosts: Vec::new(),
+            children: Vec::new(),
+            reaping: Vec::new(),
+            stop: Stop::default(),
+            began: Instant::now(),
+        }
+    }
+
+    /// The policy of the children that have none of their own and are added from here on.
+    pub fn policy(mut self, policy: RestartPolicy) -> Self {
+        self.policy = policy;
+        self
+    }
+
+    /// Adds a child.
+    ///
+    /// # Panics
+    /// If there is one with its id.
+    pub fn child(mut self, child: Child) -> Self {
+        let id = child.id;
+        assert!(
+            self.children.iter().all(|known| known.child.id != id),
+            "two children with the id {id}"
+        );
+        let host = child.host;
+        self = self.host(host);
+        self.children.push(Supervised {
+            plan: Plan::new(child.policy.unwrap_or(self.policy)),
+            host,
+            child,
+            launched: None,
+            ended: None,
+            attempts: 0,
+        });
+        self
+    }
+
+    /// A host that children whose host failed may be placed on, besides those that children are meant
+    /// for. When none of all these lives, they are placed on the supervisor's own.
+    pub fn host(mut self, host: InstanceId) -> Self {
+        if let Err(at) = self.hosts.binary_search(&host) {
+            self.hosts.insert(at, host);
+        }
+        self
+    }
+
+    /// How children are started on hosts. Default: [`ThisMachine`].
+    pub fn launch(mut self, launch: impl Launch + 'static) -> Self {
+        self.launch = Box::new(launch);
+        self
+    }
+
+    /// Where children go whose host failed. Default: [`fewest`].
+    pub fn placement(mut self, placement: impl Placement + 'static) -> Self {
+        self.placement = Box::new(placement);
+        self
+    }
+
+    /// What hears the reports, on the supervisor's thread. They go to `tracing` as well.
+    pub fn on_report(mut self, hear: impl FnMut(&Report) + Send + 'static) -> Self {
+        self.on_report = Some(Box::new(hear));
+        self
+    }
+
+    /// What tells this supervisor to end and leave the children alone.
+    pub fn stopper(&self) -> Stop {
+        self.stop.clone()
+    }
+
+    /// Supervises with the calling thread until every child is finished or given up, or the supervisor is
+    /// told to stop; says what has become of each. Children that live then live on, and calling this again takes
+    /// them up again.
+    pub fn run(&mut self) -> Vec<(InstanceId, Outlook)> {
+        // Subscribed before the first look, so that whatever changes after a look wakes us.
+        let mut events = self.process.events();
+        while !self.stop.is_stopped() {
+            self.look();
+            if self.settled() && self.reaping.is_empty() {
+                break;
+            }
+            if events.wait_for(self.nap()).is_some() {
+                // What happened is read from the tables; the news only says that something did.
+                while events.poll().is_some() {}
+            }
+        }
+        self.children
+            .iter()
+            .map(|child| (child.child.id, child.plan.outlook()))
+            .collect()
+    }
+
+    /// Kills every child that lives, its own and adopted ones, and waits until they are gone, at most 5 s. Returns
+    /// those that it could not: on another operating system, not permitted, or in uninterruptible
+    /// sleep.
+    pub fn kill_children(&mut self) -> Vec<InstanceId> {
+        let until = Instant::now() + LAST_BREATH;
+        let left = || until.saturating_duration_since(Instant::now());
+        let mut spared = Vec::new();
+        for child in &mut self.children {
+            if let Some(mut launched) = child.launched.take() {
+                launched.kill();
+                self.reaping.push(launched);
+            }
+        }
+        let tables = self.process.tables();
+        for child in &self.children {
+            let id = child.child.id;
+            let Some(InPod::Lives { instance, .. }) = in_pod(&self.process, id) else {
+                continue;
+            };
+            let record = tables.records().read(instance);
+            let gone = record
+                .filter(|_| is_here(&self.process, instance))
+                .map(
+                    |record| match self.process.os().open_process(record.thread.process) {
+                        Ok(Some(handle)) => handle.send_kill() && handle.wait_gone(left()),
+                        Ok(None) => true,
+                        Err(_) => false,
+                    },
+                );
+            if gone != Some(true) {
+                spared.push(id);
+            }
+        }
+        while !self.reap() && !left().is_zero() {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        spared
+    }
+
+    fn settled(&self) -> bool {
+        self.children
+            .iter()
+            .all(|child| child.plan.outlook() != Outlook::Unsettled)
+    }
+
+    /// How long to sleep if nothing is told meanwhile.
+    fn nap(&self) -> Duration {
+        let now = self.began.elapsed();
+        self.children
+            .iter()
+            .filter_map(|child| child.plan.due())
+            .map(|due| due.saturating_sub(now))
+            // What is due and has not been started waits for a recovery or a host.
+            .filter(|nap| !nap.is_zero())
+            .min()
+            .map_or(LOOK, |nap| nap.min(LOOK))
+    }
+
+    /// One round over all children.
+    fn look(&mut self) {
+        for i in 0..self.children.len() {
+            while self.look_at(i) {}
+        }
+        self.reap();
+    }
+
+    /// Does the next thing about child `i`; returns whether there may be more to do.
+    fn look_at(&mut self, i: usize) -> bool {
+        let child = &mut self.children[i];
+        let id = child.child.id;
+        // Its end before the table: see `Plan::look`.
+        let mut parent = child.as_parent();
+        let Some(seen) = in_pod(&self.process, id) else {
+            return false;
+        };
+        if parent == AsParent::Runs && child.plan.shows_death(seen) {
+            // It died between the two, and now its status can be had.
+            parent = child.as_parent();
+        }
+        let mut same = false;
+        if let InPod::Lives { instance, host } = seen {
+            child.host = host;
+            let pid = child.launched.as_ref().and_then(|launched| launched.pid());
+            same = pid.is_some() && pid == pid_of(&self.process, instance);
+        }
+        let now = self.began.elapsed();
+        let step = child.plan.look(now, seen, parent, same);
+        if !child.plan.is_launched()
+            && let Some(mut launched) = child.launched.take()
+            && child.ended.is_none()
+        {
+            launched.kill();
+            self.reaping.push(launched);
+        }
+        match step {
+            None => false,
+            Some(Step::Tell(what)) => {
+                self.report(id, what);
+                true
+            }
+            Some(Step::Start) => self.choose_host(i).is_some_and(|host| {
+                self.start(i, host, seen);
+                true
+            }),
+        }
+    }
+
+    fn start(&mut self, i: usize, host: InstanceId, seen: InPod) {
+        let child = &mut self.children[i];
+        let id = child.child.id;
+        let from = core::mem::replace(&mut child.host, host);
+        let place = Place {
+            pod: self.pod.clone(),
+            host,
+            id,
+        };
+        let mut command = (child.child.command)();
+        place.to_env(&mut command);
+        let launched = self.launch.launch(&place, command);
+        let what = match launched {
+            Ok(launched) => {
+                child.launched = Some(launched);
+                child.ended = None;
+                child.plan.started(seen);
+                child.attempts += 1;
+                What::Started {
+                    attempt: child.attempts - 1,
+                    host,
+                }
+            }
+            Err(error) => {
+                let why = error.to_string();
+                child.plan.not_started(self.began.elapsed(), why)
+            }
+        };
+        if from != host {
+            self.report(id, What::Moved { from, to: host });
+        }
+        self.report(id, what);
+    }
+
+    /// The host on which child `i` is started now; `None` if one has to wait.
+    fn choose_host(&mut self, i: usize) -> Option<InstanceId> {
+        let tables = self.process.tables();
+        let child = &self.children[i];
+        let (id, host, home) = (child.child.id, child.host, child.child.host);
+        match standing(tables, host) {
+            HostStanding::Lives | HostStanding::Vacant => return Some(host),
+            HostStanding::Unsettled => return None,
+            HostStanding::Failed => {}
+        }
+        let mut load: BTreeMap<InstanceId, usize> = self
+            .hosts
+            .iter()
+            .filter(|host| standing(tables, **host) == HostStanding::Lives)
+            .map(|host| (*host, 0))
+            .collect();
+        if load.is_empty() {
+            load.insert(self.process.host().id, 0);
+        }
+        for other in self.children.iter().filter(|other| other.plan.runs()) {
+            if let Some(children) = load.get_mut(&other.host) {
+                *children += 1;
+            }
+        }
+        let survivors: Vec<_> = load
+            .into_iter()
+            .map(|(host, children)| Survivor { host, children })
+            .collect();
+        self.placement.place(&Lost { id, host, home }, &survivors)
+    }
+
+    /// Reaps what has ended; returns whether nothing is left.
+    fn reap(&mut self) -> bool {
+        self.reaping
+            .retain_mut(|launched| matches!(launched.try_wait(), Ok(None)));
+        self.reaping.is_empty()
+    }
+
+    fn report(&mut self, id: InstanceId, what: What) {
+        let report = Report {
+            id,
+            level: Level::Process,
+            what,
+        };
+        log(&report);
+        if let Some(hear) = &mut self.on_report {
+            hear(&report);
+        }
+    }
+}
+
+impl Supervised {
+    fn as_parent(&mut self) -> AsParent {
+        if let Some(status) = self.ended {
+            return AsParent::Ended(status);
+        }
+        let Some(launched) = &mut self.launched else {
+            return AsParent::Ended(None);
+        };
+        match launched.try_wait() {
+            Ok(None) => return AsParent::Runs,
+            Ok(Some(status)) => self.ended = Some(Some(status)),
+            // Somebody else reaped it, or nobody can know.
+            Err(error) => {
+                tracing::warn!(id = self.child.id, %error, "the end of a child cannot be seen");
+                self.ended = Some(None);
+            }
+        }
+        AsParent::Ended(self.ended.flatten())
+    }
+}
+
+/// What the table says of `id`; `None` if it is corrupt there, which is not for a supervisor to judge.
+fn in_pod(process: &Process, id: InstanceId) -> Option<InPod> {
+    let tables = process.tables();
+    if id >= tables.extent().ids {
+        return Some(InPod::Unusable("the pod has no such id"));
+    }
+    let state = tables.generations().state(id).ok()?;
+    Some(InPod::of(id, state))
+}
+
+/// Whether `instance` runs on the supervisor's own operating system.
+fn is_here(process: &Process, instance: Instance) -> bool {
+    let tables = process.tables();
+    let os_of = |id| {
+        let state = tables.generations().state(id).ok()?;
+        tables.os_of(state)
+    };
+    os_of(instance.id).is_some_and(|os| os_of(process.instance().id) == Some(os))
+}
+
+/// The process id of `instance`, if it runs on the supervisor's own operating system.
+fn pid_of(process: &Process, instance: Instance) -> Option<u32> {
+    let record = process.tables().records().read(instance)?;
+    is_here(process, instance).then_some(record.thread.process.pid)
+}
+
+impl fmt::Debug for ProcessSupervisor {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ProcessSupervisor")
+            .field("process", &self.process)
+            .field("pod", &self.pod)
+            .field("children", &self.children.len())
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,313 @@
+//! A pod of a few ids over one memory, whose members die when a test says so, and a memory that kills
+//! its user at the n-th access.
+
+#![allow(dead_code)] // each test file uses its part of this
+
+use outlive::membership::{Generations, Instance, Level, Member, State, Status};
+use outlive::memory::{CrashPoint, Memory, Native, Offset, Ordering, PersistenceDomain, Word};
+use outlive::recovery::{Logs, OwnLog, Recoverers};
+use outlive::sync;
+use std::cell::Cell;
+use std::collections::BTreeSet;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+/// How many ids a pod has: the last two are for survivors.
+pub const IDS: u32 = 4;
+pub const LOCK: Offset = Offset::new(1024);
+pub const OTHER_LOCK: Offset = Offset::new(1024 + 128);
+pub const DATA: Offset = Offset::new(2048);
+const TABLE: Offset = Offset::new(64);
+const LOGS: Offset = Offset::new(4096);
+pub const SIZE: u64 = 4096 + 0x2000 * IDS as u64;
+
+pub struct Pod<M: Memory> {
+    pub memory: M,
+    pub generations: Generations<M>,
+    pub logs: Logs<M>,
+    pub recoverers: Recoverers<M>,
+}
+
+impl<M: Memory> Pod<M> {
+    pub fn new(memory: M) -> Self {
+        let logs = Logs::new(memory, LOGS, IDS);
+        Self {
+            memory,
+            generations: Generations::new(memory, TABLE, IDS),
+            logs,
+            recoverers: sync::recoverers(logs),
+        }
+    }
+
+    /// A new incarnation of `id` whose log is not open.
+    pub fn stranger(&self, id: u32) -> Member<M> {
+        let before = self.generations.state(id).expect("a state");
+        assert!(!before.status.may_write() && before.status != Status::Dead);
+        let live = State {
+            generation: before.generation + 1,
+            host: 0,
+            level: Some(Level::Thread),
+            status: Status::Live,
+        };
+        assert!(self.generations.transition(id, before, live));
+        let instance = Instance::new(id, live.generation);
+        // SAFETY: tests act as an instance from one thread, and declare it dead when it has stopped.
+        unsafe {
+            Member::assume(
+                self.memory,
+                self.generations,
+                instance,
+                self.logs.at(id),
+                None,
+            )
+        }
+    }
+
+    /// Acts as the present incarnation of `id`, which has joined.
+    pub fn act_as(&self, id: u32) -> Member<M> {
+        let instance = Instance::new(id, self.generations.current(id));
+        // SAFETY: as in `stranger`.
+        unsafe {
+            Member::assume(
+                self.memory,
+                self.generations,
+                instance,
+                self.logs.at(id),
+                None,
+            )
+        }
+    }
+
+    /// A new incarnation of `id`.
+    pub fn join(&self, id: u32) -> Member<M> {
+        let member = self.stranger(id);
+        OwnLog::open(&member).expect("a settled log");
+        member
+    }
+
+    /// The incarnation of `id` can no longer write.
+    pub fn declare_dead(&self, id: u32) {
+        let live = self.generations.state(id).expect("a state");
+        assert!(live.status.may_write());
+        let dead = State {
+            generation: live.generation + 1,
+            status: Status::Dead,
+            ..live
+        };
+        assert!(self.generations.transition(id, live, dead));
+    }
+
+    /// `member` leaves in good order.
+    pub fn leave(&self, member: Member<M>) {
+        OwnLog::of(&member).close().expect("nothing is held");
+        let id = member.instance().id;
+        let live = self.generations.state(id).expect("a state");
+        let status = Status::Left;
+        assert!(
+            self.generations
+                .transition(id, live, State { status, ..live })
+        );
+    }
+
+    pub fn status(&self, id: u32) -> Status {
+        self.generations.state(id).expect("a state").status
+    }
+
+    pub fn get(&self, index: u64) -> u64 {
+        self.memory.load(DATA + index * 8, Ordering::Relaxed)
+    }
+
+    pub fn set(&self, index: u64, value: u64) {
+        self.memory
+            .store(DATA + index * 8, value, Ordering::Relaxed);
+    }
+
+    /// The log of `id` is at rest: nobody's, and nothing in it.
+    pub fn assert_settled(&self, id: u32) {
+        let log = self.logs.of(id);
+        assert_eq!(log.claimant(), None);
+        assert_eq!(log.locks().next(), None);
+        assert!(!log.redo_committed());
+    }
+}
+
+pub fn native() -> Native {
+    Native::leaked(SIZE, PersistenceDomain::Flushed)
+}
+
+thread_local! {
+    static LEFT: Cell<Option<u64>> = const { Cell::new(None) };
+    static DEAD: Cell<bool> = const { Cell::new(false) };
+    static PASSED: Cell<Option<BTreeSet<(&'static str, &'static str)>>> = const { Cell::new(None) };
+}
+
+struct Died;
+
+/// Runs `live` until it has made `accesses` accesses to [`Countdown`] memory: the next one does not take
+/// place, nor does any after it. `None` if it died.
+pub fn cut<R>(accesses: u64, live: impl FnOnce() -> R) -> Option<R> {
+    LEFT.set(Some(accesses));
+    let outcome = catch_unwind(AssertUnwindSafe(live));
+    LEFT.set(None);
+    let died = DEAD.replace(false);
+    match outcome {
+        Ok(result) => Some(result),
+        Err(payload) if payload.is::<Died>() || died => None,
+        Err(payload) => std::panic::resume_unwind(payload),
+    }
+}
+
+/// Runs `run` for 0, 1, 2 ... accesses until it says that nobody died; returns how often.
+pub fn sweep(mut run: impl FnMut(u64) -> bool) -> u64 {
+    let mut accesses = 0;
+    while run(accesses) {
+        accesses += 1;
+        assert!(accesses < 100_000, "an operation without end");
+    }
+    accesses
+}
+
+/// Collects the crash points that are passed while `run` runs.
+pub fn points_of(run: impl FnOnce()) -> BTreeSet<(&'static str, &'static str)> {
+    PASSED.set(Some(BTreeSet::new()));
+    run();
+    PASSED.take().expect("set above")
+}
+
+/// Native memory whose user dies at an access that a test chooses with [`cut`]: what it does after
+/// that, while it unwinds, has no effect.
+#[derive(Clone, Copy, Debug)]
+pub struct Countdown(Native);
+
+impl Countdown {
+    pub fn new() -> Self {
+        Self(native())
+    }
+
+    /// The same with `size` bytes.
+    pub fn of_size(size: u64) -> Self {
+        Self(Native::leaked(size, PersistenceDomain::Flushed))
+    }
+
+    /// Makes everything zero again.
+    pub fn reset(self) {
+        self.0
+            .copy_in(Offset::new(0), &vec![0; self.0.size() as usize]);
+    }
+
+    /// Whether the access takes place.
+    fn lives(self) -> bool {
+        if DEAD.get() {
+            return false;
+        }
+        match LEFT.get() {
+            Some(0) => {
+                DEAD.set(true);
+                std::panic::resume_unwind(Box::new(Died))
+            }
+            Some(left) => LEFT.set(Some(left - 1)),
+            None => {}
+        }
+        true
+    }
+}
+
+impl Memory for Countdown {
+    fn size(self) -> u64 {
+        self.0.size()
+    }
+    fn domain(self) -> PersistenceDomain {
+        PersistenceDomain::Flushed
+    }
+    fn load<W: Word>(self, at: Offset, order: Ordering) -> W {
+        if self.lives() {
+            self.0.load(at, order)
+        } else {
+            W::default()
+        }
+    }
+    fn store<W: Word>(self, at: Offset, value: W, order: Ordering) {
+        if self.lives() {
+            self.0.store(at, value, order);
+        }
+    }
+    fn exchange<W: Word>(self, at: Offset, value: W, order: Ordering) -> W {
+        if self.lives() {
+            self.0.exchange(at, value, order)
+        } else {
+            W::default()
+        }
+    }
+    fn compare_exchange<W: Word>(
+        self,
+        at: Offset,
+        current: W,
+        new: W,
+        success: Ordering,
+        failure: Ordering,
+    ) -> Result<W, W> {
+        if self.lives() {
+            self.0.compare_exchange(at, current, new, success, failure)
+        } else {
+            Err(W::default())
+        }
+    }
+    fn fetch_add<W: Word>(self, at: Offset, value: W, order: Ordering) -> W {
+        if self.lives() {
+            self.0.fetch_add(at, value, order)
+        } else {
+            W::default()
+        }
+    }
+    fn fetch_and<W: Word>(self, at: Offset, value: W, order: Ordering) -> W {
+        if self.lives() {
+            self.0.fetch_and(at, value, order)
+        } else {
+            W::default()
+        }
+    }
+    fn fetch_or<W: Word>(self, at: Offset, value: W, order: Ordering) -> W {
+        if self.lives() {
+            self.0.fetch_or(at, value, order)
+        } else {
+            W::default()
+        }
+    }
+    fn copy_in(self, at: Offset, from: &[u8]) {
+        for (index, chunk) in from.chunks(8).enumerate() {
+            let mut word = [0; 8];
+            word[..chunk.len()].copy_from_slice(chunk);
+            self.store(
+                at + index as u64 * 8,
+                u64::from_ne_bytes(word),
+                Ordering::Relaxed,
+            );
+        }
+    }
+    fn copy_out(self, at: Offset, into: &mut [u8]) {
+        if self.lives() {
+            self.0.copy_out(at, into);
+        }
+    }
+    fn write_back(self, _: Offset, _: u64) {}
+    fn drain(self) {}
+    fn fence(self, order: Ordering) {
+        self.0.fence(order);
+    }
+    fn spin_hint(self) {
+        self.lives();
+    }
+    fn crash_point<P: CrashPoint>(self, point: P) {
+        if let Some(mut passed) = PASSED.take() {
+            passed.insert((P::OPERATION, point.name()));
+            PASSED.set(Some(passed));
+        }
+    }
+}
+
+/// The declared points of `P`, as [`points_of`] gives them.
+pub fn declared<P: CrashPoint>() -> BTreeSet<(&'static str, &'static str)> {
+    P::ALL
+        .iter()
+        .map(|point| (P::OPERATION, point.name()))
+        .collect()
+}

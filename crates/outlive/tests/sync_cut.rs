@@ -1,0 +1,364 @@
+//! Locks and the mutex are cut at every access, and so is their recovery; the next owner must get the lock
+//! and find a whole value.
+
+mod pod;
+
+use outlive::membership::{Instance, Status};
+use outlive::memory::{Memory, Ordering, PersistenceDomain};
+use outlive::recovery::{LockKind, Logs, OwnLog};
+use outlive::sync::{
+    Abandoned, BareTatas, LockError, MutexPoint, QueueLock, QueuePoint, RecoverableMutex, Repair,
+    Tatas, TatasLockPoint, TatasUnlockPoint, audit_own_locks,
+};
+use pod::{Countdown, DATA, IDS, LOCK, OTHER_LOCK, Pod, cut, declared, native, sweep};
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+/// Cuts `live` (by 0) at every access, the recovery of 0 (by 1) at every access of that, and lets 2 recover
+/// the rest and run `check`. Returns the points passed.
+fn cut_twice(
+    pod: &Pod<Countdown>,
+    live: impl Fn(&outlive::membership::Member<Countdown>),
+    check: impl Fn(&outlive::membership::Member<Countdown>),
+) -> BTreeSet<(&'static str, &'static str)> {
+    let mut passed = BTreeSet::new();
+    let cuts = sweep(|n| {
+        let mut died = false;
+        sweep(|m| {
+            pod.memory.reset();
+            let (victim, survivor) = (pod.join(0), pod.join(1));
+            let points = pod::points_of(|| {
+                died = cut(n, || live(&victim)).is_none();
+                pod.declare_dead(0);
+                let lost = cut(m, || pod.recoverers.recover(&survivor, 0).unwrap()).is_none();
+                if lost {
+                    pod.declare_dead(1);
+                }
+                let third = pod.join(2);
+                pod.recoverers.recover_all(&third).unwrap();
+                pod.assert_settled(0);
+                assert_eq!(pod.status(0), Status::Recovered);
+                check(&third);
+            });
+            passed = &points | &passed;
+            pod.status(1) == Status::Recovered
+        });
+        died
+    });
+    assert!(cuts > 3, "{cuts}");
+    passed
+}
+
+fn assert_covers(
+    passed: &BTreeSet<(&'static str, &'static str)>,
+    wanted: &BTreeSet<(&'static str, &'static str)>,
+) {
+    assert!(
+        wanted.is_subset(passed),
+        "not passed: {:?}",
+        wanted - passed
+    );
+}
+
+#[test]
+fn a_logged_tatas_is_free_after_every_death() {
+    let pod = Pod::new(Countdown::new());
+    let (lock, other) = (
+        Tatas::new(pod.memory, LOCK),
+        Tatas::new(pod.memory, OTHER_LOCK),
+    );
+    let passed = cut_twice(
+        &pod,
+        |victim| {
+            let outer = lock.lock(victim, &pod.recoverers).unwrap();
+            let inner = other.try_lock(victim, &pod.recoverers).unwrap().unwrap();
+            drop(outer);
+            drop(inner);
+        },
+        |third| {
+            assert_eq!((lock.holder(), other.holder()), (None, None));
+            assert!(lock.try_lock(third, &pod.recoverers).unwrap().is_some());
+            assert!(other.try_lock(third, &pod.recoverers).unwrap().is_some());
+        },
+    );
+    let wanted = &declared::<TatasLockPoint>() | &declared::<TatasUnlockPoint>();
+    assert_covers(&passed, &wanted);
+}
+
+#[test]
+fn a_bare_tatas_says_who_died_to_one() {
+    let pod = Pod::new(Countdown::new());
+    let lock = BareTatas::new(pod.memory, LOCK);
+    sweep(|n| {
+        pod.memory.reset();
+        let victim = pod.join(0);
+        let died = cut(n, || drop(lock.lock(&victim).unwrap())).is_none();
+        let held = lock.holder().is_some();
+        pod.declare_dead(0);
+        let survivor = pod.join(1);
+        let guard = lock
+            .try_lock(&survivor)
+            .unwrap()
+            .expect("nobody alive has it");
+        assert_eq!(guard.abandoned_by(), held.then_some(victim.instance()));
+        drop(guard);
+        assert_eq!(lock.lock(&survivor).unwrap().abandoned_by(), None);
+        died
+    });
+}
+
+#[test]
+fn a_forgotten_entry_is_noticed() {
+    // The broken variant: a lock that is taken without its entry. Recovery cannot know of it, and says
+    // that it is done; that is why the check above looks at the words.
+    let pod = Pod::new(Countdown::new());
+    let victim = pod.join(0);
+    pod.memory
+        .store(LOCK, victim.instance().to_word(), Ordering::Relaxed);
+    pod.declare_dead(0);
+    let survivor = pod.join(1);
+    pod.recoverers.recover_all(&survivor).unwrap();
+    assert!(Tatas::new(pod.memory, LOCK).holder().is_some());
+}
+
+#[test]
+fn the_queue_is_mended_after_every_death() {
+    let pod = Pod::new(Countdown::new());
+    let lock = QueueLock::new(pod.memory, LOCK);
+    let mut passed = cut_twice(
+        &pod,
+        |victim| drop(lock.lock(victim, &pod.recoverers).unwrap()),
+        |third| {
+            assert!(!lock.is_held(pod.logs));
+            assert!(lock.try_lock(third, &pod.recoverers).unwrap().is_some());
+        },
+    );
+    // A waiter between a live holder and another waiter, cut while it enters, waits, and leaves.
+    let cuts = sweep(|n| {
+        let mut died = false;
+        sweep(|m| {
+            pod.memory.reset();
+            let (victim, survivor) = (pod.join(0), pod.join(1));
+            let (holder, last) = (pod.join(2), pod.join(3));
+            let points = pod::points_of(|| {
+                let held = lock.lock(&holder, &pod.recoverers).unwrap();
+                let wait = |member, hints| {
+                    let timeout = Duration::from_micros(hints);
+                    lock.lock_for(member, &pod.recoverers, timeout)
+                        .unwrap()
+                        .is_some()
+                };
+                died = cut(n, || assert!(!wait(&victim, 3))).is_none();
+                pod.declare_dead(0);
+                if cut(m, || pod.recoverers.recover(&survivor, 0).unwrap()).is_none() {
+                    pod.declare_dead(1);
+                }
+                // Whoever waits behind recovers whom it waits for; the holder still holds.
+                assert!(!wait(&last, 5));
+                assert!(lock.is_held(pod.logs));
+                drop(held);
+                assert!(wait(&last, 5));
+                pod.recoverers.recover_all(&last).unwrap();
+                pod.assert_settled(0);
+                assert!(lock.try_lock(&last, &pod.recoverers).unwrap().is_some());
+            });
+            passed = &points | &passed;
+            pod.status(1) == Status::Recovered
+        });
+        died
+    });
+    assert!(cuts > 20, "{cuts}");
+    assert_covers(&passed, &declared::<QueuePoint>());
+}
+
+/// Both words are committed one by one when goods move; between the two, `moving` is not 0.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, bytemuck::Pod, bytemuck::Zeroable)]
+#[repr(C)]
+struct Stock {
+    on_shelf: u64,
+    moving: u64,
+    checksum: u64,
+}
+
+impl Stock {
+    fn new(on_shelf: u64, moving: u64) -> Self {
+        let checksum = !(on_shelf ^ moving.rotate_left(32));
+        Self {
+            on_shelf,
+            moving,
+            checksum,
+        }
+    }
+}
+
+impl Repair for Stock {
+    fn repair(&mut self, _: Abandoned) {
+        // (What a dead thread reads while it unwinds in these tests is nothing.)
+        let whole = *self == Self::new(self.on_shelf, self.moving);
+        assert!(whole || std::thread::panicking(), "half-done: {self:?}");
+        *self = Self::new(self.on_shelf + self.moving, 0);
+    }
+}
+
+#[test]
+fn a_mutex_shows_no_half_done_update_after_a_death() {
+    let memory = Countdown::new();
+    let pod = Pod::new(memory);
+    let mut passed = BTreeSet::new();
+    let cuts = sweep(|n| {
+        let mut died = false;
+        sweep(|m| {
+            memory.reset();
+            let mutex = RecoverableMutex::create(memory, LOCK, Stock::new(100, 0));
+            let (victim, second) = (pod.join(0), pod.join(1));
+            let points = pod::points_of(|| {
+                died = cut(n, || {
+                    let mut stock = mutex.lock(&victim).unwrap();
+                    *stock = Stock::new(90, 10);
+                    stock.commit();
+                    *stock = Stock::new(95, 5);
+                })
+                .is_none();
+                pod.declare_dead(0);
+                // The one who repairs dies as well.
+                if cut(m, || drop(mutex.lock(&second).unwrap())).is_none() {
+                    pod.declare_dead(1);
+                }
+                let third = pod.join(2);
+                let stock = mutex.lock(&third).unwrap();
+                if died || pod.status(1) == Status::Dead {
+                    assert!(
+                        *stock == Stock::new(100, 0) || *stock == Stock::new(95, 5),
+                        "{stock:?}"
+                    );
+                } else {
+                    assert_eq!(*stock, Stock::new(95, 5));
+                }
+            });
+            passed = &points | &passed;
+            pod.status(1) == Status::Dead
+        });
+        died
+    });
+    assert!(cuts > 10, "{cuts}");
+    assert_covers(&passed, &declared::<MutexPoint>());
+}
+
+#[test]
+fn a_panic_is_rolled_back_and_repaired() {
+    let pod = Pod::new(native());
+    let mutex = RecoverableMutex::create(pod.memory, LOCK, Stock::new(100, 0));
+    let member = pod.join(0);
+    let panicked = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+        let mut stock = mutex.lock(&member).unwrap();
+        *stock = Stock::new(60, 40);
+        stock.commit();
+        *stock = Stock::new(1, 1);
+        std::panic::resume_unwind(Box::new(()));
+    }));
+    assert!(panicked.is_err());
+    assert_eq!(mutex.holder(), None);
+    let mut stock = mutex.lock(&member).unwrap();
+    assert_eq!((*stock, stock.abandoned_by()), (Stock::new(100, 0), None));
+    *stock = Stock::new(7, 0);
+    stock.roll_back();
+    drop(stock);
+    assert_eq!(
+        *mutex.try_lock(&member).unwrap().unwrap(),
+        Stock::new(100, 0)
+    );
+}
+
+#[test]
+fn misuse_and_damage_are_errors() {
+    let pod = Pod::new(native());
+    let member = pod.join(0);
+    let instance = member.instance();
+    let brief = Duration::from_millis(2);
+
+    let bare = BareTatas::new(pod.memory, LOCK);
+    let held = bare.lock(&member).unwrap();
+    let again = LockError::AlreadyHeld {
+        instance,
+        lock: LOCK,
+    };
+    assert_eq!(bare.lock(&member).unwrap_err(), again);
+    drop(held);
+    let tatas = Tatas::new(pod.memory, LOCK);
+    let held = tatas.lock(&member, &pod.recoverers).unwrap();
+    assert_eq!(tatas.try_lock(&member, &pod.recoverers).unwrap_err(), again);
+    let other = pod.join(1);
+    assert!(
+        tatas
+            .lock_for(&other, &pod.recoverers, brief)
+            .unwrap()
+            .is_none()
+    );
+    drop(held);
+    let queue = QueueLock::new(pod.memory, OTHER_LOCK);
+    let held = queue.lock(&member, &pod.recoverers).unwrap();
+    let again = LockError::AlreadyHeld {
+        instance,
+        lock: OTHER_LOCK,
+    };
+    assert_eq!(queue.lock(&member, &pod.recoverers).unwrap_err(), again);
+    assert!(queue.try_lock(&other, &pod.recoverers).unwrap().is_none());
+    assert!(
+        queue
+            .lock_for(&other, &pod.recoverers, brief)
+            .unwrap()
+            .is_none()
+    );
+    drop(held);
+    assert!(queue.try_lock(&other, &pod.recoverers).unwrap().is_some());
+    // What failed left no entry behind.
+    assert_eq!(
+        pod.logs.of(0).locks().count() + pod.logs.of(1).locks().count(),
+        0
+    );
+
+    for word in [Instance::new(IDS, 3).to_word(), 5] {
+        pod.memory.store(LOCK, word, Ordering::Relaxed);
+        pod.memory.store(OTHER_LOCK, u64::MAX, Ordering::Relaxed);
+        let foreign = LockError::ForeignOwner { lock: LOCK, word };
+        assert_eq!(bare.lock(&member).unwrap_err(), foreign);
+        assert_eq!(tatas.lock(&member, &pod.recoverers).unwrap_err(), foreign);
+        let failed = queue.try_lock(&member, &pod.recoverers);
+        assert!(matches!(failed, Err(LockError::ForeignOwner { .. })));
+        let failed = queue.lock(&member, &pod.recoverers);
+        assert!(matches!(failed, Err(LockError::ForeignOwner { .. })));
+    }
+
+    let log = OwnLog::of(&member);
+    let mut entries: Vec<_> = (0..Logs::<outlive::memory::Native>::LOCKS as u64)
+        .map(|i| log.list(DATA + i * 16, LockKind::new(9)).unwrap())
+        .collect();
+    pod.memory.store(LOCK, 0u64, Ordering::Relaxed);
+    let failed = tatas.lock(&member, &pod.recoverers);
+    assert!(matches!(failed, Err(LockError::TooManyLocks(_))));
+    assert_eq!(tatas.holder(), None);
+    log.unlist(entries.swap_remove(7));
+    assert!(tatas.lock(&member, &pod.recoverers).is_ok());
+}
+
+#[test]
+fn a_word_that_fell_back_to_its_former_owner_is_released_by_the_audit() {
+    let memory = outlive::memory::Native::leaked(pod::SIZE, PersistenceDomain::WriteBack);
+    let pod = Pod::new(memory);
+    let (member, other) = (pod.join(0), pod.join(1));
+    let lock = Tatas::new(memory, LOCK);
+    drop(lock.lock(&member, &pod.recoverers).unwrap());
+    // The other host took the lock and died before its line was written back: the memory has the word
+    // as it was when `member` held the lock.
+    memory.store(LOCK, member.instance().to_word(), Ordering::Relaxed);
+    assert!(lock.try_lock(&other, &pod.recoverers).unwrap().is_none());
+    let held = Tatas::new(memory, OTHER_LOCK)
+        .lock(&member, &pod.recoverers)
+        .unwrap();
+    let locks = [lock, Tatas::new(memory, OTHER_LOCK)];
+    assert_eq!(audit_own_locks(&member, locks), 1);
+    assert_eq!(lock.holder(), None);
+    assert_eq!(locks[1].holder(), Some(member.instance()));
+    drop(held);
+    assert!(lock.try_lock(&other, &pod.recoverers).unwrap().is_some());
+}
