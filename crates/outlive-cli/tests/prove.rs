@@ -44,6 +44,26 @@ fn a_proof_that_is_not_there_is_bad_usage() {
 }
 
 #[test]
+fn the_doctor_says_what_there_is() {
+    let text = outlive(["doctor"]).succeeds();
+    assert!(
+        text.contains("/dev/shm") && text.contains("ptrace"),
+        "{text}"
+    );
+    let json: Value = serde_json::from_str(&outlive(["doctor", "--json"]).succeeds()).unwrap();
+    let needed = json
+        .as_array()
+        .unwrap()
+        .iter()
+        .filter(|one| one["needed"] == true);
+    assert!(needed.clone().count() > 0);
+    assert!(
+        needed.clone().all(|one| one["available"] == true),
+        "{json:#}"
+    );
+}
+
+#[test]
 fn shells_are_helped() {
     for shell in ["bash", "zsh", "fish"] {
         let script = outlive(["completions", shell]).succeeds();
@@ -67,6 +87,7 @@ fn every_command_shows_examples() {
         &["pod", "destroy"],
         &["pod", "clean"],
         &["prove", "kill"],
+        &["doctor"],
         &["completions"],
         &[],
     ] {

@@ -5,6 +5,7 @@ mod clean;
 mod completions;
 mod create;
 mod destroy;
+mod doctor;
 mod host;
 mod prove;
 mod status;
@@ -28,6 +29,7 @@ use std::path::{Path, PathBuf};
         outlive pod host /dev/shm/demo --host 0     # in one terminal\n  \
         outlive pod host /dev/shm/demo --host 1     # in another; kill -9 it\n  \
         outlive pod watch /dev/shm/demo             # in a third\n  \
+        outlive doctor                              # what this machine offers\n  \
         outlive prove kill --all                    # a death at every instruction\n\n\
         Exit codes: 0 all is well, 1 something is wrong or has failed, 2 bad usage.\n\
         RUST_LOG=outlive=debug shows what happens inside."
@@ -45,6 +47,8 @@ enum Command {
     /// Run the proofs that what is claimed about crashes holds
     #[command(subcommand, arg_required_else_help = true)]
     Prove(prove::Prove),
+    /// Say what this machine or container offers, and what is missing
+    Doctor(doctor::Doctor),
     /// Print the completions for a shell
     Completions(completions::Completions),
 }
@@ -99,6 +103,7 @@ impl Outlive {
             Command::Pod(PodCommand::Destroy(command)) => command.run(),
             Command::Pod(PodCommand::Clean(command)) => command.run(),
             Command::Prove(command) => command.run(),
+            Command::Doctor(command) => command.run(),
             Command::Completions(command) => command.run(),
         }
     }
