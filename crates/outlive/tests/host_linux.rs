@@ -469,9 +469,12 @@ fn every_watcher_is_woken() {
                     let seen = os.bells().read(7);
                     ready.at(0).fetch_add(1, SeqCst);
                     let held = [(2, other.pid), (1, victim.pid)];
+                    let mut waits = 0;
                     while !matches!(os.obituary(1), Obituary::Marked { .. }) {
                         os.wait_for_news(&held, 7, seen, LONG);
+                        waits += 1;
                     }
+                    assert!(waits <= 2, "it did not sleep, or was woken for nothing");
                 })
             })
             .collect();
