@@ -312,14 +312,9 @@ fn a_pod_that_is_used_is_destroyed_by_force_only() {
     assert!(host.ends().contains("left in good order"));
     // It could not be removed while it was used, and was then forgotten.
     let listed = json(&outlive(["pod", "clean", "--json"]).succeeds());
-    let mine = |listed: &Value| {
-        let files = listed.as_array().unwrap().iter();
-        files
-            .filter(|file| file["pod"] == uuid.as_str())
-            .cloned()
-            .next()
-    };
-    assert_eq!(mine(&listed).unwrap()["found"], Value::Null);
+    let mut files = listed.as_array().unwrap().iter();
+    let mine = files.find(|file| file["pod"] == uuid.as_str()).unwrap();
+    assert_eq!(mine["found"], Value::Null);
     place.remove_side_files(&uuid);
     assert_eq!(kept(), 0);
 }

@@ -37,6 +37,23 @@ fn proofs_are_listed_run_and_counted() {
 }
 
 #[test]
+fn interleavings_are_listed_tried_and_counted() {
+    let list = outlive(["prove", "schedule", "--list"]).succeeds();
+    assert!(list.lines().any(|name| name == "logged tatas"), "{list}");
+    let json = outlive(["prove", "schedule", "queue of two, one", "--json"]).succeeds();
+    let proofs: Value = serde_json::from_str(&json).unwrap();
+    assert_eq!(proofs.as_array().unwrap().len(), 1);
+    let proof = &proofs[0];
+    assert_eq!(proof["name"], "schedule: queue of two, one impatient");
+    assert_eq!(proof["failures"], 0, "{proof:#}");
+    assert!(
+        proof["points"].as_u64() > Some(100) && proof["deaths"].as_u64() > Some(0),
+        "{proof:#}"
+    );
+    outlive(["prove", "schedule", "perpetual.motion"]).fails(2, "--list");
+}
+
+#[test]
 fn a_proof_that_is_not_there_is_bad_usage() {
     outlive(["prove", "kill", "perpetual.motion"]).fails(2, "--list");
     outlive(["prove", "kill"]).fails(2, "");
@@ -87,6 +104,7 @@ fn every_command_shows_examples() {
         &["pod", "destroy"],
         &["pod", "clean"],
         &["prove", "kill"],
+        &["prove", "schedule"],
         &["doctor"],
         &["completions"],
         &[],

@@ -8,5 +8,6 @@
 pub mod explore;
 mod fixtures;
 pub mod kill;
+pub mod scenarios;
 pub mod schedule;
 pub mod sweeps;

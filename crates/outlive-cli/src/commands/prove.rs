@@ -1,6 +1,7 @@
 //! `outlive prove`: the proofs, from the command line.
 
 mod kill;
+mod schedule;
 
 use crate::failure::Failure;
 use clap::Subcommand;
@@ -12,12 +13,15 @@ use serde::Serialize;
 pub enum Prove {
     /// Kill at every instruction: a survivor recovers and checks
     Kill(kill::Kill),
+    /// Try every interleaving of small scenarios, with deaths
+    Schedule(schedule::Schedule),
 }
 
 impl Prove {
     pub fn run(self) -> Result<(), Failure> {
         match self {
             Self::Kill(command) => command.run(),
+            Self::Schedule(command) => command.run(),
         }
     }
 }

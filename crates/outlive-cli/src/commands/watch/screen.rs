@@ -21,7 +21,7 @@ pub struct Screen {
 
 /// Lines of a frame that are not members or events: two of heading, two of borders and headings of the
 /// table, one of locks, one border of the events, one of keys.
-const AROUND: usize = 8;
+const AROUND: usize = 7;
 /// How many events a frame of text has at most.
 const EVENTS_AT_ONCE: usize = 20;
 
@@ -39,7 +39,7 @@ impl Screen {
     /// How high a frame must be to show all of the scene.
     pub fn height_for(&self, scene: &Scene) -> u16 {
         let members = self.shown(scene).len().max(1);
-        let lines = members + scene.told.len().min(EVENTS_AT_ONCE).max(1) + AROUND;
+        let lines = members + scene.told.len().clamp(1, EVENTS_AT_ONCE) + AROUND;
         u16::try_from(lines).unwrap_or(u16::MAX).min(2000)
     }
 
