@@ -147,10 +147,8 @@ impl Running {
         let output = BufReader::new(child.stdout.take().unwrap());
         std::thread::spawn(move || {
             for line in output.lines().map_while(Result::ok) {
-                if tell.send(line).is_err() {
-                    // Drops the pipe.
-                    return;
-                }
+                // Read to the end, listened to or not.
+                let _ = tell.send(line);
             }
         });
         Self {
@@ -158,6 +156,25 @@ impl Running {
             lines: Some(lines),
             seen: String::new(),
         }
+    }
+
+    /// Starts it, reads one line and closes the pipe.
+    pub fn start_and_stop_reading<'a>(arguments: impl IntoIterator<Item = &'a str>) -> Self {
+        let mut child = command(arguments).stdout(Stdio::piped()).spawn().unwrap();
+        let mut output = BufReader::new(child.stdout.take().unwrap());
+        let (tell, line) = channel();
+        let reader = std::thread::spawn(move || {
+            let mut first = String::new();
+            let _ = output.read_line(&mut first);
+            let _ = tell.send(first);
+        });
+        let running = Self {
+            child,
+            lines: None,
+            seen: line.recv_timeout(LIMIT).expect("a line in time"),
+        };
+        reader.join().unwrap();
+        running
     }
 
     /// Waits until all of `words` have been printed; all that was.
@@ -173,11 +190,6 @@ impl Running {
             }
         }
         self.seen.clone()
-    }
-
-    /// No longer reads what it prints. (The pipe is closed with the next line that comes.)
-    pub fn stop_reading(&mut self) {
-        self.lines = None;
     }
 
     /// Interrupts it as Ctrl-C does.
