@@ -6,6 +6,8 @@
 //! * [`explore`]: a host dies and its caches with it; every set of lines that may be lost is lost.
 
 pub mod explore;
+mod fixtures;
 pub mod kill;
+pub mod scenarios;
 pub mod schedule;
 pub mod sweeps;

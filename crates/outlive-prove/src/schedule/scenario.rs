@@ -100,6 +100,11 @@ impl<M: Proving, R: Send + 'static> Scenario<M, R> {
         }
     }
 
+    /// Its name.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
     /// The size of the memory in bytes: a few KiB.
     pub fn memory(mut self, bytes: u64) -> Self {
         self.size = bytes;

@@ -1,7 +1,7 @@
 //! Sweeps of what membership does to shared memory alone: telling, burying, creating groups, taking the
 //! fabric manager's role. (Joining and leaving make system calls and are swept by real kills.)
 
-use crate::kill::{Crash, Marked, PointKind, Sweep};
+use crate::kill::{Crash, Marked, PointKind, Suite, Sweep};
 use core::time::Duration;
 use outlive::host::Bells;
 use outlive::membership::{
@@ -11,15 +11,14 @@ use outlive::membership::{
 };
 use outlive_memory::Offset;
 
-/// The sweeps of this file.
-pub fn all() -> Vec<Box<dyn Sweep>> {
-    vec![
-        Box::new(Tell { ring: 16 }),
-        Box::new(Tell { ring: 2 }),
-        Box::new(Bury),
-        Box::new(CreateGroup),
-        Box::new(TakeRole),
-    ]
+/// Adds the sweeps of this file.
+pub fn add_to(suite: &mut Suite) {
+    suite
+        .add(Tell { ring: 16 })
+        .add(Tell { ring: 2 })
+        .add(Bury)
+        .add(CreateGroup)
+        .add(TakeRole);
 }
 
 /// Bells of an operating system that has nobody asleep.

@@ -1,11 +1,18 @@
 //! Every recoverable operation of Outlive, ready to be swept: what `outlive prove kill` runs.
 
+pub mod buddy;
 pub mod joining;
 pub mod membership;
+pub mod sync;
 
-use crate::kill::Sweep;
+use crate::kill::Suite;
 
-/// Every sweep of an operation that only touches memory.
-pub fn all() -> Vec<Box<dyn Sweep>> {
-    membership::all()
+/// Every sweep that there is.
+pub fn all() -> Suite {
+    let mut suite = Suite::new();
+    membership::add_to(&mut suite);
+    suite.add_real(joining::ComeAndGo);
+    sync::add_to(&mut suite);
+    buddy::add_to(&mut suite);
+    suite
 }

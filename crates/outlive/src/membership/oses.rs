@@ -74,6 +74,20 @@ impl<M: Memory> OperatingSystems<M> {
         Err(TooManyBoots)
     }
 
+    /// The number of this operating system, if it has one: for those who only look.
+    pub fn find(self, identity: OsIdentity) -> Option<u16> {
+        let key = key(identity);
+        (0..Self::MOST)
+            .map(|number| {
+                (
+                    number,
+                    self.memory.load(self.key_at(number), Ordering::Acquire),
+                )
+            })
+            .take_while(|(_, taken): &(u16, u128)| *taken != 0)
+            .find_map(|(number, taken)| (taken == key).then_some(number))
+    }
+
     /// Whether operating system `number` is an earlier boot of the machine that `now` runs on. A machine
     /// runs one boot at a time, so everything of that boot is dead.
     pub fn is_earlier_boot(self, number: u16, now: OsIdentity) -> bool {
@@ -102,9 +116,11 @@ mod tests {
             machine: boot,
         };
         for boot in 1..=256u128 {
+            assert_eq!(table.find(os(boot)), None);
             assert_eq!(table.number(os(boot)), Ok(boot as u16 - 1));
         }
         assert_eq!(table.number(os(17)), Ok(16));
+        assert_eq!(table.find(os(17)), Some(16));
         let rebooted = OsIdentity {
             boot: 4711,
             ..os(17)

@@ -3,132 +3,14 @@
 
 #![allow(dead_code)] // each test file uses its part of this
 
-use outlive::membership::{Generations, Instance, Level, Member, State, Status};
+#[path = "../../../outlive-prove/src/fixtures/pod.rs"]
+mod fixture;
+
+pub use fixture::*;
 use outlive::memory::{CrashPoint, Memory, Native, Offset, Ordering, PersistenceDomain, Word};
-use outlive::recovery::{Logs, OwnLog, Recoverers};
-use outlive::sync;
 use std::cell::Cell;
 use std::collections::BTreeSet;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-
-/// How many ids a pod has: the last two are for survivors.
-pub const IDS: u32 = 4;
-pub const LOCK: Offset = Offset::new(1024);
-pub const OTHER_LOCK: Offset = Offset::new(1024 + 128);
-pub const DATA: Offset = Offset::new(2048);
-const TABLE: Offset = Offset::new(64);
-const LOGS: Offset = Offset::new(4096);
-pub const SIZE: u64 = 4096 + 0x2000 * IDS as u64;
-
-pub struct Pod<M: Memory> {
-    pub memory: M,
-    pub generations: Generations<M>,
-    pub logs: Logs<M>,
-    pub recoverers: Recoverers<M>,
-}
-
-impl<M: Memory> Pod<M> {
-    pub fn new(memory: M) -> Self {
-        let logs = Logs::new(memory, LOGS, IDS);
-        Self {
-            memory,
-            generations: Generations::new(memory, TABLE, IDS),
-            logs,
-            recoverers: sync::recoverers(logs),
-        }
-    }
-
-    /// A new incarnation of `id` whose log is not open.
-    pub fn stranger(&self, id: u32) -> Member<M> {
-        let before = self.generations.state(id).expect("a state");
-        assert!(!before.status.may_write() && before.status != Status::Dead);
-        let live = State {
-            generation: before.generation + 1,
-            host: 0,
-            level: Some(Level::Thread),
-            status: Status::Live,
-        };
-        assert!(self.generations.transition(id, before, live));
-        let instance = Instance::new(id, live.generation);
-        // SAFETY: tests act as an instance from one thread, and declare it dead when it has stopped.
-        unsafe {
-            Member::assume(
-                self.memory,
-                self.generations,
-                instance,
-                self.logs.at(id),
-                None,
-            )
-        }
-    }
-
-    /// Acts as the present incarnation of `id`, which has joined.
-    pub fn act_as(&self, id: u32) -> Member<M> {
-        let instance = Instance::new(id, self.generations.current(id));
-        // SAFETY: as in `stranger`.
-        unsafe {
-            Member::assume(
-                self.memory,
-                self.generations,
-                instance,
-                self.logs.at(id),
-                None,
-            )
-        }
-    }
-
-    /// A new incarnation of `id`.
-    pub fn join(&self, id: u32) -> Member<M> {
-        let member = self.stranger(id);
-        OwnLog::open(&member).expect("a settled log");
-        member
-    }
-
-    /// The incarnation of `id` can no longer write.
-    pub fn declare_dead(&self, id: u32) {
-        let live = self.generations.state(id).expect("a state");
-        assert!(live.status.may_write());
-        let dead = State {
-            generation: live.generation + 1,
-            status: Status::Dead,
-            ..live
-        };
-        assert!(self.generations.transition(id, live, dead));
-    }
-
-    /// `member` leaves in good order.
-    pub fn leave(&self, member: Member<M>) {
-        OwnLog::of(&member).close().expect("nothing is held");
-        let id = member.instance().id;
-        let live = self.generations.state(id).expect("a state");
-        let status = Status::Left;
-        assert!(
-            self.generations
-                .transition(id, live, State { status, ..live })
-        );
-    }
-
-    pub fn status(&self, id: u32) -> Status {
-        self.generations.state(id).expect("a state").status
-    }
-
-    pub fn get(&self, index: u64) -> u64 {
-        self.memory.load(DATA + index * 8, Ordering::Relaxed)
-    }
-
-    pub fn set(&self, index: u64, value: u64) {
-        self.memory
-            .store(DATA + index * 8, value, Ordering::Relaxed);
-    }
-
-    /// The log of `id` is at rest: nobody's, and nothing in it.
-    pub fn assert_settled(&self, id: u32) {
-        let log = self.logs.of(id);
-        assert_eq!(log.claimant(), None);
-        assert_eq!(log.locks().next(), None);
-        assert!(!log.redo_committed());
-    }
-}
 
 pub fn native() -> Native {
     Native::leaked(SIZE, PersistenceDomain::Flushed)

@@ -1,0 +1,100 @@
+//! Sizes and permissions as people write them. (Durations are `humantime`'s: `8ms`, `2s`, `1m 30s`.)
+
+use std::fmt::{self, Display};
+
+const UNITS: [(&str, u32); 5] = [("", 0), ("K", 10), ("M", 20), ("G", 30), ("T", 40)];
+
+/// Reads a size in bytes: `4096`, `64K`, `64M`, `2GiB`. The units are binary.
+pub fn size(text: &str) -> Result<u64, String> {
+    let digits = text.len() - text.trim_start_matches(|c: char| c.is_ascii_digit()).len();
+    let (number, unit) = text.split_at(digits);
+    let unit = unit.trim().to_ascii_uppercase();
+    let unit = unit
+        .strip_suffix("IB")
+        .or(unit.strip_suffix('B'))
+        .unwrap_or(&unit);
+    let known = UNITS.iter().find(|(name, _)| *name == unit);
+    let (Ok(number), Some((_, shift))) = (number.parse::<u64>(), known) else {
+        return Err("a size is a whole number with K, M, G or T, such as 64M".into());
+    };
+    match number.checked_mul(1 << shift) {
+        Some(0) => Err("a size of nothing".into()),
+        Some(bytes) => Ok(bytes),
+        None => Err("more than 64 bits can count".into()),
+    }
+}
+
+/// Reads a file's permissions: octal, as for chmod.
+pub fn mode(text: &str) -> Result<u32, String> {
+    let octal = text.strip_prefix("0o").unwrap_or(text);
+    match u32::from_str_radix(octal, 8) {
+        Ok(mode) if mode <= 0o777 => Ok(mode),
+        _ => Err("permissions are octal, from 0 to 777, such as 600 or 660".into()),
+    }
+}
+
+/// A number of bytes, for people: exact where it is a round number of units.
+#[derive(Clone, Copy)]
+pub struct Bytes(pub u64);
+
+impl Display for Bytes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (unit, shift) = UNITS
+            .iter()
+            .rev()
+            .find(|(_, shift)| self.0 >> shift > 0)
+            .unwrap_or(&UNITS[0]);
+        if *shift == 0 {
+            return write!(f, "{} bytes", self.0);
+        }
+        if self.0.is_multiple_of(1 << shift) {
+            return write!(f, "{} {unit}iB", self.0 >> shift);
+        }
+        write!(f, "{:.1} {unit}iB", self.0 as f64 / (1u64 << shift) as f64)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_have_binary_units() {
+        assert_eq!(size("4096"), Ok(4096));
+        assert_eq!(size("64M"), Ok(64 << 20));
+        assert_eq!(size("64mb"), Ok(64 << 20));
+        assert_eq!(size("3GiB"), Ok(3 << 30));
+        assert_eq!(size("2 K"), Ok(2048));
+        for bad in [
+            "",
+            "M",
+            "-1",
+            "1.5G",
+            "10X",
+            "0",
+            "0K",
+            "99999999999T",
+            "20000000T",
+            "8i",
+        ] {
+            assert!(size(bad).is_err(), "{bad:?} was taken for a size");
+        }
+    }
+
+    #[test]
+    fn bytes_are_shown_in_the_largest_unit_that_fits() {
+        assert_eq!(Bytes(64 << 20).to_string(), "64 MiB");
+        assert_eq!(Bytes(1536).to_string(), "1.5 KiB");
+        assert_eq!(Bytes(17).to_string(), "17 bytes");
+        assert_eq!(Bytes(0).to_string(), "0 bytes");
+    }
+
+    #[test]
+    fn permissions_are_octal() {
+        assert_eq!(mode("600"), Ok(0o600));
+        assert_eq!(mode("0o640"), Ok(0o640));
+        for bad in ["", "8", "1000", "rw"] {
+            assert!(mode(bad).is_err(), "{bad:?} was taken for permissions");
+        }
+    }
+}

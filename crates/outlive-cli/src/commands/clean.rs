@@ -1,0 +1,128 @@
+//! `outlive pod clean`: side files of pods that are gone.
+
+use crate::failure::Failure;
+use crate::output;
+use crate::table::Table;
+use clap::Args;
+use outlive::host::{Linux, OsError, SideFileEntry};
+use outlive::segment::Superblock;
+use serde::Serialize;
+use std::collections::HashMap;
+use std::fs::File;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+
+/// What this operating system keeps for pods that are gone.
+#[derive(Args, Debug)]
+#[command(after_help = "Examples:\n  \
+    outlive pod clean\n  \
+    outlive pod clean --remove\n  \
+    outlive pod clean --remove --keep /dev/dax0.0\n\n\
+    Beside each pod, every operating system that has members in it keeps a file of its own in /dev/shm \
+    (outlive.POD.BOOT.NAMESPACE). `outlive pod destroy` removes it; it stays if a pod's file is removed in \
+    another way. Pods are looked for in /dev/shm and at the paths given by --keep; files that a process uses \
+    are never removed.")]
+pub struct Clean {
+    /// Remove those whose pod was not found
+    #[arg(long)]
+    remove: bool,
+    /// Pods outside /dev/shm, whose files are to stay
+    #[arg(long, value_name = "PATH", num_args = 1..)]
+    keep: Vec<PathBuf>,
+    /// Print what was found as JSON
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Serialize)]
+struct Kept {
+    path: PathBuf,
+    pod: String,
+    /// Where the pod was found.
+    found: Option<PathBuf>,
+    removed: bool,
+    /// A process uses it. Known only of those that were to be removed.
+    in_use: bool,
+}
+
+impl Clean {
+    pub fn run(self) -> Result<(), Failure> {
+        let pods = self.pods()?;
+        let mut kept = Vec::new();
+        for file in Linux::side_files()? {
+            kept.push(self.treat(&file, pods.get(&file.pod))?);
+        }
+        kept.sort_by(|a, b| a.path.cmp(&b.path));
+        if self.json {
+            return output::json(&kept);
+        }
+        let mut table = Table::new(["FILE", "POD"]);
+        for kept in &kept {
+            let pod = match (&kept.found, kept.removed, kept.in_use) {
+                (Some(path), ..) => path.display().to_string(),
+                (None, true, _) => "not found; removed".into(),
+                (None, _, true) => "not found, but a process uses it; not removed".into(),
+                (None, false, false) => "not found; --remove removes it".into(),
+            };
+            table.row([kept.path.display().to_string(), pod]);
+        }
+        if table.rows() == 0 {
+            return output::line("nothing is kept here for any pod");
+        }
+        table.lines().try_for_each(output::line)
+    }
+
+    fn treat(&self, file: &SideFileEntry, found: Option<&PathBuf>) -> Result<Kept, Failure> {
+        let mut kept = Kept {
+            path: file.path.clone(),
+            pod: format!("{:032x}", file.pod),
+            found: found.cloned(),
+            removed: false,
+            in_use: false,
+        };
+        if self.remove && found.is_none() {
+            match file.remove() {
+                // Somebody else may have been quicker.
+                Ok(_) => kept.removed = true,
+                Err(OsError::InUse { .. }) => kept.in_use = true,
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Ok(kept)
+    }
+
+    /// The pods that there are, by their identity.
+    fn pods(&self) -> Result<HashMap<u128, PathBuf>, Failure> {
+        let shm = std::fs::read_dir("/dev/shm")
+            .map_err(|error| Failure::new(format_args!("/dev/shm cannot be listed: {error}")))?;
+        let mut pods: HashMap<_, _> = shm
+            .flatten()
+            .filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_file()))
+            .filter_map(|entry| Some((identity(&entry.path())?, entry.path())))
+            .collect();
+        for path in &self.keep {
+            let identity = identity(path).ok_or_else(|| {
+                Failure::new(format_args!(
+                    "there is no sound segment at {}, named by --keep; nothing was removed",
+                    path.display()
+                ))
+            })?;
+            pods.insert(identity, path.clone());
+        }
+        Ok(pods)
+    }
+}
+
+/// The identity of the segment at `path`, if there is a sound one.
+fn identity(path: &Path) -> Option<u128> {
+    let file = File::open(path).ok()?;
+    let capacity = match file.metadata().ok()?.len() {
+        // A device does not say its size.
+        0 => u64::MAX,
+        len => len,
+    };
+    let mut page = Vec::new();
+    file.take(4096).read_to_end(&mut page).ok()?;
+    let superblock = Superblock::decode(&page, capacity).ok()?;
+    Some(superblock.uuid.as_u128())
+}

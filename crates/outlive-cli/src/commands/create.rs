@@ -1,0 +1,240 @@
+//! `outlive pod create`.
+
+use super::Which;
+use crate::amount::{self, Bytes};
+use crate::failure::Failure;
+use crate::output;
+use clap::{Args, ValueEnum};
+use humantime::format_duration;
+use indicatif::{ProgressBar, ProgressStyle};
+use outlive::membership::{Generations, Settings};
+use outlive::memory::PersistenceDomain;
+use outlive::pod::{Pod, PodOptions};
+use outlive::segment::HugePages;
+use serde::Serialize;
+use std::path::Path;
+use std::time::Duration;
+
+/// A new pod. What is said here is kept in it, and binds all who join.
+#[derive(Args, Debug)]
+#[command(after_help = "Examples:\n  \
+    outlive pod create /dev/shm/demo\n  \
+    outlive pod create /dev/shm/big --size 8G --ids 1024 --huge transparent --prefault\n  \
+    outlive pod create /dev/dax0.0 --size 16G --real-hosts --fence-command /usr/local/sbin/power-off\n\n\
+    The defaults for heart beats are for hosts that share one operating system, where the kernel tells of \
+    deaths; --real-hosts are those for machines.")]
+pub struct Create {
+    #[command(flatten)]
+    which: Which,
+    /// The size of the whole segment, its tables included
+    #[arg(long, default_value = "64M", value_parser = amount::size)]
+    size: u64,
+    /// How many hosts, processes and threads there can be at once; each takes about 9 KiB
+    #[arg(long, default_value_t = 256,
+          value_parser = clap::value_parser!(u32).range(1..=i64::from(Generations::<outlive::memory::Native>::MOST)))]
+    ids: u32,
+    /// How many control groups there can be, besides the pod's own
+    #[arg(long, default_value_t = 8, value_parser = clap::value_parser!(u32).range(0..=65_535))]
+    groups: u32,
+    /// The new file's permissions, octal: who may open it may join, and may destroy what is in it
+    #[arg(long, default_value = "600", value_parser = amount::mode)]
+    mode: u32,
+    /// What survives the death of a host's caches there
+    #[arg(long, value_enum, default_value_t = Domain::Flushed)]
+    domain: Domain,
+    /// Touch all pages now, so that nobody waits for them later
+    #[arg(long)]
+    prefault: bool,
+    /// What pages to ask for
+    #[arg(long, value_enum, default_value_t = Huge::Off)]
+    huge: Huge,
+    /// How often each process beats its host's heart [default: 50ms]
+    #[arg(long, value_parser = interval, value_name = "TIME")]
+    heartbeat: Option<Duration>,
+    /// How often the fabric manager looks at the hearts [default: 100ms]
+    #[arg(long, value_parser = interval, value_name = "TIME")]
+    poll: Option<Duration>,
+    /// For how long a host may be silent before it is fenced [default: 2s]
+    #[arg(long, value_parser = interval, value_name = "TIME")]
+    suspicion: Option<Duration>,
+    /// Beat every 8ms, look every 16ms, fence after 16ms: for hosts that a command can power off
+    #[arg(long, conflicts_with_all = ["heartbeat", "poll", "suspicion"])]
+    real_hosts: bool,
+    /// The program that fences hosts of other operating systems, without arguments: it gets the host's id
+    /// and name, and exits with 0 only when the host is certainly off
+    #[arg(long, value_name = "PROGRAM", value_parser = fence_command)]
+    fence_command: Option<String>,
+    /// Create it over what a device, or a file prepared for it, holds; all of that is lost
+    #[arg(long)]
+    replace: bool,
+    /// Print what was created as JSON
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum Domain {
+    /// Caches survive their host, or are flushed when it fails
+    Flushed,
+    /// What was not written back is lost with its host
+    WriteBack,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum Huge {
+    /// Those that come
+    Off,
+    /// Huge ones where the kernel gives them
+    Transparent,
+    /// Huge ones from the pool that the administrator has filled
+    Reserved,
+}
+
+/// The shortest and the longest interval that a pod keeps.
+const INTERVALS: [Duration; 2] = [Duration::from_micros(100), Duration::from_secs(86_400)];
+
+fn interval(text: &str) -> Result<Duration, String> {
+    let interval = humantime::parse_duration(text)
+        .map_err(|error| format!("{error}; write 8ms, 2s or 1m 30s"))?;
+    if (INTERVALS[0]..=INTERVALS[1]).contains(&interval) {
+        Ok(interval)
+    } else {
+        Err("an interval is at least 100us and at most a day".into())
+    }
+}
+
+fn fence_command(text: &str) -> Result<String, String> {
+    match text.len() {
+        0 => Err("no program is named".into()),
+        len if len > Settings::LONGEST_COMMAND => Err(format!(
+            "{len} bytes, and a pod keeps {}; put it into a script",
+            Settings::LONGEST_COMMAND
+        )),
+        _ => Ok(text.into()),
+    }
+}
+
+/// What was created.
+#[derive(Serialize)]
+struct Created<'a> {
+    path: &'a Path,
+    uuid: String,
+    size: u64,
+    payload: u64,
+    ids: u32,
+    groups: u32,
+    domain: String,
+    pages: String,
+}
+
+impl Create {
+    pub fn run(self) -> Result<(), Failure> {
+        let path = self.which.path();
+        if path.to_str().is_some_and(|path| path.starts_with("memfd:")) {
+            return Err(Failure::Usage(
+                "a memfd goes away with the process that creates it, which here would be at once; name a \
+                 file in /dev/shm"
+                    .into(),
+            ));
+        }
+        let bar = self.prefault.then(bar);
+        let mut options = PodOptions::new()
+            .size(self.size)
+            .ids(self.ids)
+            .groups(self.groups)
+            .mode(self.mode)
+            .huge_pages(self.huge.into())
+            .replace(self.replace)
+            .settings(self.settings())
+            .segment(|segment| segment.domain(self.domain.into()));
+        if let Some(bar) = &bar {
+            options = options.prefault(|done, all| {
+                bar.set_length(all);
+                bar.set_position(done);
+            });
+        }
+        let created = Pod::create(path, options);
+        if let Some(bar) = bar {
+            bar.finish_and_clear();
+        }
+        self.tell(&created?)
+    }
+
+    fn settings(&self) -> Settings {
+        let defaults = if self.real_hosts {
+            Settings::real_hosts()
+        } else {
+            Settings::default()
+        };
+        Settings {
+            heartbeat: self.heartbeat.unwrap_or(defaults.heartbeat),
+            poll: self.poll.unwrap_or(defaults.poll),
+            suspicion: self.suspicion.unwrap_or(defaults.suspicion),
+            uid: rustix::process::geteuid().as_raw(),
+            fence_command: self.fence_command.clone(),
+            ..defaults
+        }
+    }
+
+    fn tell(&self, pod: &Pod) -> Result<(), Failure> {
+        let segment = pod.segment();
+        let created = Created {
+            path: self.which.path(),
+            uuid: segment.uuid().to_string(),
+            size: segment.size(),
+            payload: pod.payload().map_or(0, |payload| payload.size),
+            ids: self.ids,
+            groups: self.groups,
+            domain: segment.domain().to_string(),
+            pages: segment.pages().to_string(),
+        };
+        if self.json {
+            return output::json(&created);
+        }
+        let settings = pod.settings();
+        output::line(format_args!(
+            "created the pod {}\n  {} in all, {} for programs; {} domain, {}\n  {} ids, {} control groups\n  \
+             hearts beat every {}, are looked at every {}, and may be silent for {}",
+            created.path.display(),
+            Bytes(created.size),
+            Bytes(created.payload),
+            created.domain,
+            created.pages,
+            created.ids,
+            created.groups,
+            format_duration(settings.heartbeat),
+            format_duration(settings.poll),
+            format_duration(settings.suspicion),
+        ))
+    }
+}
+
+impl From<Domain> for PersistenceDomain {
+    fn from(domain: Domain) -> Self {
+        match domain {
+            Domain::Flushed => Self::Flushed,
+            Domain::WriteBack => Self::WriteBack,
+        }
+    }
+}
+
+impl From<Huge> for HugePages {
+    fn from(huge: Huge) -> Self {
+        match huge {
+            Huge::Off => Self::Off,
+            Huge::Transparent => Self::Transparent,
+            Huge::Reserved => Self::Reserved,
+        }
+    }
+}
+
+fn bar() -> ProgressBar {
+    let style = ProgressStyle::with_template(
+        "touching pages {wide_bar} {binary_bytes}/{binary_total_bytes} {eta}",
+    );
+    let bar = ProgressBar::new(0);
+    match style {
+        Ok(style) => bar.with_style(style),
+        Err(_) => bar,
+    }
+}

@@ -1,0 +1,243 @@
+//! `outlive pod host`: a host that stands alone, for those who want one.
+//!
+//! The process that is started joins as the host's first process and starts the others as children, which the
+//! kernel kills when it is killed: so one `kill -9` is a host's death. Interrupted, it stops its children and
+//! leaves in good order.
+
+use super::Which;
+use crate::failure::Failure;
+use crate::news::describe;
+use crate::output;
+use clap::Args;
+use outlive::membership::{Member, Process, ProcessOptions};
+use outlive::pod::Pod;
+use rustix::process::{Pid, Signal, getppid, kill_process, set_parent_process_death_signal};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, mpsc};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+/// A host of idle members.
+#[derive(Args, Debug)]
+#[command(after_help = "Examples:\n  \
+    outlive pod host /dev/shm/demo --host 0\n  \
+    outlive pod host /dev/shm/demo --host 1 --name node-b --processes 2 --threads 3\n\n\
+    Start two, `kill -9` one, and see the other told. Ctrl-C lets a host leave in good order.")]
+pub struct Host {
+    #[command(flatten)]
+    which: Which,
+    /// The host's id, the same after every restart
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(..=65_535))]
+    host: u32,
+    /// The host's name, for people and for the fence command [default: host N]
+    #[arg(long)]
+    name: Option<String>,
+    /// How many processes it has; all but the first are children and die with it
+    #[arg(long, value_name = "P", default_value_t = 1,
+          value_parser = clap::value_parser!(u32).range(1..=4096))]
+    processes: u32,
+    /// How many member threads each process has
+    #[arg(long, value_name = "T", default_value_t = 1,
+          value_parser = clap::value_parser!(u32).range(0..=4096))]
+    threads: u32,
+    /// Which process of the host this is, started by the first one, whose pid is given
+    #[arg(long, hide = true, num_args = 2, value_names = ["INDEX", "PID"])]
+    child: Option<Vec<u32>>,
+}
+
+/// How long it may take until an interruption is noticed.
+const PATIENCE: Duration = Duration::from_millis(50);
+
+impl Host {
+    pub fn run(self) -> Result<(), Failure> {
+        let index = match self.child.as_deref() {
+            Some(&[index, parent]) => {
+                die_with(parent)?;
+                index
+            }
+            _ => 0,
+        };
+        let stop = Arc::new(AtomicBool::new(false));
+        for signal in [SIGINT, SIGTERM, SIGHUP] {
+            signal_hook::flag::register(signal, Arc::clone(&stop)).map_err(|error| {
+                Failure::new(format_args!(
+                    "signal {signal} cannot be waited for: {error}"
+                ))
+            })?;
+        }
+        let pod = self.which.open()?;
+        let mut options = ProcessOptions::on_host(self.host).name(format!("outlive {index}"));
+        if let Some(name) = &self.name {
+            options = options.host_name(name);
+        }
+        let process = pod.join(options)?;
+        let idlers = Idlers::start(&process, self.threads, index)?;
+        let outcome = if index == 0 {
+            self.lead(&pod, &process, &stop)
+        } else {
+            while !stop.load(Ordering::Relaxed) {
+                std::thread::sleep(PATIENCE);
+            }
+            Ok(())
+        };
+        idlers.stop();
+        process.leave().map_err(Failure::new)?;
+        match outcome {
+            Ok(()) if index == 0 => output::line("left in good order"),
+            outcome => outcome,
+        }
+    }
+
+    /// Starts the other processes, and tells what happens until it is interrupted or nobody reads.
+    fn lead(&self, pod: &Pod, process: &Process, stop: &AtomicBool) -> Result<(), Failure> {
+        let mut events = process.events();
+        let started = Instant::now();
+        output::line(format_args!(
+            "host {} joined {}: process {}, pid {}",
+            process.host(),
+            self.which.path().display(),
+            process.instance(),
+            std::process::id(),
+        ))?;
+        let mut children = Children::default();
+        for index in 1..self.processes {
+            children.start(self, index)?;
+        }
+        while !stop.load(Ordering::Relaxed) {
+            if let Some(news) = events.wait_for(PATIENCE) {
+                output::line(format_args!(
+                    "{:9.3} s  {}",
+                    started.elapsed().as_secs_f64(),
+                    describe(pod.tables(), &news)
+                ))?;
+            }
+            children.reap();
+        }
+        Ok(())
+    }
+}
+
+/// Dies when the process `parent` does, even if that has happened already.
+fn die_with(parent: u32) -> Result<(), Failure> {
+    set_parent_process_death_signal(Some(Signal::KILL))
+        .map_err(|error| Failure::new(format_args!("prctl(PR_SET_PDEATHSIG) failed: {error}")))?;
+    if getppid().map(|pid| pid.as_raw_nonzero().get() as u32) == Some(parent) {
+        Ok(())
+    } else {
+        Err(Failure::new("the process that started this one is gone"))
+    }
+}
+
+/// The other processes of the host. Dropped, they are stopped and waited for.
+#[derive(Default)]
+struct Children {
+    running: Vec<Child>,
+}
+
+impl Children {
+    fn start(&mut self, host: &Host, index: u32) -> Result<(), Failure> {
+        let failed = |error| {
+            Failure::new(format_args!(
+                "process {index} could not be started: {error}"
+            ))
+        };
+        let mut command = Command::new(std::env::current_exe().map_err(failed)?);
+        command
+            .args(["pod", "host"])
+            .arg(host.which.path())
+            .args(["--host", &host.host.to_string()])
+            .args(["--threads", &host.threads.to_string()])
+            .args([
+                "--child",
+                &index.to_string(),
+                &std::process::id().to_string(),
+            ])
+            .stdin(Stdio::null());
+        if let Some(name) = &host.name {
+            command.args(["--name", name]);
+        }
+        self.running.push(command.spawn().map_err(failed)?);
+        Ok(())
+    }
+
+    /// Forgets those that have ended: the pod's events tell of them.
+    fn reap(&mut self) {
+        self.running
+            .retain_mut(|child| matches!(child.try_wait(), Ok(None)));
+    }
+}
+
+impl Drop for Children {
+    fn drop(&mut self) {
+        self.reap();
+        for child in &self.running {
+            // Not waited for yet, so the pid is still its own.
+            if let Some(pid) = Pid::from_raw(child.id() as i32) {
+                let _ = kill_process(pid, Signal::TERM);
+            }
+        }
+        for child in &mut self.running {
+            let _ = child.wait();
+        }
+    }
+}
+
+/// Threads that are members and do nothing.
+struct Idlers {
+    threads: Vec<(mpsc::Sender<()>, JoinHandle<()>)>,
+}
+
+impl Idlers {
+    fn start(process: &Process, count: u32, index: u32) -> Result<Self, Failure> {
+        let mut idlers = Self {
+            threads: Vec::new(),
+        };
+        for number in 0..count {
+            let process = process.clone();
+            let (stop, stopped) = mpsc::channel::<()>();
+            let (answer, entered) = mpsc::channel();
+            let thread = std::thread::Builder::new()
+                .name(format!("idler {number}"))
+                .spawn(move || {
+                    let entered: Result<Member, _> =
+                        process.enter(None, &format!("idler {index}.{number}"));
+                    match entered {
+                        Ok(_member) => {
+                            let _ = answer.send(Ok(()));
+                            // Until the sender is dropped.
+                            let _ = stopped.recv();
+                        }
+                        Err(error) => {
+                            let _ = answer.send(Err(error));
+                        }
+                    }
+                })
+                .map_err(|error| {
+                    Failure::new(format_args!(
+                        "thread {number} could not be started: {error}"
+                    ))
+                });
+            let joined = thread.and_then(|thread| {
+                idlers.threads.push((stop, thread));
+                match entered.recv() {
+                    Ok(entered) => entered.map_err(Failure::new),
+                    Err(_) => Err(Failure::new(format_args!("thread {number} ended at once"))),
+                }
+            });
+            if let Err(failure) = joined {
+                idlers.stop();
+                return Err(failure);
+            }
+        }
+        Ok(idlers)
+    }
+
+    fn stop(self) {
+        for (stop, thread) in self.threads {
+            drop(stop);
+            let _ = thread.join();
+        }
+    }
+}

@@ -1,0 +1,110 @@
+//! What the command line says, and who answers it: one file for each command.
+
+mod check;
+mod clean;
+mod completions;
+mod create;
+mod destroy;
+mod doctor;
+mod host;
+mod prove;
+mod status;
+mod watch;
+
+use crate::failure::Failure;
+use clap::{Args, Parser, Subcommand};
+use outlive::pod::Pod;
+use std::path::{Path, PathBuf};
+
+/// Shared memory that outlives the hosts using it.
+#[derive(Parser, Debug)]
+#[command(
+    name = "outlive",
+    version,
+    arg_required_else_help = true,
+    after_help = "Exit codes: 0 all is well, 1 something is wrong or has failed, 2 bad usage.\n\
+                  RUST_LOG=outlive=debug shows what happens inside.",
+    after_long_help = "Examples:\n  \
+        outlive pod create /dev/shm/demo            # a pod of 64 MiB\n  \
+        outlive pod host /dev/shm/demo --host 0     # in one terminal\n  \
+        outlive pod host /dev/shm/demo --host 1     # in another; kill -9 it\n  \
+        outlive pod watch /dev/shm/demo             # in a third\n  \
+        outlive doctor                              # what this machine offers\n  \
+        outlive prove kill --all                    # a death at every instruction\n\n\
+        Exit codes: 0 all is well, 1 something is wrong or has failed, 2 bad usage.\n\
+        RUST_LOG=outlive=debug shows what happens inside."
+)]
+pub struct Outlive {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand, Debug)]
+enum Command {
+    /// Create, host, look at, check and destroy pods
+    #[command(subcommand, arg_required_else_help = true)]
+    Pod(PodCommand),
+    /// Run the proofs that what is claimed about crashes holds
+    #[command(subcommand, arg_required_else_help = true)]
+    Prove(prove::Prove),
+    /// Say what this machine or container offers, and what is missing
+    Doctor(doctor::Doctor),
+    /// Print the completions for a shell
+    Completions(completions::Completions),
+}
+
+#[derive(Subcommand, Debug)]
+enum PodCommand {
+    /// Create a pod
+    Create(create::Create),
+    /// Join as a host with idle members and tell what happens, until interrupted
+    Host(host::Host),
+    /// Show who is in a pod
+    Status(status::Status),
+    /// Watch a pod live in the terminal
+    Watch(watch::Watch),
+    /// Check every invariant of a pod
+    Check(check::Check),
+    /// Remove a pod
+    Destroy(destroy::Destroy),
+    /// List or remove what this operating system keeps for pods that are gone
+    Clean(clean::Clean),
+}
+
+/// Which pod.
+#[derive(Args, Debug)]
+struct Which {
+    /// The pod: a file (in /dev/shm, say), a DAX device, or a PCI device's resource file
+    path: PathBuf,
+}
+
+impl Which {
+    fn path(&self) -> &Path {
+        &self.path
+    }
+
+    fn open(&self) -> Result<Pod, Failure> {
+        Ok(Pod::open(&self.path)?)
+    }
+}
+
+impl Outlive {
+    /// Does what the command line says.
+    ///
+    /// # Errors
+    /// If not all is well.
+    pub fn run(self) -> Result<(), Failure> {
+        match self.command {
+            Command::Pod(PodCommand::Create(command)) => command.run(),
+            Command::Pod(PodCommand::Host(command)) => command.run(),
+            Command::Pod(PodCommand::Status(command)) => command.run(),
+            Command::Pod(PodCommand::Watch(command)) => command.run(),
+            Command::Pod(PodCommand::Check(command)) => command.run(),
+            Command::Pod(PodCommand::Destroy(command)) => command.run(),
+            Command::Pod(PodCommand::Clean(command)) => command.run(),
+            Command::Prove(command) => command.run(),
+            Command::Doctor(command) => command.run(),
+            Command::Completions(command) => command.run(),
+        }
+    }
+}

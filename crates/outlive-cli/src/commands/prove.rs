@@ -1,0 +1,74 @@
+//! `outlive prove`: the proofs, from the command line.
+
+mod kill;
+mod schedule;
+
+use crate::failure::Failure;
+use clap::Subcommand;
+use indicatif::{ProgressBar, ProgressStyle};
+use serde::Serialize;
+
+/// Which proof.
+#[derive(Subcommand, Debug)]
+pub enum Prove {
+    /// Kill at every instruction: a survivor recovers and checks
+    Kill(kill::Kill),
+    /// Try every interleaving of small scenarios, with deaths
+    Schedule(schedule::Schedule),
+}
+
+impl Prove {
+    pub fn run(self) -> Result<(), Failure> {
+        match self {
+            Self::Kill(command) => command.run(),
+            Self::Schedule(command) => command.run(),
+        }
+    }
+}
+
+/// What every proof says of itself in JSON. The rest of its object is the proof's own.
+#[derive(Serialize)]
+struct Proof<T> {
+    name: String,
+    /// Crash points, images, interleavings or runs tried.
+    points: u64,
+    failures: u64,
+    seconds: f64,
+    #[serde(flatten)]
+    more: T,
+}
+
+/// How far a proof has come, on standard error if that is a terminal. It starts no thread, since the proofs
+/// fork.
+struct Progress {
+    bar: ProgressBar,
+}
+
+impl Progress {
+    fn new(proofs: usize) -> Self {
+        let bar = ProgressBar::new(proofs as u64);
+        let bar = match ProgressStyle::with_template("{pos}/{len} {elapsed} {msg}") {
+            Ok(style) => bar.with_style(style),
+            Err(_) => bar,
+        };
+        Self { bar }
+    }
+
+    /// Says which one runs now.
+    fn begin(&self, name: &str) {
+        self.bar.set_message(name.to_owned());
+        self.bar.tick();
+    }
+
+    /// Says that it has ended, and lets `print` write without disturbing the display.
+    fn end<T>(&self, print: impl FnOnce() -> T) -> T {
+        self.bar.inc(1);
+        self.bar.suspend(print)
+    }
+}
+
+impl Drop for Progress {
+    fn drop(&mut self) {
+        self.bar.finish_and_clear();
+    }
+}

@@ -1,0 +1,202 @@
+//! `outlive prove kill`: a death at every instruction.
+
+use super::{Progress, Proof};
+use crate::failure::Failure;
+use crate::output;
+use clap::Args;
+use outlive_prove::kill::{Plan, SuiteReport, SweepReport};
+use outlive_prove::sweeps;
+use serde::Serialize;
+use std::cell::RefCell;
+
+/// Kill sweeps of every recoverable operation.
+#[derive(Args, Debug)]
+#[command(after_help = "Examples:\n  \
+    outlive prove kill --list\n  \
+    outlive prove kill group              # every operation with \"group\" in its name\n  \
+    outlive prove kill --all --full --json\n\n\
+    A child runs one operation under single-stepping; what a death after each of its instructions leaves behind \
+    is recovered by a survivor and checked, twice, and recovery itself is swept in turn. Exits with 1 if \
+    anything failed or a declared crash point was not covered. Needs ptrace.")]
+pub struct Kill {
+    /// Only operations whose name contains one of these
+    #[arg(value_name = "NAME", required_unless_present_any = ["all", "list"])]
+    names: Vec<String>,
+    /// Every operation
+    #[arg(long, conflicts_with = "names")]
+    all: bool,
+    /// Really kill after every instruction, and sweep the recovery of every image: takes long
+    #[arg(long)]
+    full: bool,
+    /// Print the names of the operations instead
+    #[arg(long, conflicts_with_all = ["all", "full", "names"])]
+    list: bool,
+    /// Print what was found as JSON: one array, one object for each operation
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Default, Serialize)]
+struct Details {
+    instructions: u64,
+    images: u64,
+    kills: u64,
+    recoveries: u64,
+    /// The crash states of recoverers that were killed in turn.
+    second_kills: u64,
+    /// What is wrong, for people.
+    messages: Vec<String>,
+}
+
+impl Kill {
+    pub fn run(self) -> Result<(), Failure> {
+        let suite = sweeps::all();
+        let names = suite.names();
+        if self.list {
+            return match self.json {
+                true => output::json(&names),
+                false => names.iter().try_for_each(output::line),
+            };
+        }
+        for wanted in &self.names {
+            if !names.iter().any(|name| name.contains(wanted.as_str())) {
+                return Err(Failure::Usage(format!(
+                    "no operation has {wanted:?} in its name; `outlive prove kill --list` names them"
+                )));
+            }
+        }
+        let chosen = |name: &str| {
+            self.all
+                || self
+                    .names
+                    .iter()
+                    .any(|wanted| name.contains(wanted.as_str()))
+        };
+        let progress = Progress::new(names.iter().filter(|name| chosen(name)).count());
+        let plan = if self.full {
+            Plan::full()
+        } else {
+            Plan::quick()
+        };
+        let running = RefCell::new(String::new());
+        let unheard = RefCell::new(None);
+        let mut proofs = Vec::new();
+        let outcome = suite.run(
+            &plan,
+            |name| {
+                // Once nobody reads, there is nobody to prove anything to.
+                let begins = unheard.borrow().is_none() && chosen(name);
+                if begins {
+                    *running.borrow_mut() = name.to_owned();
+                    progress.begin(name);
+                }
+                begins
+            },
+            |report| {
+                proofs.push(proof(report));
+                let shown = progress.end(|| match self.json {
+                    true => Ok(()),
+                    false => output::line(alone(report)),
+                });
+                *unheard.borrow_mut() = shown.err();
+            },
+        );
+        drop(progress);
+        if let Some(failure) = unheard.take() {
+            return Err(failure);
+        }
+        match outcome {
+            Ok(found) => self.judge(&found, proofs),
+            Err(error) => {
+                let failure = Failure::new(error);
+                if self.json {
+                    proofs.push(not_made(running.into_inner(), &failure));
+                    output::json(&proofs)?;
+                }
+                Err(failure)
+            }
+        }
+    }
+
+    fn judge(&self, found: &SuiteReport, mut proofs: Vec<Proof<Details>>) -> Result<(), Failure> {
+        if self.json {
+            let coverage = found
+                .missing
+                .iter()
+                .map(|point| format!("not covered: {point}"));
+            proofs.push(Proof {
+                name: "kill: coverage of declared crash points".into(),
+                points: found.coverage.points().count() as u64,
+                failures: found.missing.len() as u64,
+                seconds: 0.0,
+                more: Details {
+                    messages: coverage.collect(),
+                    ..Details::default()
+                },
+            });
+            output::json(&proofs)?;
+        } else {
+            for point in &found.missing {
+                output::line(format_args!("no kill of any of them fell on {point}"))?;
+            }
+            let sum =
+                |of: fn(&Details) -> u64| proofs.iter().map(|proof| of(&proof.more)).sum::<u64>();
+            output::line(format_args!(
+                "{} operations, {} instructions swept, {} images, {} kills, {} recoveries: {} failures",
+                proofs.len(),
+                sum(|more| more.instructions),
+                sum(|more| more.images + more.second_kills),
+                sum(|more| more.kills),
+                sum(|more| more.recoveries),
+                proofs.iter().map(|proof| proof.failures).sum::<u64>() + found.missing.len() as u64,
+            ))?;
+        }
+        if found.is_clean() {
+            Ok(())
+        } else {
+            Err(Failure::Found)
+        }
+    }
+}
+
+fn proof(report: &SweepReport) -> Proof<Details> {
+    Proof {
+        name: format!("kill: {}", report.operation),
+        points: report.images + report.second_kills + report.kills,
+        failures: report.failures.len() as u64,
+        seconds: report.seconds,
+        more: Details {
+            instructions: report.instructions,
+            images: report.images,
+            kills: report.kills,
+            recoveries: report.recoveries,
+            second_kills: report.second_kills,
+            messages: report.failures.iter().map(ToString::to_string).collect(),
+        },
+    }
+}
+
+/// The proof that could not be made.
+fn not_made(name: String, failure: &Failure) -> Proof<Details> {
+    let message = match failure {
+        Failure::Failed(paragraph) => paragraph.clone(),
+        _ => String::new(),
+    };
+    Proof {
+        name: format!("kill: {name}"),
+        points: 0,
+        failures: 1,
+        seconds: 0.0,
+        more: Details {
+            messages: vec![message],
+            ..Details::default()
+        },
+    }
+}
+
+/// The report without the crash points that other sweeps are there to cover.
+fn alone(report: &SweepReport) -> SweepReport {
+    let mut report = report.clone();
+    report.missing.clear();
+    report
+}

@@ -1,0 +1,118 @@
+//! `outlive prove schedule`: every interleaving, with deaths.
+
+use super::{Progress, Proof};
+use crate::failure::Failure;
+use crate::output;
+use clap::Args;
+use outlive_prove::scenarios;
+use outlive_prove::schedule::ScheduleReport;
+use serde::Serialize;
+
+/// Every interleaving of small scenarios, with deaths.
+#[derive(Args, Debug)]
+#[command(after_help = "Examples:\n  \
+    outlive prove schedule --list\n  \
+    outlive prove schedule queue          # every scenario with \"queue\" in its name\n  \
+    outlive prove schedule --all --full --json\n\n\
+    Two to four threads run the real algorithms over a memory whose model is weaker than x86's; any access \
+    may be a thread's last. All executions within bounds are tried, or a sample where there are too many. \
+    Exits with 1 if one failed, and prints its trace.")]
+pub struct Schedule {
+    /// Only scenarios whose name contains one of these
+    #[arg(value_name = "NAME", required_unless_present_any = ["all", "list"])]
+    names: Vec<String>,
+    /// Every scenario
+    #[arg(long, conflicts_with = "names")]
+    all: bool,
+    /// Wider bounds and larger samples: takes long
+    #[arg(long)]
+    full: bool,
+    /// Print the names of the scenarios instead
+    #[arg(long, conflicts_with_all = ["all", "full", "names"])]
+    list: bool,
+    /// Print what was found as JSON: one array, one object for each scenario
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Serialize)]
+struct Details {
+    /// Whether every execution within the bounds was tried.
+    complete: bool,
+    deaths: u64,
+    /// What is wrong, for people, with the schedule that shows it.
+    messages: Vec<String>,
+}
+
+impl Schedule {
+    pub fn run(self) -> Result<(), Failure> {
+        let mut scenarios = scenarios::all();
+        let names: Vec<_> = scenarios
+            .iter()
+            .map(|proof| proof.name().to_owned())
+            .collect();
+        if self.list {
+            return match self.json {
+                true => output::json(&names),
+                false => names.iter().try_for_each(output::line),
+            };
+        }
+        for wanted in &self.names {
+            if !names.iter().any(|name| name.contains(wanted.as_str())) {
+                return Err(Failure::Usage(format!(
+                    "no scenario has {wanted:?} in its name; `outlive prove schedule --list` names them"
+                )));
+            }
+        }
+        scenarios.retain(|proof| {
+            let name = proof.name();
+            self.all
+                || self
+                    .names
+                    .iter()
+                    .any(|wanted| name.contains(wanted.as_str()))
+        });
+        let progress = Progress::new(scenarios.len());
+        let mut proofs = Vec::new();
+        for scenario in &scenarios {
+            progress.begin(scenario.name());
+            let report = scenario.run(self.full);
+            progress.end(|| match self.json {
+                true => Ok(()),
+                // A report ends its lines itself.
+                false => output::print(&report),
+            })?;
+            proofs.push(proof(&report));
+        }
+        drop(progress);
+        let failures: u64 = proofs.iter().map(|proof| proof.failures).sum();
+        if self.json {
+            output::json(&proofs)?;
+        } else {
+            output::line(format_args!(
+                "{} scenarios, {} executions, {} deaths: {failures} failures",
+                proofs.len(),
+                proofs.iter().map(|proof| proof.points).sum::<u64>(),
+                proofs.iter().map(|proof| proof.more.deaths).sum::<u64>(),
+            ))?;
+        }
+        match failures {
+            0 => Ok(()),
+            _ => Err(Failure::Found),
+        }
+    }
+}
+
+fn proof(report: &ScheduleReport) -> Proof<Details> {
+    Proof {
+        name: format!("schedule: {}", report.scenario),
+        points: report.executions,
+        failures: report.failures.len() as u64,
+        seconds: report.seconds,
+        more: Details {
+            complete: report.complete,
+            deaths: report.deaths,
+            messages: report.failures.iter().map(ToString::to_string).collect(),
+        },
+    }
+}

@@ -1,0 +1,290 @@
+//! A look at a pod from outside: who is in it, and whether they are really there.
+//!
+//! The table of generations says who may write. Whether somebody who may is still there is a question to the
+//! operating system: while any member lives, the answer reaches the table within a millisecond, but when
+//! the last one was killed nobody is left to write it down. A look asks for itself, and changes nothing.
+
+use outlive::host::{Linux, Liveness, Obituary, Os};
+use outlive::membership::{Instance, InstanceId, Level, State, Status};
+use outlive::pod::{GroupStatus, MemberStatus, Pod};
+use outlive::recovery::LockEntry;
+use std::collections::BTreeMap;
+
+/// Whether an incarnation that may write is there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Presence {
+    /// It is.
+    Here,
+    /// It is not: it has died, and nobody has raised its generation yet.
+    Gone,
+    /// That cannot be told from here: it runs on another operating system.
+    Unknown,
+}
+
+/// A member as it was seen.
+#[derive(Clone, Debug)]
+pub struct Seen {
+    /// What the pod says.
+    pub status: MemberStatus,
+    /// What the operating system says, of those who may write.
+    pub presence: Option<Presence>,
+    /// The locks that stand in its log.
+    pub locks: Vec<LockEntry>,
+    /// Who recovers it, if somebody does.
+    pub recoverer: Option<Instance>,
+}
+
+impl Seen {
+    /// Its id.
+    pub fn id(&self) -> InstanceId {
+        self.status.id
+    }
+
+    /// Its state.
+    pub fn state(&self) -> State {
+        self.status.state
+    }
+
+    /// Its level's name.
+    pub fn level(&self) -> &'static str {
+        self.state().level.map_or("member", Level::name)
+    }
+
+    /// How it is, for people: the dead have a new generation already, so it is told.
+    pub fn condition(&self) -> String {
+        let state = self.state();
+        let name = state.status.name();
+        match (self.presence, state.status, self.recoverer) {
+            (Some(Presence::Gone), ..) => format!("{name}, but gone"),
+            (_, Status::Dead, Some(by)) => {
+                format!("dead, generation {}, recovered by {by}", state.generation)
+            }
+            (_, Status::Dead | Status::Recovered, _) => {
+                format!("{name}, generation {}", state.generation)
+            }
+            _ => name.into(),
+        }
+    }
+
+    /// Its process id, or its process's and its own thread id.
+    pub fn pid(&self) -> String {
+        let Some(record) = &self.status.record else {
+            return "-".into();
+        };
+        match self.state().level {
+            Some(Level::Thread) => format!("{}/{}", record.thread.process.pid, record.thread.tid),
+            Some(Level::Process) => record.thread.process.pid.to_string(),
+            _ => "-".into(),
+        }
+    }
+
+    /// The name it gave itself.
+    pub fn name(&self) -> &str {
+        self.status
+            .record
+            .as_ref()
+            .map_or("", |record| &record.name)
+    }
+
+    /// Whether it may write and is not known to be gone.
+    pub fn is_there(&self) -> bool {
+        self.presence
+            .is_some_and(|presence| presence != Presence::Gone)
+    }
+}
+
+/// A pod as it was seen.
+#[derive(Clone, Debug)]
+pub struct Look {
+    /// Every id that was ever used, by number.
+    pub members: BTreeMap<InstanceId, Seen>,
+    /// Who holds the fabric manager's role.
+    pub manager: Option<Instance>,
+    /// The control groups, the pod's own first.
+    pub groups: Vec<GroupStatus>,
+}
+
+impl Look {
+    /// Looks at `pod`. Writes nothing.
+    pub fn at(pod: &Pod) -> Self {
+        let status = pod.status();
+        let here = Here::of(pod);
+        let logs = pod.logs();
+        let mut members: BTreeMap<_, _> = status
+            .members
+            .into_iter()
+            .map(|status| {
+                let log = logs.of(status.id);
+                let claimant = log
+                    .claimant()
+                    .filter(|_| status.state.status == Status::Dead);
+                let seen = Seen {
+                    presence: here.presence(pod, &status),
+                    locks: log.locks().collect(),
+                    recoverer: claimant.filter(|claimant| Some(*claimant) != log.owner()),
+                    status,
+                };
+                (seen.id(), seen)
+            })
+            .collect();
+        let empty: Vec<_> = members
+            .values()
+            .filter(|seen| is_empty_host(seen, &members))
+            .map(Seen::id)
+            .collect();
+        for id in empty {
+            if let Some(host) = members.get_mut(&id) {
+                host.presence = Some(Presence::Gone);
+            }
+        }
+        Self {
+            members,
+            manager: status.manager,
+            groups: status.groups,
+        }
+    }
+
+    /// Hosts, each followed by its processes, each followed by its threads, with their depth. Everybody
+    /// appears once.
+    pub fn tree(&self) -> Vec<(usize, &Seen)> {
+        let of = |level, wanted: &dyn Fn(&Seen) -> bool| {
+            let all = self.members.values();
+            all.filter(|seen| seen.state().level == Some(level) && wanted(seen))
+                .collect::<Vec<_>>()
+        };
+        let process_of = |thread: &Seen| {
+            thread
+                .status
+                .record
+                .as_ref()
+                .and_then(|record| record.process)
+        };
+        let mut tree: Vec<(usize, &Seen)> = Vec::new();
+        for host in of(Level::Host, &|_| true) {
+            tree.push((0, host));
+            let on_it = |seen: &Seen| InstanceId::from(seen.state().host) == host.id();
+            for process in of(Level::Process, &on_it) {
+                tree.push((1, process));
+                let its_own = |thread: &Seen| {
+                    on_it(thread) && process_of(thread) == Some(process.status.instance())
+                };
+                tree.extend(
+                    of(Level::Thread, &its_own)
+                        .into_iter()
+                        .map(|thread| (2, thread)),
+                );
+            }
+        }
+        // Threads of processes whose ids belong to others by now, and whatever damage has left.
+        let shown: Vec<_> = tree.iter().map(|(_, seen)| seen.id()).collect();
+        let rest: Vec<_> = self
+            .members
+            .values()
+            .filter(|seen| !shown.contains(&seen.id()))
+            .collect();
+        for seen in rest {
+            let host = tree.iter().position(|(depth, host)| {
+                *depth == 0 && host.id() == InstanceId::from(seen.state().host)
+            });
+            let after = |at: usize| {
+                tree[at + 1..]
+                    .iter()
+                    .position(|(depth, _)| *depth == 0)
+                    .map_or(tree.len(), |next| at + 1 + next)
+            };
+            let place = host.map_or(tree.len(), after);
+            tree.insert(place, (1, seen));
+        }
+        tree
+    }
+
+    /// Those who may write and are not known to be gone.
+    pub fn there(&self) -> impl Iterator<Item = &Seen> {
+        self.members.values().filter(|seen| seen.is_there())
+    }
+}
+
+/// A host is gone if all its processes are: nobody else would beat its heart.
+fn is_empty_host(host: &Seen, members: &BTreeMap<InstanceId, Seen>) -> bool {
+    host.state().level == Some(Level::Host)
+        && host.presence == Some(Presence::Here)
+        && !members.values().any(|seen| {
+            seen.state().level != Some(Level::Host)
+                && InstanceId::from(seen.state().host) == host.id()
+                && seen.is_there()
+        })
+}
+
+/// The operating system that this process runs on, if members of the pod run on it too.
+struct Here {
+    os: Option<(&'static dyn Os, u16)>,
+}
+
+impl Here {
+    fn of(pod: &Pod) -> Self {
+        let find = || {
+            // Only if the members here have made its side file: to look is not to create one.
+            let uuid = pod.segment().uuid().as_u128();
+            let files = Linux::side_files().ok()?;
+            files.iter().find(|file| file.pod == uuid)?;
+            let os = pod.os().ok()?;
+            let number = pod.tables().operating_systems().find(os.identity())?;
+            Some((os, number))
+        };
+        Self { os: find() }
+    }
+
+    fn presence(&self, pod: &Pod, status: &MemberStatus) -> Option<Presence> {
+        let state = status.state;
+        if !state.status.may_write() {
+            return None;
+        }
+        let Some((os, number)) = self.os else {
+            return Some(Presence::Unknown);
+        };
+        let tables = pod.tables();
+        let Some(its_os) = tables.os_of(state) else {
+            return Some(Presence::Unknown);
+        };
+        if its_os != number {
+            let over = tables
+                .operating_systems()
+                .is_earlier_boot(its_os, os.identity());
+            return Some(if over {
+                Presence::Gone
+            } else {
+                Presence::Unknown
+            });
+        }
+        let presence = match (state.level, state.status) {
+            // By its processes, later.
+            (Some(Level::Host), Status::Live | Status::Fencing) => Presence::Here,
+            (Some(Level::Process), Status::Live) => process_presence(os, status),
+            _ => match os.obituary(status.id) {
+                Obituary::Held { .. } => Presence::Here,
+                Obituary::Vacant | Obituary::Marked { .. } => Presence::Gone,
+            },
+        };
+        // It may have left, or been raised, between the two looks.
+        if tables.generations().state(status.id) == Ok(state) {
+            Some(presence)
+        } else {
+            Some(Presence::Here)
+        }
+    }
+}
+
+fn process_presence(os: &dyn Os, status: &MemberStatus) -> Presence {
+    let Some(record) = &status.record else {
+        return Presence::Unknown;
+    };
+    match os.open_process(record.thread.process) {
+        Ok(Some(process)) if !process.is_gone() => Presence::Here,
+        Ok(_) => Presence::Gone,
+        Err(_) => match os.thread_liveness(record.thread) {
+            Liveness::Exists => Presence::Here,
+            Liveness::Gone => Presence::Gone,
+            Liveness::Unknown => Presence::Unknown,
+        },
+    }
+}

@@ -1,0 +1,33 @@
+//! The `outlive` command: pods created, hosted, watched, checked and destroyed, and the proofs.
+//!
+//! It exits with 0 if all is well, 1 if something is wrong, was violated or has failed, and 2 if it was
+//! called in a way that makes no sense. What a program would read can be had as JSON (`--json`). Errors go to
+//! standard error in one paragraph: what happened, where, and what to do. A reader that closes the pipe
+//! ends the command quietly.
+
+mod amount;
+mod commands;
+mod failure;
+mod look;
+mod news;
+mod output;
+mod table;
+
+use clap::Parser;
+use commands::Outlive;
+use std::process::ExitCode;
+use tracing_subscriber::EnvFilter;
+
+fn main() -> ExitCode {
+    let command = Outlive::parse();
+    // Quiet unless asked: what matters to people is printed by the commands themselves.
+    let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("error"));
+    tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_writer(std::io::stderr)
+        .init();
+    match command.run() {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => failure.report(),
+    }
+}

@@ -1,0 +1,117 @@
+//! The proofs and the completions from the command line.
+
+mod support;
+
+use serde_json::Value;
+use support::outlive;
+
+#[test]
+fn proofs_are_listed_run_and_counted() {
+    let list = outlive(["prove", "kill", "--list"]).succeeds();
+    assert!(list.lines().any(|name| name == "role.take"), "{list}");
+    let ended = outlive(["prove", "kill", "role.take", "--json"]);
+    if ended.errors.contains("ptrace is forbidden here") {
+        println!("skipped: {}", ended.errors);
+        return;
+    }
+    let proofs: Value = serde_json::from_str(&ended.succeeds()).unwrap();
+    let proof = &proofs[0];
+    assert_eq!(proof["name"], "kill: role.take");
+    assert!(proof["points"].as_u64() > Some(2), "{proof:#}");
+    assert!(
+        proof["instructions"].as_u64() > proof["images"].as_u64(),
+        "{proof:#}"
+    );
+    for proof in proofs.as_array().unwrap() {
+        assert_eq!(proof["failures"], 0, "{proof:#}");
+        assert!(
+            proof["seconds"].is_number() && proof["name"].is_string(),
+            "{proof:#}"
+        );
+    }
+    let text = outlive(["prove", "kill", "role.take"]).succeeds();
+    assert!(
+        text.contains("1 operations") && text.contains("0 failures"),
+        "{text}"
+    );
+}
+
+#[test]
+fn interleavings_are_listed_tried_and_counted() {
+    let list = outlive(["prove", "schedule", "--list"]).succeeds();
+    assert!(list.lines().any(|name| name == "logged tatas"), "{list}");
+    let json = outlive(["prove", "schedule", "queue of two, one", "--json"]).succeeds();
+    let proofs: Value = serde_json::from_str(&json).unwrap();
+    assert_eq!(proofs.as_array().unwrap().len(), 1);
+    let proof = &proofs[0];
+    assert_eq!(proof["name"], "schedule: queue of two, one impatient");
+    assert_eq!(proof["failures"], 0, "{proof:#}");
+    assert!(
+        proof["points"].as_u64() > Some(100) && proof["deaths"].as_u64() > Some(0),
+        "{proof:#}"
+    );
+    outlive(["prove", "schedule", "perpetual.motion"]).fails(2, "--list");
+}
+
+#[test]
+fn a_proof_that_is_not_there_is_bad_usage() {
+    outlive(["prove", "kill", "perpetual.motion"]).fails(2, "--list");
+    outlive(["prove", "kill"]).fails(2, "");
+    outlive(["prove", "kill", "--all", "role"]).fails(2, "");
+}
+
+#[test]
+fn the_doctor_says_what_there_is() {
+    let text = outlive(["doctor"]).succeeds();
+    assert!(
+        text.contains("/dev/shm") && text.contains("ptrace"),
+        "{text}"
+    );
+    let json: Value = serde_json::from_str(&outlive(["doctor", "--json"]).succeeds()).unwrap();
+    let needed = json
+        .as_array()
+        .unwrap()
+        .iter()
+        .filter(|one| one["needed"] == true);
+    assert!(needed.clone().count() > 0);
+    assert!(
+        needed.clone().all(|one| one["available"] == true),
+        "{json:#}"
+    );
+}
+
+#[test]
+fn shells_are_helped() {
+    for shell in ["bash", "zsh", "fish"] {
+        let script = outlive(["completions", shell]).succeeds();
+        assert!(
+            script.contains("destroy") && script.contains("--fence-command") || shell == "fish",
+            "{script}"
+        );
+        assert!(script.contains("fence-command"), "{script}");
+    }
+    outlive(["completions", "abacus"]).fails(2, "");
+}
+
+#[test]
+fn every_command_shows_examples() {
+    for command in [
+        &["pod", "create"][..],
+        &["pod", "host"],
+        &["pod", "status"],
+        &["pod", "watch"],
+        &["pod", "check"],
+        &["pod", "destroy"],
+        &["pod", "clean"],
+        &["prove", "kill"],
+        &["prove", "schedule"],
+        &["doctor"],
+        &["completions"],
+        &[],
+    ] {
+        let mut arguments = command.to_vec();
+        arguments.push("--help");
+        let help = outlive(arguments).succeeds();
+        assert!(help.contains("Examples:\n  outlive"), "{help}");
+    }
+}

@@ -1,0 +1,48 @@
+//! Every algorithm of Outlive under every interleaving within bounds: what `outlive prove schedule` runs.
+
+pub mod sync;
+
+use crate::schedule::{Bounds, Scenario, ScheduleReport};
+
+/// A scenario, and how far it is explored.
+pub struct Proof {
+    scenario: Scenario,
+    quick: Reach,
+    full: Reach,
+}
+
+/// How far an exploration goes.
+enum Reach {
+    /// Every execution within the bounds.
+    Every(Bounds),
+    /// As many as are said, drawn from the seed on.
+    Drawn(Bounds, u64, u64),
+}
+
+impl Proof {
+    /// The scenario's name.
+    pub fn name(&self) -> &str {
+        self.scenario.name()
+    }
+
+    /// Explores it: as the test suite does, or in full.
+    pub fn run(&self, full: bool) -> ScheduleReport {
+        match if full { &self.full } else { &self.quick } {
+            Reach::Every(bounds) => self.scenario.explore(bounds),
+            Reach::Drawn(bounds, seed, executions) => {
+                self.scenario.sample(bounds, *seed, *executions)
+            }
+        }
+    }
+}
+
+impl core::fmt::Debug for Proof {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        write!(f, "Proof({:?})", self.name())
+    }
+}
+
+/// Every scenario that there is.
+pub fn all() -> Vec<Proof> {
+    sync::all()
+}

@@ -1,0 +1,285 @@
+//! Locks, the mutex and the log, and their recovery too; and ways to get them wrong, each of which a sweep
+//! must find.
+
+use crate::fixtures::pod::{DATA, LOCK, Pod, SIZE};
+use crate::kill::{Crash, Marked, Suite, Sweep};
+use core::time::Duration;
+use outlive::membership::{Member, Status};
+use outlive::recovery::{
+    LogClosePoint, LogOpenPoint, Operation, OperationKind, OwnLog, Progress, RecoverError,
+    RecoverOperation, RecoverPoint, Recovering, RedoPoint,
+};
+use outlive::sync::{
+    MutexPoint, QueueLock, QueuePoint, RecoverableMutex, Tatas, TatasLockPoint, TatasUnlockPoint,
+};
+use outlive_memory::{Memory, Ordering};
+
+/// Adds the sweeps of this file.
+pub fn add_to(suite: &mut Suite) {
+    for what in [
+        Update,
+        UpdateAfterADeath,
+        Queue,
+        ImpatientQueue,
+        QueueAfterADeath,
+        Mutex,
+        Close,
+        Open,
+    ] {
+        suite.add(Killed(what));
+    }
+    suite.declare::<RedoPoint>().declare::<RecoverPoint>();
+    suite.declare::<LogOpenPoint>().declare::<LogClosePoint>();
+    suite
+        .declare::<TatasLockPoint>()
+        .declare::<TatasUnlockPoint>();
+    suite.declare::<QueuePoint>().declare::<MutexPoint>();
+}
+
+/// Sweeps that must fail, each with a part of what must be said.
+pub fn broken() -> Vec<(Box<dyn Sweep>, &'static str)> {
+    [
+        (Unlisted, "holds the lock"),
+        (Early, "half-done"),
+        (InPlace, "half-done"),
+    ]
+    .map(|(what, message)| -> (Box<dyn Sweep>, _) { (Box::new(Killed(what)), message) })
+    .into()
+}
+
+const ADD: OperationKind = OperationKind::new(70);
+
+/// What the redo log did not do was not done.
+struct Undo;
+
+impl<M: Memory> RecoverOperation<M> for Undo {
+    fn recover(&self, dead: &Recovering<'_, M>, operation: &Operation) -> Result<(), RecoverError> {
+        dead.running(operation).abandon(&[]);
+        Ok(())
+    }
+}
+
+fn pod(memory: Marked) -> Pod<Marked> {
+    let mut pod = Pod::new(memory);
+    pod.recoverers = outlive::sync::recoverers(pod.logs).operation(ADD, Undo);
+    pod
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum What {
+    /// A detectable, logged update under a logged lock.
+    Update,
+    /// The same by an instance that dies with another's lock in its way: it recovers that first.
+    UpdateAfterADeath,
+    /// A queue lock that nobody else wants.
+    Queue,
+    /// A queue lock that a live instance holds until the victim has lost patience.
+    ImpatientQueue,
+    /// A queue lock that a dead instance held.
+    QueueAfterADeath,
+    /// Two commits of a mutex's value.
+    Mutex,
+    /// Leaving the pod.
+    Close,
+    /// Joining it again.
+    Open,
+    /// Broken: the lock is taken without its entry.
+    Unlisted,
+    /// Broken: the changes are made before they are committed.
+    Early,
+    /// Broken: the changes are made in place.
+    InPlace,
+}
+
+use What::*;
+
+/// Number 0 is the victim; 1 and 2 recover; 3 is whoever else the operation needs.
+struct Killed(What);
+
+fn update(pod: &Pod<Marked>, member: &Member<Marked>, what: What) {
+    let log = OwnLog::of(member);
+    let operation = log.begin(ADD, &[1]);
+    let held = Tatas::new(pod.memory, LOCK)
+        .lock(member, &pod.recoverers)
+        .unwrap();
+    if what == InPlace {
+        (0..4).for_each(|word| pod.set(word, pod.get(word) + 1));
+        operation.finish(&[]);
+        return drop(held);
+    }
+    let mut redo = log.redo().unwrap();
+    if what == Unlisted {
+        pod.memory
+            .store(pod.logs.at(0) + 0x200, 0u64, Ordering::Relaxed);
+    }
+    for word in 0..4 {
+        let sum = redo.load::<u64>(DATA + word * 8) + 1;
+        redo.store(DATA + word * 8, sum).unwrap();
+        if what == Early {
+            pod.set(word, sum);
+        }
+    }
+    operation.finish_by(&mut redo, &[]).unwrap();
+    redo.commit();
+    drop(held);
+}
+
+fn queue(pod: &Pod<Marked>) -> QueueLock<Marked> {
+    QueueLock::new(pod.memory, LOCK)
+}
+
+impl Sweep for Killed {
+    fn name(&self) -> String {
+        format!("sync {:?}", self.0)
+    }
+
+    fn size(&self) -> u64 {
+        SIZE
+    }
+
+    fn prepare(&self, memory: Marked) {
+        let pod = pod(memory);
+        for id in 0..4 {
+            pod.join(id);
+        }
+        let third = pod.act_as(3);
+        match self.0 {
+            UpdateAfterADeath => {
+                let held = Tatas::new(memory, LOCK)
+                    .lock(&third, &pod.recoverers)
+                    .unwrap();
+                let mut redo = OwnLog::of(&third).redo().unwrap();
+                redo.store(DATA, 9u64).unwrap();
+                std::mem::forget((redo, held));
+                pod.declare_dead(3);
+            }
+            ImpatientQueue | QueueAfterADeath => {
+                std::mem::forget(queue(&pod).lock(&third, &pod.recoverers).unwrap());
+                if self.0 == QueueAfterADeath {
+                    pod.declare_dead(3);
+                }
+            }
+            Open => pod.leave(pod.act_as(0)),
+            Mutex => drop(RecoverableMutex::create(memory, LOCK, [5u64; 3])),
+            _ => {}
+        }
+    }
+
+    fn operate(&self, memory: Marked) {
+        let pod = pod(memory);
+        let member = pod.act_as(0);
+        match self.0 {
+            Update | UpdateAfterADeath | Unlisted | InPlace | Early => {
+                update(&pod, &member, self.0)
+            }
+            Queue | QueueAfterADeath => {
+                let held = queue(&pod).lock(&member, &pod.recoverers).unwrap();
+                pod.set(0, 1);
+                drop(held);
+            }
+            ImpatientQueue => {
+                let patience = Duration::from_micros(2);
+                let held = queue(&pod)
+                    .lock_for(&member, &pod.recoverers, patience)
+                    .unwrap();
+                assert!(held.is_none());
+            }
+            Mutex => {
+                let mutex = RecoverableMutex::<[u64; 3], _>::at(memory, LOCK);
+                let mut value = mutex.lock(&member).unwrap();
+                *value = [6; 3];
+                value.commit();
+                *value = [7; 3];
+            }
+            Close => OwnLog::of(&member).close().unwrap(),
+            Open => drop(pod.join(0)),
+        }
+    }
+
+    fn recover(&self, memory: Marked, crash: &Crash) {
+        let pod = pod(memory);
+        let lost = crash.recoverers_lost;
+        for id in 0..=lost {
+            if pod.status(id).may_write() {
+                pod.declare_dead(id);
+            }
+        }
+        let member = pod.act_as(1 + lost);
+        pod.recoverers.recover_all(&member).unwrap();
+        if self.0 == Mutex {
+            // Whoever wants the lock next repairs what it protects.
+            let mutex = RecoverableMutex::<[u64; 3], _>::at(memory, LOCK);
+            drop(mutex.lock(&member).unwrap());
+        }
+    }
+
+    fn check(&self, memory: Marked, crash: &Crash) -> Result<(), String> {
+        let pod = pod(memory);
+        for id in 0..=crash.recoverers_lost {
+            let log = pod.logs.of(id);
+            let left = self.0 == Open && pod.status(id) == Status::Left;
+            if !left && pod.status(id) != Status::Recovered || log.claimant().is_some() {
+                return Err(format!("{id} is not recovered"));
+            }
+            if log.locks().next().is_some() || log.redo_committed() {
+                return Err(format!("something is left in the log of {id}"));
+            }
+        }
+        let words: [u64; 4] = core::array::from_fn(|word| pod.get(word as u64));
+        match self.0 {
+            Update | UpdateAfterADeath | Unlisted | InPlace | Early => {
+                if let Some(holder) = Tatas::new(memory, LOCK).holder() {
+                    return Err(format!("the dead {holder} holds the lock"));
+                }
+                let last = pod
+                    .logs
+                    .of(0)
+                    .inherited()
+                    .map_err(|error| error.to_string())?;
+                let done = match last.map(|last| last.progress) {
+                    Some(Progress::Running) => return Err("unsettled".to_owned()),
+                    progress => progress == Some(Progress::Done),
+                };
+                let whole = words == [u64::from(words[0] == 1); 4];
+                let told = done == (words[0] == 1);
+                match (whole, told, crash.returned && words[0] != 1) {
+                    (false, ..) => Err(format!("half-done: {words:?}")),
+                    (_, false, _) => Err(format!("done: {done}, {words:?}")),
+                    (.., true) => Err("an update is lost".to_owned()),
+                    _ => Ok(()),
+                }
+            }
+            Queue | QueueAfterADeath if queue(&pod).is_held(pod.logs) => {
+                Err("the dead are in the queue".to_owned())
+            }
+            ImpatientQueue => {
+                // The live holder leaves; nobody is to be waited for then.
+                let entry = pod.logs.of(3).locks().next();
+                let slot = entry.ok_or("the holder's entry is gone")?.slot;
+                let node = pod.logs.of(3).node(slot);
+                let turn: u64 = memory.load(node, Ordering::Relaxed);
+                let done = memory.exchange(node + 16, turn, Ordering::Relaxed);
+                let held = queue(&pod).is_held(pod.logs);
+                memory.store(node + 16, done, Ordering::Relaxed);
+                if held {
+                    Err("the dead are in the queue".to_owned())
+                } else {
+                    Ok(())
+                }
+            }
+            Mutex => {
+                let member = pod.act_as(2);
+                let mutex = RecoverableMutex::<[u64; 3], _>::at(memory, LOCK);
+                let value = *mutex.lock(&member).map_err(|error| error.to_string())?;
+                let least = if crash.returned { 7 } else { 5 };
+                let good = value == [value[0]; 3] && (least..=7).contains(&value[0]);
+                if good {
+                    Ok(())
+                } else {
+                    Err(format!("{value:?}"))
+                }
+            }
+            _ => Ok(()),
+        }
+    }
+}
