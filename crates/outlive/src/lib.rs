@@ -14,3 +14,8 @@ pub mod supervise;
 pub mod sync;
 
 pub use outlive_memory as memory;
+
+/// The examples of the README compile and run.
+#[cfg(doctest)]
+#[doc = include_str!("../../../README.md")]
+pub struct Readme;
