@@ -118,11 +118,27 @@ impl<S: RealSweep> Run<'_, S> {
 
     fn sweep(&mut self) -> Result<(), KillError> {
         let (sweep, world) = (self.sweep, self.prepare()?);
-        let trace = self.tracer.record(operation(sweep, &world), |_| ())?;
+        // Right after each crash point somebody is killed whatever the plan samples: many last for a few
+        // instructions only.
+        let (mut passed, mut after_points) = (0, Vec::new());
+        let control = self.control;
+        let trace = self.tracer.record(operation(sweep, &world), |moment| {
+            let point = control.raw_point();
+            if point != passed {
+                passed = point;
+                after_points.push(moment.step);
+            }
+        })?;
         let trace = trace.map_err(|cut| self.broken(cut))?;
         self.report.instructions = trace.steps();
         self.report.addresses = trace.addresses();
-        for step in self.plan.real.kills.of(trace.steps() + 1) {
+        let mut kills: Vec<_> = self.plan.real.kills.of(trace.steps() + 1).collect();
+        if !kills.is_empty() {
+            kills.extend(after_points);
+        }
+        kills.sort_unstable();
+        kills.dedup();
+        for step in kills {
             self.kill_and_survive(&trace, At::Instruction(step))?;
         }
         let world = self.prepare()?;

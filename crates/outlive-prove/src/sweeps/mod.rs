@@ -1,6 +1,7 @@
 //! Every recoverable operation of Outlive, ready to be swept: what `outlive prove kill` runs.
 
 pub mod buddy;
+pub mod joining;
 pub mod membership;
 pub mod sync;
 
@@ -10,6 +11,7 @@ use crate::kill::Suite;
 pub fn all() -> Suite {
     let mut suite = Suite::new();
     membership::add_to(&mut suite);
+    joining::add_to(&mut suite);
     sync::add_to(&mut suite);
     buddy::add_to(&mut suite);
     suite

@@ -22,6 +22,8 @@ mod member;
 mod obligations;
 mod oses;
 mod process;
+#[doc(hidden)]
+pub mod proofs;
 mod record;
 mod role;
 #[cfg(test)]

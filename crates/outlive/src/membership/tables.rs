@@ -130,6 +130,11 @@ impl<M: Memory> Tables<M> {
         Settings::read(self.memory, self.settings_at())
     }
 
+    /// The same membership, through another handle on the same memory.
+    pub fn through<N: Memory>(self, memory: N) -> Tables<N> {
+        Tables::new(memory, self.extent, self.places)
+    }
+
     /// The memory.
     pub fn memory(self) -> M {
         self.memory

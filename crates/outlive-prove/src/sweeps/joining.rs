@@ -1,0 +1,124 @@
+//! Joining and leaving, killed at their instructions and system calls: real processes over real pods.
+
+use crate::kill::{Crash, PointKind, RealSweep, Suite, Window};
+use core::time::Duration;
+use outlive::membership::{JoinPoint, LeavePoint, ProcessOptions, Settings, Status, proofs};
+use outlive::pod::{Pod, PodOptions};
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Instant;
+
+/// Adds the sweep of this file.
+pub fn add_to(suite: &mut Suite) {
+    suite.add_real(ComeAndGo);
+}
+
+/// A host, a process and a thread join and leave. Whatever instruction they die at, survivors learn it,
+/// nothing stays claimed, and all three ids can be joined again.
+pub struct ComeAndGo;
+
+/// A pod in /dev/shm that is destroyed with its last user.
+pub struct World {
+    path: PathBuf,
+}
+
+impl Drop for World {
+    fn drop(&mut self) {
+        // Whoever died here may still be being torn down, its lock on the side file with it.
+        let until = Instant::now() + PATIENCE;
+        while Pod::destroy(&self.path).is_err() && Instant::now() < until {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
+}
+
+const PATIENCE: Duration = Duration::from_secs(20);
+const HOST: u32 = 1;
+const PROCESS: u32 = 5;
+const THREAD: u32 = 9;
+
+impl RealSweep for ComeAndGo {
+    type World = World;
+
+    fn name(&self) -> String {
+        "instance.join and leave".into()
+    }
+
+    fn declares(&self) -> Vec<&'static PointKind> {
+        vec![PointKind::of::<JoinPoint>(), PointKind::of::<LeavePoint>()]
+    }
+
+    fn prepare(&self) -> Result<World, String> {
+        static NEXT: AtomicU32 = AtomicU32::new(0);
+        let number = NEXT.fetch_add(1, Ordering::Relaxed);
+        let path = format!("/dev/shm/outlive-sweep-{}-{number}", std::process::id());
+        let settings = Settings {
+            heartbeat: Duration::from_millis(2),
+            poll: Duration::from_millis(4),
+            uid: rustix::process::geteuid().as_raw(),
+            ..Settings::default()
+        };
+        let options = PodOptions::new()
+            .size(1 << 20)
+            .ids(16)
+            .groups(1)
+            .events(64)
+            .settings(settings);
+        Pod::create(&path, options).map_err(|error| error.to_string())?;
+        Ok(World { path: path.into() })
+    }
+
+    fn operate(&self, world: &World, window: Window) {
+        let pod = Pod::open(&world.path).expect("the pod opens");
+        let os = pod.os().expect("an operating system");
+        let tables = pod.tables().through(window.mark(pod.segment().memory()));
+        window.begin();
+        proofs::come_and_go(tables, os, HOST, PROCESS, THREAD).expect("nothing is in the way");
+        window.end();
+    }
+
+    fn recover(&self, world: &World, window: Window, crash: &Crash) {
+        let pod = Pod::open(&world.path).expect("the pod opens");
+        window.begin();
+        let options = ProcessOptions::on_host(0).name("survivor");
+        let process = pod.join(options).expect("the survivor joins");
+        let generations = pod.tables().generations();
+        // The victim's ids, and those of a recoverer that died (its thread is 8), are given up.
+        let until = Instant::now() + PATIENCE;
+        for id in [HOST, PROCESS, THREAD] {
+            while generations
+                .state(id)
+                .is_ok_and(|state| state.status.may_write() || state.status == Status::Dead)
+            {
+                assert!(
+                    Instant::now() < until,
+                    "id {id} stays claimed ({})",
+                    crash.at
+                );
+                std::thread::sleep(Duration::from_micros(200));
+            }
+        }
+        // They can be had again, the thread's with a log that is its own.
+        let member = process
+            .enter(Some(THREAD), "again")
+            .expect("its id is free");
+        drop(member);
+        process.leave().expect("no member is left");
+        let again = pod
+            .join(ProcessOptions::on_host(HOST).id(PROCESS))
+            .expect("the host and the process come back");
+        again.leave().expect("no member is left");
+    }
+
+    fn check(&self, world: &World, _crash: &Crash) -> Result<(), String> {
+        let pod = Pod::open(&world.path).map_err(|error| error.to_string())?;
+        let check = pod.check();
+        if !check.is_clean() {
+            return Err(format!("{:?}", check.violations));
+        }
+        if check.alive != 0 {
+            return Err(format!("{} ids are alive and nobody is", check.alive));
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,52 @@
+//! Membership's steps over any memory, for the sweeps of `outlive-prove`: a process has a native pod.
+
+use super::door::{Door, attach_host, end_host_if_empty};
+use super::join::{self, Claim, JoinError};
+use super::{InstanceId, Level, Tables};
+use crate::host::Os;
+use core::time::Duration;
+use outlive_memory::Memory;
+
+/// A host, a process and a thread come and go again, by the calling thread alone.
+///
+/// # Errors
+/// As [`Process::join`](super::Process::join) and [`Process::enter`](super::Process::enter).
+pub fn come_and_go<M: Memory>(
+    tables: Tables<M>,
+    os: &dyn Os,
+    host: InstanceId,
+    process: InstanceId,
+    thread: InstanceId,
+) -> Result<(), JoinError> {
+    let number = tables.operating_systems().number(os.identity())?;
+    let patience = Duration::from_secs(5);
+    let mut claim = Claim {
+        level: Level::Process,
+        host_word: host as u16,
+        host: None,
+        process: None,
+        name: "proof",
+    };
+    let (host, process) = {
+        let _door = Door::enter(tables, os, number, host, patience)?;
+        let host = attach_host(tables, os, number, host, "proof", patience)?;
+        claim.host = Some(host);
+        (host, join::join(tables, os, number, process, &claim)?)
+    };
+    claim.level = Level::Thread;
+    claim.process = Some(process);
+    let thread = join::join(tables, os, number, thread, &claim)?;
+    let groups = tables.groups();
+    for (who, level) in [
+        (host, Level::Host),
+        (process, Level::Process),
+        (thread, Level::Thread),
+    ] {
+        groups.log(super::GroupId::POD).tell_joined(who, level);
+    }
+    join::leave(tables, os, thread);
+    let _door = Door::enter(tables, os, number, host.id, patience)?;
+    join::leave(tables, os, process);
+    end_host_if_empty(tables, os, number, host, false);
+    Ok(())
+}
