@@ -1,8 +1,8 @@
-//! Membership, killed at every instruction.
+//! Membership, killed at every instruction; joining and leaving, by real deaths.
 
 mod support;
 
-use outlive_prove::sweeps::{joining::ComeAndGo, membership};
+use outlive_prove::sweeps::{joining, membership};
 
 #[test]
 fn telling_burying_and_taking_roles_survive_a_death_at_every_instruction() {
@@ -11,7 +11,5 @@ fn telling_burying_and_taking_roles_survive_a_death_at_every_instruction() {
 
 #[test]
 fn joining_and_leaving_survive_real_deaths() {
-    support::assert_clean(|suite| {
-        suite.add_real(ComeAndGo);
-    });
+    support::assert_clean(joining::add_to);
 }

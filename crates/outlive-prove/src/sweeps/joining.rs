@@ -1,12 +1,17 @@
 //! Joining and leaving, killed at their instructions and system calls: real processes over real pods.
 
-use crate::kill::{Crash, PointKind, RealSweep, Window};
+use crate::kill::{Crash, PointKind, RealSweep, Suite, Window};
 use core::time::Duration;
 use outlive::membership::{JoinPoint, LeavePoint, ProcessOptions, Settings, Status, proofs};
 use outlive::pod::{Pod, PodOptions};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Instant;
+
+/// Adds the sweep of this file.
+pub fn add_to(suite: &mut Suite) {
+    suite.add_real(ComeAndGo);
+}
 
 /// A host, a process and a thread join and leave. Whatever instruction they die at, survivors learn it,
 /// nothing stays claimed, and all three ids can be joined again.

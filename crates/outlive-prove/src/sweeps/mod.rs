@@ -11,7 +11,7 @@ use crate::kill::Suite;
 pub fn all() -> Suite {
     let mut suite = Suite::new();
     membership::add_to(&mut suite);
-    suite.add_real(joining::ComeAndGo);
+    joining::add_to(&mut suite);
     sync::add_to(&mut suite);
     buddy::add_to(&mut suite);
     suite
