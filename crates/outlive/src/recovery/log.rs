@@ -9,6 +9,7 @@ use super::redo::{self, Redo, RedoError};
 use crate::membership::{Instance, Member};
 use core::fmt;
 use core::marker::PhantomData;
+use core::num::NonZeroU32;
 use outlive_memory::{Link, Memory, Native, Offset, Ordering};
 
 outlive_memory::crash_points! {
@@ -236,15 +237,37 @@ pub enum CloseError {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use = "an entry stays listed until it is given to `unlist`"]
 pub struct Listed {
-    slot: usize,
+    /// One more than the slot, so that an optional entry is one word too.
+    number: NonZeroU32,
 }
 
 impl Listed {
+    const FIRST: Self = Self {
+        number: NonZeroU32::MIN,
+    };
+
     /// Which entry it is.
     #[inline(always)]
     pub fn slot(self) -> usize {
-        self.slot
+        self.number.get() as usize - 1
     }
+}
+
+/// Whoever nests locks comes here: writes `word` into a free entry, where `first`, the first of them, is
+/// not free. (Its arguments fit into registers; those of a method of [`OwnLog`] would not, and every lock
+/// would spill them on its way past here.)
+#[inline(never)]
+fn list_further<M: Memory>(memory: M, first: Offset, word: u64) -> Option<Listed> {
+    for number in 2..=Logs::<M>::LOCKS as u32 {
+        let at = first + u64::from(number - 1) * 8;
+        // Relaxed: only this thread writes these words while it lives.
+        if memory.load::<u64>(at, Ordering::Relaxed) == 0 {
+            memory.store(at, word, Ordering::Relaxed);
+            memory.persist(at, 8);
+            return NonZeroU32::new(number).map(|number| Listed { number });
+        }
+    }
+    None
 }
 
 /// The log of a live member, to write to.
@@ -374,45 +397,33 @@ impl<'m, M: Memory> OwnLog<'m, M> {
     /// If the log has no free entry.
     #[inline(always)]
     pub fn list(self, lock: Offset, kind: LockKind) -> Result<Listed, TooManyLocks> {
-        let mut slot = 0;
-        // Relaxed: only this thread writes these words while it lives.
-        if self
-            .log
-            .memory
-            .load::<u64>(self.log.lock_at(0), Ordering::Relaxed)
-            != 0
-        {
-            slot = self.free_entry()?;
-        }
-        let at = self.log.lock_at(slot);
+        // Both in locals: after each store the compiler would read the handle anew.
+        let (memory, first) = (self.log.memory, self.log.lock_at(0));
         let word = Link::new(lock).with_tags(kind.0).to_word();
-        self.log.memory.store(at, word, Ordering::Relaxed);
-        self.log.memory.persist(at, 8);
-        Ok(Listed { slot })
-    }
-
-    /// Whoever nests locks comes here.
-    #[inline(never)]
-    fn free_entry(self) -> Result<usize, TooManyLocks> {
-        let free = |slot: &usize| {
-            let word: u64 = self
-                .log
-                .memory
-                .load(self.log.lock_at(*slot), Ordering::Relaxed);
-            word == 0
-        };
-        (1..Logs::<M>::LOCKS).find(free).ok_or(TooManyLocks {
-            instance: self.instance,
-        })
+        // Relaxed: only this thread writes these words while it lives.
+        if memory.load::<u64>(first, Ordering::Relaxed) == 0 {
+            memory.store(first, word, Ordering::Relaxed);
+            memory.persist(first, 8);
+            return Ok(Listed::FIRST);
+        }
+        let instance = self.instance;
+        list_further(memory, first, word).ok_or(TooManyLocks { instance })
     }
 
     /// Strikes out an entry: *after* the step by which the lock ceased to be one's own.
     #[inline(always)]
     pub fn unlist(self, listed: Listed) {
-        let at = self.log.lock_at(listed.slot);
+        let (memory, at) = (self.log.memory, self.log.lock_at(listed.slot()));
         // Release: the step that gave the lock up comes first; without the entry nobody would look.
-        self.log.memory.store(at, 0u64, Ordering::Release);
-        self.log.memory.persist(at, 8);
+        memory.store(at, 0u64, Ordering::Release);
+        memory.persist(at, 8);
+    }
+
+    /// Whether the entry is inside the memory, as it is unless the log is not.
+    #[inline(always)]
+    pub(crate) fn has(self, listed: Listed) -> bool {
+        let log = self.log;
+        log.memory.has_word::<u64>(log.lock_at(listed.slot()))
     }
 
     /// Whether the log names the lock at `lock`.
@@ -423,7 +434,7 @@ impl<'m, M: Memory> OwnLog<'m, M> {
     /// The queue node that belongs to an entry.
     #[inline(always)]
     pub fn node(self, listed: Listed) -> Offset {
-        self.log.at + NODES + listed.slot as u64 * NODE_BYTES
+        self.log.at + NODES + listed.slot() as u64 * NODE_BYTES
     }
 
     /// Begins an operation that shall be detectable: from now on, until it is finished, a recoverer runs

@@ -191,11 +191,13 @@ impl<M: Memory> QueueLock<M> {
         member: &'m Member<M>,
         recoverers: &Recoverers<M>,
     ) -> Result<QueueGuard<'m, M>, LockError> {
-        match self.acquire(member, recoverers, None) {
-            Ok(Some(guard)) => Ok(guard),
-            Ok(None) => unreachable!("a wait without end has ended"),
-            Err(error) => Err(error),
+        let (place, held) = self.queue(member, recoverers.logs())?;
+        if !held {
+            let held = self.wait(member, recoverers, place.listed, None)?;
+            assert!(held, "a wait without end has ended without the lock");
         }
+        self.memory.crash_point(QueuePoint::Held);
+        Ok(place.guard())
     }
 
     /// Acquires it unless that takes longer than `timeout`. To leave the queue takes a look at every log.
@@ -208,7 +210,12 @@ impl<M: Memory> QueueLock<M> {
         recoverers: &Recoverers<M>,
         timeout: Duration,
     ) -> Result<Option<QueueGuard<'m, M>>, LockError> {
-        self.acquire(member, recoverers, Some(timeout))
+        let (place, held) = self.queue(member, recoverers.logs())?;
+        if !held && !self.wait(member, recoverers, place.listed, Some(timeout))? {
+            return Ok(None);
+        }
+        self.memory.crash_point(QueuePoint::Held);
+        Ok(Some(place.guard()))
     }
 
     /// Acquires it if nobody alive holds it or waits for it; never enters the queue otherwise.
@@ -242,15 +249,14 @@ impl<M: Memory> QueueLock<M> {
         }
     }
 
+    /// Enters the queue; says whether that was enough to hold the lock.
     #[inline(always)]
-    fn acquire<'m>(
+    fn queue<'m>(
         &self,
         member: &'m Member<M>,
-        recoverers: &Recoverers<M>,
-        timeout: Option<Duration>,
-    ) -> Result<Option<QueueGuard<'m, M>>, LockError> {
+        logs: Logs<M>,
+    ) -> Result<(Place<'m, M>, bool), LockError> {
         let place = Place::take(*self, member)?;
-        let logs = recoverers.logs();
         let (tail, before) = loop {
             let tail: u64 = self.memory.load(self.at, Ordering::Acquire);
             // Checked before it is relied on, and before this instance stands behind it.
@@ -267,11 +273,8 @@ impl<M: Memory> QueueLock<M> {
             self.memory.spin_hint();
         };
         // On the fast path the last ticket's turn is over and nobody has mended the link just made.
-        if self.comes_after(&place, logs, tail, before) {
-            self.memory.crash_point(QueuePoint::Held);
-            return Ok(Some(place.guard()));
-        }
-        self.wait(place, recoverers, timeout)
+        let held = self.comes_after(&place, logs, tail, before);
+        Ok((place, held))
     }
 
     /// Whether the link of `place`, which is `link` and leads to `before`, makes it the holder.
@@ -296,14 +299,18 @@ impl<M: Memory> QueueLock<M> {
         self.ticket(logs, link).map(Some)
     }
 
+    /// Waits until the place of `listed` is the holder's; otherwise it has been left. (It is found anew from
+    /// its entry, for the fast path to keep its own in registers.)
     #[cold]
-    fn wait<'m>(
+    #[inline(never)]
+    fn wait(
         &self,
-        place: Place<'m, M>,
+        member: &Member<M>,
         recoverers: &Recoverers<M>,
+        listed: Listed,
         timeout: Option<Duration>,
-    ) -> Result<Option<QueueGuard<'m, M>>, LockError> {
-        let (member, logs) = (place.member, recoverers.logs());
+    ) -> Result<bool, LockError> {
+        let (place, logs) = (Place::find(*self, member, listed), recoverers.logs());
         if place.is_second(logs) {
             place.leave(logs);
             let (instance, lock) = (member.instance(), self.at);
@@ -318,8 +325,7 @@ impl<M: Memory> QueueLock<M> {
                 Err(error) => break Some(error),
             };
             if self.comes_after(&place, logs, link, before) {
-                self.memory.crash_point(QueuePoint::Held);
-                return Ok(Some(place.guard()));
+                return Ok(true);
             }
             let Some(before) = before else {
                 continue;
@@ -335,7 +341,7 @@ impl<M: Memory> QueueLock<M> {
             }
         };
         place.leave(logs);
-        failed.map_or(Ok(None), Err)
+        failed.map_or(Ok(false), Err)
     }
 
     /// Sees whether the owner of a ticket that is in the way lives, and recovers it otherwise.
@@ -444,6 +450,20 @@ impl<'m, M: Memory> Place<'m, M> {
         })
     }
 
+    /// The place that `member` has taken with the entry `listed`.
+    fn find(lock: QueueLock<M>, member: &'m Member<M>, listed: Listed) -> Self {
+        let node = OwnLog::of(member).node(listed);
+        // Relaxed: only its owner writes it.
+        let turn = lock.memory.load(node + TURN, Ordering::Relaxed);
+        Self {
+            lock,
+            member,
+            listed,
+            node,
+            turn,
+        }
+    }
+
     #[inline(always)]
     fn ticket(&self) -> u64 {
         let (id, slot, turn) = (self.member.instance().id, self.listed.slot(), self.turn);
@@ -485,7 +505,6 @@ impl<'m, M: Memory> Place<'m, M> {
         QueueGuard {
             member: self.member,
             listed: self.listed,
-            node: self.node,
             turn: self.turn,
         }
     }
@@ -511,7 +530,6 @@ impl<'m, M: Memory> Place<'m, M> {
 pub struct QueueGuard<'m, M: Memory = Native> {
     member: &'m Member<M>,
     listed: Listed,
-    node: Offset,
     turn: u64,
 }
 
@@ -526,14 +544,22 @@ impl<'m, M: Memory> QueueGuard<'m, M> {
 impl<M: Memory> Drop for QueueGuard<'_, M> {
     #[inline(always)]
     fn drop(&mut self) {
-        let memory = self.member.memory();
-        // Release: what was done under the lock.
-        memory.store(self.node + DONE, self.turn, Ordering::Release);
-        memory.crash_point(QueuePoint::Released);
-        wake(self.member, self.node + SLEEPER);
-        OwnLog::of(self.member).unlist(self.listed);
-        memory.crash_point(QueuePoint::Struck);
+        pass_on(self.member, self.listed, self.turn);
     }
+}
+
+/// Says that `turn` is done. A function with little in it but calls in tail position, for the reason at
+/// the release of a test-and-test-and-set lock.
+#[inline(never)]
+fn pass_on<M: Memory>(member: &Member<M>, listed: Listed, turn: u64) {
+    let (memory, log) = (member.memory(), OwnLog::of(member));
+    let (done, sleeper) = (log.node(listed) + DONE, log.node(listed) + SLEEPER);
+    // Release: what was done under the lock.
+    memory.store(done, turn, Ordering::Release);
+    memory.crash_point(QueuePoint::Released);
+    log.unlist(listed);
+    memory.crash_point(QueuePoint::Struck);
+    wake(member, sleeper);
 }
 
 /// The exclusive right to mend one queue.

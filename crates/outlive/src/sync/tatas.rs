@@ -29,7 +29,7 @@
 //!
 //! [`PersistenceDomain::WriteBack`]: outlive_memory::PersistenceDomain::WriteBack
 
-use super::wait::{Waiter, Waiting, wake};
+use super::wait::{Waiter, Waiting, ring, wake};
 use super::{LockError, owner};
 use crate::membership::{Instance, Member};
 use crate::recovery::{
@@ -144,13 +144,11 @@ impl<M: Memory> BareTatas<M> {
     /// See [`LockError`].
     #[inline]
     pub fn lock<'m>(&self, member: &'m Member<M>) -> Result<BareTatasGuard<'m, M>, LockError> {
-        let listed = self.list(member)?;
-        if self.take(member) {
-            return Ok(self.guard(member, listed, None));
+        if self.take_at_once(member) {
+            return Ok(self.guard(member, Taken::AT_ONCE));
         }
-        match self.lock_slowly(member, listed, None) {
-            Ok(Some(guard)) => Ok(guard),
-            Ok(None) => unreachable!("a wait without end has ended"),
+        match self.lock_slowly(member) {
+            Ok(taken) => Ok(self.guard(member, taken)),
             Err(error) => Err(error),
         }
     }
@@ -177,39 +175,28 @@ impl<M: Memory> BareTatas<M> {
         member: &'m Member<M>,
         timeout: Duration,
     ) -> Result<Option<BareTatasGuard<'m, M>>, LockError> {
-        let listed = self.list(member)?;
-        if self.take(member) {
-            return Ok(Some(self.guard(member, listed, None)));
+        if self.take_at_once(member) {
+            return Ok(Some(self.guard(member, Taken::AT_ONCE)));
         }
-        self.lock_slowly(member, listed, Some(timeout))
+        match self.wait(member, Some(timeout)) {
+            Ok(taken) => Ok(taken.map(|taken| self.guard(member, taken))),
+            Err(error) => Err(error),
+        }
     }
 
     #[inline(always)]
-    fn guard<'m>(
-        &self,
-        member: &'m Member<M>,
-        listed: Option<Listed>,
-        abandoned_by: Option<Instance>,
-    ) -> BareTatasGuard<'m, M> {
+    fn guard<'m>(&self, member: &'m Member<M>, taken: Taken) -> BareTatasGuard<'m, M> {
         BareTatasGuard {
             at: self.at,
             member,
-            listed,
-            abandoned_by,
+            taken,
         }
     }
 
+    /// The fast path: takes the lock where it need not be listed, if it is free.
     #[inline(always)]
-    fn list(&self, member: &Member<M>) -> Result<Option<Listed>, LockError> {
-        match self.memory.domain() {
-            PersistenceDomain::Flushed => Ok(None),
-            PersistenceDomain::WriteBack => self.list_bare(member),
-        }
-    }
-
-    #[cold]
-    fn list_bare(&self, member: &Member<M>) -> Result<Option<Listed>, LockError> {
-        Ok(Some(OwnLog::of(member).list(self.at, LockKind::BARE)?))
+    fn take_at_once(&self, member: &Member<M>) -> bool {
+        self.memory.domain() == PersistenceDomain::Flushed && self.take(member)
     }
 
     /// Takes the lock if the word is `from`.
@@ -218,14 +205,13 @@ impl<M: Memory> BareTatas<M> {
         // Acquire: what the last owner did under the lock. Release: the log's entry is written before
         // the lock is taken.
         let order = (Ordering::AcqRel, Ordering::Relaxed);
-        let word = member.instance().to_word();
-        let taken = self
-            .memory
+        let (memory, word) = (self.memory, member.instance().to_word());
+        let taken = memory
             .compare_exchange(self.at, from, word, order.0, order.1)
             .is_ok();
         if taken {
-            self.memory.persist(self.at, 8);
-            self.memory.crash_point(TatasLockPoint::Taken);
+            memory.persist(self.at, 8);
+            memory.crash_point(TatasLockPoint::Taken);
         }
         taken
     }
@@ -240,12 +226,23 @@ impl<M: Memory> BareTatas<M> {
     }
 
     #[cold]
-    fn lock_slowly<'m>(
+    #[inline(never)]
+    fn lock_slowly(&self, member: &Member<M>) -> Result<Taken, LockError> {
+        let taken = self.wait(member, None)?;
+        Ok(taken.expect("a wait without end does not end without the lock"))
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn wait(
         &self,
-        member: &'m Member<M>,
-        listed: Option<Listed>,
+        member: &Member<M>,
         timeout: Option<Duration>,
-    ) -> Result<Option<BareTatasGuard<'m, M>>, LockError> {
+    ) -> Result<Option<Taken>, LockError> {
+        let listed = match self.memory.domain() {
+            PersistenceDomain::Flushed => None,
+            PersistenceDomain::WriteBack => Some(OwnLog::of(member).list(self.at, LockKind::BARE)?),
+        };
         let acquired = self.acquire(member, timeout, |held, _| {
             Ok(if self.take_from(member, held) {
                 FromDead::Taken
@@ -254,7 +251,10 @@ impl<M: Memory> BareTatas<M> {
             })
         });
         match acquired {
-            Ok(Some(abandoned_by)) => Ok(Some(self.guard(member, listed, abandoned_by))),
+            Ok(Some(abandoned_by)) => Ok(Some(Taken {
+                listed,
+                abandoned_by: abandoned_by.map_or(Instance::NOBODY, Instance::to_word),
+            })),
             Ok(None) | Err(_) => {
                 if let Some(listed) = listed {
                     OwnLog::of(member).unlist(listed);
@@ -304,15 +304,68 @@ impl<M: Memory> BareTatas<M> {
     }
 }
 
-/// Gives up the lock at `at`, which `member` holds.
-#[inline(always)]
-fn release<M: Memory>(member: &Member<M>, at: Offset) {
+/// Gives up the lock at `at`, which `member` holds and, in the flushed domain, does not list.
+///
+/// This is called for each release, and so small a part of a guard's drop is inlined wherever it stands,
+/// also where a panic unwinds; were it not, the guard would have to be in memory, and a store costs more
+/// here than a call, because the next acquisition waits for all of them. For the same reason it needs no
+/// stack: its arguments come in registers and all that is seldom is in tail position.
+#[inline(never)]
+fn release<M: Memory>(member: &Member<M>, at: Offset, listed: Option<Listed>) {
+    let (memory, sleepers) = (member.memory(), at + SLEEPERS);
+    if let Some(listed) = listed {
+        return release_listed(member, at, listed);
+    }
+    if !(memory.has_word::<u64>(at) && memory.has_word::<u64>(sleepers)) {
+        return no_lock(at);
+    }
+    // Release: what was done under the lock.
+    memory.store(at, Instance::NOBODY, Ordering::Release);
+    memory.crash_point(TatasUnlockPoint::Released);
+    if memory.load::<u64>(sleepers, Ordering::Relaxed) != 0 {
+        ring(member, sleepers);
+    }
+}
+
+/// Gives up the lock at `at`, which `member` holds and lists. As small as [`release`].
+#[inline(never)]
+fn release_listed<M: Memory>(member: &Member<M>, at: Offset, listed: Listed) {
+    let (memory, log, sleepers) = (member.memory(), OwnLog::of(member), at + SLEEPERS);
+    if memory.domain() == PersistenceDomain::WriteBack {
+        return release_written_back(member, at, listed);
+    }
+    if !(memory.has_word::<u64>(at) && memory.has_word::<u64>(sleepers) && log.has(listed)) {
+        return no_lock(at);
+    }
+    // Release: what was done under the lock.
+    memory.store(at, Instance::NOBODY, Ordering::Release);
+    memory.crash_point(TatasUnlockPoint::Released);
+    log.unlist(listed);
+    memory.crash_point(TatasUnlockPoint::Struck);
+    if memory.load::<u64>(sleepers, Ordering::Relaxed) != 0 {
+        ring(member, sleepers);
+    }
+}
+
+/// The same on write-back memory: the word may not fall back once the entry is struck out.
+#[cold]
+#[inline(never)]
+fn release_written_back<M: Memory>(member: &Member<M>, at: Offset, listed: Listed) {
     let memory = member.memory();
     // Release: what was done under the lock.
     memory.store(at, Instance::NOBODY, Ordering::Release);
     memory.write_back(at, 8);
     memory.crash_point(TatasUnlockPoint::Released);
     wake(member, at + SLEEPERS);
+    OwnLog::of(member).unlist(listed);
+    memory.crash_point(TatasUnlockPoint::Struck);
+}
+
+/// A held lock has a place, or it could not have been taken.
+#[cold]
+#[inline(never)]
+fn no_lock(at: Offset) {
+    unreachable!("the lock at {at}, which was held, is outside the member's memory")
 }
 
 /// What came of a lock whose word names a dead instance.
@@ -331,15 +384,31 @@ enum FromDead {
 pub struct BareTatasGuard<'m, M: Memory = Native> {
     at: Offset,
     member: &'m Member<M>,
+    taken: Taken,
+}
+
+/// How a bare lock was taken. The slow path answers with this and leaves it to its caller to make the
+/// guard: one that comes out of a call is in memory, also on the fast path beside the call.
+#[derive(Clone, Copy, Debug)]
+struct Taken {
+    /// `None` in the flushed domain.
     listed: Option<Listed>,
-    abandoned_by: Option<Instance>,
+    /// The dead owner's word, or [`Instance::NOBODY`]: one word where an option would be three.
+    abandoned_by: u64,
+}
+
+impl Taken {
+    const AT_ONCE: Self = Self {
+        listed: None,
+        abandoned_by: Instance::NOBODY,
+    };
 }
 
 impl<'m, M: Memory> BareTatasGuard<'m, M> {
     /// The dead owner that the lock was taken from: what it protects may be half-done.
     #[inline]
     pub fn abandoned_by(&self) -> Option<Instance> {
-        self.abandoned_by
+        Instance::from_word(self.taken.abandoned_by)
     }
 
     /// The holder.
@@ -352,10 +421,7 @@ impl<'m, M: Memory> BareTatasGuard<'m, M> {
 impl<M: Memory> Drop for BareTatasGuard<'_, M> {
     #[inline(always)]
     fn drop(&mut self) {
-        release(self.member, self.at);
-        if let Some(listed) = self.listed {
-            OwnLog::of(self.member).unlist(listed);
-        }
+        release(self.member, self.at, self.taken.listed);
     }
 }
 
@@ -402,9 +468,8 @@ impl<M: Memory> Tatas<M> {
         if self.word.take(member) {
             return Ok(self.guard(member, listed));
         }
-        match self.lock_slowly(member, recoverers, listed, None) {
-            Ok(Some(guard)) => Ok(guard),
-            Ok(None) => unreachable!("a wait without end has ended"),
+        match self.lock_slowly(member, recoverers, listed) {
+            Ok(()) => Ok(self.guard(member, listed)),
             Err(error) => Err(error),
         }
     }
@@ -438,7 +503,10 @@ impl<M: Memory> Tatas<M> {
         if self.word.take(member) {
             return Ok(Some(self.guard(member, listed)));
         }
-        self.lock_slowly(member, recoverers, listed, Some(timeout))
+        match self.wait(member, recoverers, listed, Some(timeout)) {
+            Ok(taken) => Ok(taken.then(|| self.guard(member, listed))),
+            Err(error) => Err(error),
+        }
     }
 
     #[inline(always)]
@@ -458,13 +526,27 @@ impl<M: Memory> Tatas<M> {
     }
 
     #[cold]
-    fn lock_slowly<'m>(
+    #[inline(never)]
+    fn lock_slowly(
         &self,
-        member: &'m Member<M>,
+        member: &Member<M>,
+        recoverers: &Recoverers<M>,
+        listed: Listed,
+    ) -> Result<(), LockError> {
+        let taken = self.wait(member, recoverers, listed, None)?;
+        assert!(taken, "a wait without end has ended without the lock");
+        Ok(())
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn wait(
+        &self,
+        member: &Member<M>,
         recoverers: &Recoverers<M>,
         listed: Listed,
         timeout: Option<Duration>,
-    ) -> Result<Option<TatasGuard<'m, M>>, LockError> {
+    ) -> Result<bool, LockError> {
         let word = &self.word;
         let acquired = word.acquire(member, timeout, |held, dead| {
             match recoverers.recover(member, dead.id) {
@@ -480,10 +562,10 @@ impl<M: Memory> Tatas<M> {
             }
         });
         match acquired {
-            Ok(Some(_)) => Ok(Some(self.guard(member, listed))),
+            Ok(Some(_)) => Ok(true),
             Ok(None) | Err(_) => {
                 OwnLog::of(member).unlist(listed);
-                acquired.map(|_| None)
+                acquired.map(|_| false)
             }
         }
     }
@@ -510,9 +592,7 @@ impl<'m, M: Memory> TatasGuard<'m, M> {
 impl<M: Memory> Drop for TatasGuard<'_, M> {
     #[inline(always)]
     fn drop(&mut self) {
-        release(self.member, self.at);
-        OwnLog::of(self.member).unlist(self.listed);
-        self.member.memory().crash_point(TatasUnlockPoint::Struck);
+        release_listed(self.member, self.at, self.listed);
     }
 }
 
@@ -534,8 +614,11 @@ pub fn audit_own_locks<M: Memory>(
     for lock in locks {
         let (memory, at) = (lock.word.memory, lock.word.at);
         if memory.load::<u64>(at, Ordering::Acquire) == me && !log.lists(at) {
-            release(member, at);
+            // Release: so as not to be weaker than any release of this word.
+            memory.store(at, Instance::NOBODY, Ordering::Release);
             memory.persist(at, 8);
+            memory.crash_point(TatasUnlockPoint::Released);
+            wake(member, at + SLEEPERS);
             released += 1;
         }
     }
