@@ -10,7 +10,7 @@ use crate::membership::{Instance, Member};
 use core::fmt;
 use core::marker::PhantomData;
 use core::num::NonZeroU32;
-use outlive_memory::{Link, Memory, Native, Offset, Ordering};
+use outlive_memory::{Link, Memory, Native, Offset, Ordering, PersistenceDomain};
 
 outlive_memory::crash_points! {
     /// Where the opening of a log by a new incarnation may be cut short.
@@ -242,10 +242,6 @@ pub struct Listed {
 }
 
 impl Listed {
-    const FIRST: Self = Self {
-        number: NonZeroU32::MIN,
-    };
-
     /// Which entry it is.
     #[inline(always)]
     pub fn slot(self) -> usize {
@@ -253,12 +249,17 @@ impl Listed {
     }
 }
 
-/// Whoever nests locks comes here: writes `word` into a free entry, where `first`, the first of them, is
-/// not free. (Its arguments fit into registers; those of a method of [`OwnLog`] would not, and every lock
-/// would spill them on its way past here.)
+/// The word of an entry.
+#[inline(always)]
+fn entry(lock: Offset, kind: LockKind) -> u64 {
+    Link::new(lock).with_tags(kind.0).to_word()
+}
+
+/// Writes `word` into a free entry; `first` is the first of them. Whoever nests locks comes here. (The
+/// arguments fit into registers; those of a method of [`OwnLog`] would not.)
 #[inline(never)]
-fn list_further<M: Memory>(memory: M, first: Offset, word: u64) -> Option<Listed> {
-    for number in 2..=Logs::<M>::LOCKS as u32 {
+fn list_slowly<M: Memory>(memory: M, first: Offset, word: u64) -> Option<Listed> {
+    for number in 1..=Logs::<M>::LOCKS as u32 {
         let at = first + u64::from(number - 1) * 8;
         // Relaxed: only this thread writes these words while it lives.
         if memory.load::<u64>(at, Ordering::Relaxed) == 0 {
@@ -397,17 +398,29 @@ impl<'m, M: Memory> OwnLog<'m, M> {
     /// If the log has no free entry.
     #[inline(always)]
     pub fn list(self, lock: Offset, kind: LockKind) -> Result<Listed, TooManyLocks> {
-        // Both in locals: after each store the compiler would read the handle anew.
-        let (memory, first) = (self.log.memory, self.log.lock_at(0));
-        let word = Link::new(lock).with_tags(kind.0).to_word();
-        // Relaxed: only this thread writes these words while it lives.
-        if memory.load::<u64>(first, Ordering::Relaxed) == 0 {
-            memory.store(first, word, Ordering::Relaxed);
-            memory.persist(first, 8);
-            return Ok(Listed::FIRST);
+        if let Some(listed) = self.list_at_once(lock, kind) {
+            return Ok(listed);
         }
+        let (memory, first, word) = (self.log.memory, self.log.lock_at(0), entry(lock, kind));
         let instance = self.instance;
-        list_further(memory, first, word).ok_or(TooManyLocks { instance })
+        list_slowly(memory, first, word).ok_or(TooManyLocks { instance })
+    }
+
+    /// [`list`](Self::list) where that is one store: the first entry is free and nothing has to be written
+    /// back.
+    #[inline(always)]
+    pub(crate) fn list_at_once(self, lock: Offset, kind: LockKind) -> Option<Listed> {
+        let (memory, first) = (self.log.memory, self.log.lock_at(0));
+        // Relaxed: only this thread writes these words while it lives.
+        if memory.domain() != PersistenceDomain::Flushed
+            || memory.load::<u64>(first, Ordering::Relaxed) != 0
+        {
+            return None;
+        }
+        memory.store(first, entry(lock, kind), Ordering::Relaxed);
+        Some(Listed {
+            number: NonZeroU32::MIN,
+        })
     }
 
     /// Strikes out an entry: *after* the step by which the lock ceased to be one's own.

@@ -464,12 +464,12 @@ impl<M: Memory> Tatas<M> {
         member: &'m Member<M>,
         recoverers: &Recoverers<M>,
     ) -> Result<TatasGuard<'m, M>, LockError> {
-        let listed = self.list(member)?;
-        if self.word.take(member) {
+        let (listed, taken) = self.take_at_once(member);
+        if let (Some(listed), true) = (listed, taken) {
             return Ok(self.guard(member, listed));
         }
         match self.lock_slowly(member, recoverers, listed) {
-            Ok(()) => Ok(self.guard(member, listed)),
+            Ok(listed) => Ok(self.guard(member, listed)),
             Err(error) => Err(error),
         }
     }
@@ -499,12 +499,12 @@ impl<M: Memory> Tatas<M> {
         recoverers: &Recoverers<M>,
         timeout: Duration,
     ) -> Result<Option<TatasGuard<'m, M>>, LockError> {
-        let listed = self.list(member)?;
-        if self.word.take(member) {
+        let (listed, taken) = self.take_at_once(member);
+        if let (Some(listed), true) = (listed, taken) {
             return Ok(Some(self.guard(member, listed)));
         }
         match self.wait(member, recoverers, listed, Some(timeout)) {
-            Ok(taken) => Ok(taken.then(|| self.guard(member, listed))),
+            Ok(taken) => Ok(taken.map(|listed| self.guard(member, listed))),
             Err(error) => Err(error),
         }
     }
@@ -518,11 +518,15 @@ impl<M: Memory> Tatas<M> {
         }
     }
 
+    /// The fast path: lists the lock if the first entry is free, and then takes it if it is free. Says
+    /// how far it came.
     #[inline(always)]
-    fn list(&self, member: &Member<M>) -> Result<Listed, LockError> {
-        let listed = OwnLog::of(member).list(self.word.at, LockKind::TATAS)?;
+    fn take_at_once(&self, member: &Member<M>) -> (Option<Listed>, bool) {
+        let Some(listed) = OwnLog::of(member).list_at_once(self.word.at, LockKind::TATAS) else {
+            return (None, false);
+        };
         self.word.memory.crash_point(TatasLockPoint::Listed);
-        Ok(listed)
+        (Some(listed), self.word.take(member))
     }
 
     #[cold]
@@ -531,11 +535,10 @@ impl<M: Memory> Tatas<M> {
         &self,
         member: &Member<M>,
         recoverers: &Recoverers<M>,
-        listed: Listed,
-    ) -> Result<(), LockError> {
+        listed: Option<Listed>,
+    ) -> Result<Listed, LockError> {
         let taken = self.wait(member, recoverers, listed, None)?;
-        assert!(taken, "a wait without end has ended without the lock");
-        Ok(())
+        Ok(taken.expect("a wait without end does not end without the lock"))
     }
 
     #[cold]
@@ -544,10 +547,18 @@ impl<M: Memory> Tatas<M> {
         &self,
         member: &Member<M>,
         recoverers: &Recoverers<M>,
-        listed: Listed,
+        listed: Option<Listed>,
         timeout: Option<Duration>,
-    ) -> Result<bool, LockError> {
+    ) -> Result<Option<Listed>, LockError> {
         let word = &self.word;
+        let listed = match listed {
+            Some(listed) => listed,
+            None => {
+                let listed = OwnLog::of(member).list(word.at, LockKind::TATAS)?;
+                word.memory.crash_point(TatasLockPoint::Listed);
+                listed
+            }
+        };
         let acquired = word.acquire(member, timeout, |held, dead| {
             match recoverers.recover(member, dead.id) {
                 // If it was recovered before and yet the word names it, the word fell back with lost
@@ -562,10 +573,10 @@ impl<M: Memory> Tatas<M> {
             }
         });
         match acquired {
-            Ok(Some(_)) => Ok(true),
+            Ok(Some(_)) => Ok(Some(listed)),
             Ok(None) | Err(_) => {
                 OwnLog::of(member).unlist(listed);
-                acquired.map(|_| false)
+                acquired.map(|_| None)
             }
         }
     }
