@@ -29,13 +29,16 @@
 //!
 //! [`PersistenceDomain::WriteBack`]: outlive_memory::PersistenceDomain::WriteBack
 
-use super::wait::{Waiter, Waiting, ring, wake};
+mod recover;
+mod release;
+
+pub use recover::audit_own_locks;
+pub(super) use recover::{LeaveToTheNext, ReleaseTatas};
+
+use super::wait::{Waiter, Waiting};
 use super::{LockError, owner};
 use crate::membership::{Instance, Member};
-use crate::recovery::{
-    Listed, LockEntry, LockKind, OwnLog, RecoverError, RecoverLock, Recovered, Recoverers,
-    Recovering,
-};
+use crate::recovery::{Listed, LockKind, OwnLog, Recovered, Recoverers};
 use core::time::Duration;
 use outlive_memory::{Memory, Native, Offset, Ordering, PersistenceDomain};
 
@@ -304,70 +307,6 @@ impl<M: Memory> BareTatas<M> {
     }
 }
 
-/// Gives up the lock at `at`, which `member` holds and, in the flushed domain, does not list.
-///
-/// This is called for each release, and so small a part of a guard's drop is inlined wherever it stands,
-/// also where a panic unwinds; were it not, the guard would have to be in memory, and a store costs more
-/// here than a call, because the next acquisition waits for all of them. For the same reason it needs no
-/// stack: its arguments come in registers and all that is seldom is in tail position.
-#[inline(never)]
-fn release<M: Memory>(member: &Member<M>, at: Offset, listed: Option<Listed>) {
-    let (memory, sleepers) = (member.memory(), at + SLEEPERS);
-    if let Some(listed) = listed {
-        return release_listed(member, at, listed);
-    }
-    if !(memory.has_word::<u64>(at) && memory.has_word::<u64>(sleepers)) {
-        return no_lock(at);
-    }
-    // Release: what was done under the lock.
-    memory.store(at, Instance::NOBODY, Ordering::Release);
-    memory.crash_point(TatasUnlockPoint::Released);
-    if memory.load::<u64>(sleepers, Ordering::Relaxed) != 0 {
-        ring(member, sleepers);
-    }
-}
-
-/// Gives up the lock at `at`, which `member` holds and lists. As small as [`release`].
-#[inline(never)]
-fn release_listed<M: Memory>(member: &Member<M>, at: Offset, listed: Listed) {
-    let (memory, log, sleepers) = (member.memory(), OwnLog::of(member), at + SLEEPERS);
-    if memory.domain() == PersistenceDomain::WriteBack {
-        return release_written_back(member, at, listed);
-    }
-    if !(memory.has_word::<u64>(at) && memory.has_word::<u64>(sleepers) && log.has(listed)) {
-        return no_lock(at);
-    }
-    // Release: what was done under the lock.
-    memory.store(at, Instance::NOBODY, Ordering::Release);
-    memory.crash_point(TatasUnlockPoint::Released);
-    log.unlist(listed);
-    memory.crash_point(TatasUnlockPoint::Struck);
-    if memory.load::<u64>(sleepers, Ordering::Relaxed) != 0 {
-        ring(member, sleepers);
-    }
-}
-
-/// The same on write-back memory: the word may not fall back once the entry is struck out.
-#[cold]
-#[inline(never)]
-fn release_written_back<M: Memory>(member: &Member<M>, at: Offset, listed: Listed) {
-    let memory = member.memory();
-    // Release: what was done under the lock.
-    memory.store(at, Instance::NOBODY, Ordering::Release);
-    memory.write_back(at, 8);
-    memory.crash_point(TatasUnlockPoint::Released);
-    wake(member, at + SLEEPERS);
-    OwnLog::of(member).unlist(listed);
-    memory.crash_point(TatasUnlockPoint::Struck);
-}
-
-/// A held lock has a place, or it could not have been taken.
-#[cold]
-#[inline(never)]
-fn no_lock(at: Offset) {
-    unreachable!("the lock at {at}, which was held, is outside the member's memory")
-}
-
 /// What came of a lock whose word names a dead instance.
 enum FromDead {
     /// It is the caller's.
@@ -421,7 +360,7 @@ impl<'m, M: Memory> BareTatasGuard<'m, M> {
 impl<M: Memory> Drop for BareTatasGuard<'_, M> {
     #[inline(always)]
     fn drop(&mut self) {
-        release(self.member, self.at, self.taken.listed);
+        release::release(self.member, self.at, self.taken.listed);
     }
 }
 
@@ -603,74 +542,6 @@ impl<'m, M: Memory> TatasGuard<'m, M> {
 impl<M: Memory> Drop for TatasGuard<'_, M> {
     #[inline(always)]
     fn drop(&mut self) {
-        release_listed(self.member, self.at, self.listed);
+        release::release_listed(self.member, self.at, self.listed);
     }
-}
-
-/// Releases those of the `locks` whose word names `member` although its log does not list them; says how
-/// many. For each live instance to run after the death of a host, on write-back memory: see the top of
-/// `tatas.rs`.
-///
-/// The member is the only one to take locks in its own name, and it is in here; so a lock that its log
-/// does not list is not held.
-///
-/// # Crash
-/// Each word is released by one step. What is left over names a dead instance then, and is taken from it.
-pub fn audit_own_locks<M: Memory>(
-    member: &Member<M>,
-    locks: impl IntoIterator<Item = Tatas<M>>,
-) -> usize {
-    let (log, me) = (OwnLog::of(member), member.instance().to_word());
-    let mut released = 0;
-    for lock in locks {
-        let (memory, at) = (lock.word.memory, lock.word.at);
-        if memory.load::<u64>(at, Ordering::Acquire) == me && !log.lists(at) {
-            // Release: so as not to be weaker than any release of this word.
-            memory.store(at, Instance::NOBODY, Ordering::Release);
-            memory.persist(at, 8);
-            memory.crash_point(TatasUnlockPoint::Released);
-            wake(member, at + SLEEPERS);
-            released += 1;
-        }
-    }
-    released
-}
-
-/// The handler for [`LockKind::TATAS`].
-pub(super) struct ReleaseTatas;
-
-impl<M: Memory> RecoverLock<M> for ReleaseTatas {
-    fn release(&self, dead: &Recovering<'_, M>, entry: LockEntry) -> Result<(), RecoverError> {
-        let (memory, at) = (dead.member().memory(), checked::<M>(dead, entry)?);
-        let owner = dead.owner().to_word();
-        // Release: what was redone under the lock. If the word is not the dead instance's, its entry
-        // was intent, or it had released the lock already.
-        let order = (Ordering::AcqRel, Ordering::Relaxed);
-        let freed = memory.compare_exchange(at, owner, Instance::NOBODY, order.0, order.1);
-        if freed.is_ok() {
-            memory.persist(at, 8);
-            wake(dead.member(), at + SLEEPERS);
-        }
-        Ok(())
-    }
-}
-
-/// The handler for [`LockKind::BARE`]: the word goes on naming the dead, so that the next owner learns
-/// that it has something to repair.
-pub(super) struct LeaveToTheNext;
-
-impl<M: Memory> RecoverLock<M> for LeaveToTheNext {
-    fn release(&self, _: &Recovering<'_, M>, _: LockEntry) -> Result<(), RecoverError> {
-        Ok(())
-    }
-}
-
-fn checked<M: Memory>(dead: &Recovering<'_, M>, entry: LockEntry) -> Result<Offset, RecoverError> {
-    let size = dead.member().memory().size();
-    Offset::checked(entry.lock.raw(), BareTatas::<M>::BYTES, 16, size).map_err(|_| {
-        RecoverError::BadLock {
-            lock: entry.lock,
-            what: "the log's entry is not a place of a lock",
-        }
-    })
 }
