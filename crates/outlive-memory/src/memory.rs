@@ -25,6 +25,17 @@ pub trait Memory: Copy + Send + Sync + core::fmt::Debug + 'static {
     /// The size of the memory in bytes.
     fn size(self) -> u64;
 
+    /// Whether there is a word at `at`: inside the memory and aligned. An access to any other place
+    /// panics. (Asked before an access, it costs nothing on native memory, which asks the same: a fast path
+    /// that asks first has no panic in it.)
+    #[inline(always)]
+    fn has_word<W: Word>(self, at: Offset) -> bool {
+        // Rotated right by the logarithm of the word's size, an offset that is not aligned has its low bits
+        // at the top and is larger than any size.
+        let shift = W::SIZE.trailing_zeros();
+        at.raw().rotate_right(shift) < self.size() >> shift
+    }
+
     /// What survives the death of a host's caches here.
     fn domain(self) -> PersistenceDomain;
 

@@ -1,9 +1,8 @@
 //! Native memory: an access is the instruction that it names.
 //!
 //! The handle is two words, base and bound, and both stay in registers. One comparison checks range and
-//! alignment together: rotated right by the logarithm of its size, an offset that is not aligned has its
-//! low bits at the top and is larger than any bound. `benches/native.rs` sets the result beside the bare
-//! atomics of the standard library.
+//! alignment together ([`Memory::has_word`]). `benches/native.rs` sets the result beside the bare atomics
+//! of the standard library.
 
 use crate::persist::{PersistenceDomain, drain_write_backs, write_back_lines};
 use crate::{Memory, Offset, Ordering, Word};
@@ -126,9 +125,7 @@ impl Native {
     /// The address of a word, checked for range and alignment by one comparison.
     #[inline(always)]
     fn word<W: Word>(self, at: Offset) -> *mut u8 {
-        let shift = W::SIZE.trailing_zeros();
-        let index = at.raw().rotate_right(shift);
-        if index >= self.bound >> (shift + 1) {
+        if !self.has_word::<W>(at) {
             out_of_range(at, W::SIZE as u64, self.bound >> 1);
         }
         // SAFETY: `at` is aligned and `at + SIZE` is inside the mapped region, as just checked.

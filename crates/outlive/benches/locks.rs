@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering::*};
 use std::time::{Duration, Instant};
 
 const LOCK: Offset = Offset::new(8192);
-const COUNTER: Offset = Offset::new(8192 + 512);
+const COUNTER: Offset = Offset::new(8192 + 1024);
 
 /// What a thread needs for any of the locks.
 struct Thread {
@@ -69,6 +69,7 @@ impl Contender for Bare {
     fn new(memory: Native) -> Self {
         Self(BareTatas::new(memory, LOCK))
     }
+    #[inline(always)]
     fn increment(&self, thread: &Thread) {
         let _held = self.0.lock(&thread.member).expect("the lock");
         thread.add();
@@ -81,6 +82,7 @@ impl Contender for Logged {
     fn new(memory: Native) -> Self {
         Self(Tatas::new(memory, LOCK))
     }
+    #[inline(always)]
     fn increment(&self, thread: &Thread) {
         let _held = self
             .0
@@ -96,6 +98,7 @@ impl Contender for Queue {
     fn new(memory: Native) -> Self {
         Self(QueueLock::new(memory, LOCK))
     }
+    #[inline(always)]
     fn increment(&self, thread: &Thread) {
         let _held = self
             .0
@@ -111,6 +114,7 @@ impl Contender for Mutex {
     fn new(memory: Native) -> Self {
         Self(RecoverableMutex::create(memory, LOCK, 0))
     }
+    #[inline(always)]
     fn increment(&self, thread: &Thread) {
         *self.0.lock(&thread.member).expect("the lock") += 1;
     }
@@ -137,6 +141,7 @@ impl Contender for PlainTatas {
         // SAFETY: mapped, aligned, never freed, and used by atomics only.
         Self(unsafe { AtomicU64::from_ptr(place.as_ptr()) })
     }
+    #[inline(always)]
     fn increment(&self, thread: &Thread) {
         let take = || self.0.compare_exchange(0, 1, Acquire, Relaxed).is_ok();
         if !take() {
@@ -144,6 +149,24 @@ impl Contender for PlainTatas {
         }
         thread.add();
         self.0.store(0, Release);
+    }
+}
+
+/// The same with one store to a line of one's own between a release and the next acquisition, as any
+/// log must make one (and nearly any program makes some).
+///
+/// It costs as much as the whole of what a logged lock adds: a compare-and-swap that comes right after a
+/// store to its own word waits less than one that comes after a store to another.
+struct PlainAndStore(PlainTatas);
+impl Contender for PlainAndStore {
+    const NAME: &'static str = "peer: plain tatas and a store";
+    fn new(memory: Native) -> Self {
+        Self(PlainTatas::new(memory))
+    }
+    #[inline(always)]
+    fn increment(&self, thread: &Thread) {
+        self.0.increment(thread);
+        thread.node.waits.store(0, Relaxed);
     }
 }
 
@@ -160,6 +183,7 @@ impl Contender for PlainMcs {
     fn new(_: Native) -> Self {
         Self(AtomicPtr::default())
     }
+    #[inline(always)]
     fn increment(&self, thread: &Thread) {
         let node = &thread.node;
         let own = (&raw const *node).cast_mut();
@@ -212,6 +236,7 @@ impl Contender for Pthread {
         }
         Self(mutex)
     }
+    #[inline(always)]
     fn increment(&self, thread: &Thread) {
         // SAFETY: initialised in `new`, and never destroyed.
         assert_eq!(unsafe { libc::pthread_mutex_lock(self.0) }, 0);
@@ -280,12 +305,62 @@ fn locks(criterion: &mut Criterion) {
     }
 }
 
+/// How often each pair is measured, in turns.
+const PAIRS: usize = 51;
+
+/// `ours` beside `peer` in turns: the median of the ratios and its quartiles, as well as those of the peer
+/// beside itself, for what the machine makes of equal things.
+fn pair<Ours: Contender, Peer: Contender>(threads: u32, goal: &str) {
+    let rounds = if threads == 1 { 500_000 } else { 200_000 };
+    let nanoseconds = |time: Duration| time.as_secs_f64() * 1e9 / rounds as f64;
+    let (mut ratios, mut same, mut times) = (Vec::new(), Vec::new(), Vec::new());
+    for _ in 0..PAIRS {
+        let before = nanoseconds(time::<Peer>(threads, rounds));
+        let ours = nanoseconds(time::<Ours>(threads, rounds));
+        let after = nanoseconds(time::<Peer>(threads, rounds));
+        ratios.push(2.0 * ours / (before + after));
+        same.push(after / before);
+        times.push((ours, before));
+    }
+    let quartiles = |of: &mut [f64]| {
+        of.sort_by(f64::total_cmp);
+        [of[PAIRS / 2], of[PAIRS / 4], of[PAIRS * 3 / 4]].map(|value| format!("{value:.3}"))
+    };
+    let [ratio, low, high] = quartiles(&mut ratios);
+    let [_, same_low, same_high] = quartiles(&mut same);
+    times.sort_by(|a, b| a.0.total_cmp(&b.0));
+    let ours = times[PAIRS / 2].0;
+    times.sort_by(|a, b| a.1.total_cmp(&b.1));
+    let peer = times[PAIRS / 2].1;
+    println!(
+        "{threads} x {:29} {ours:6.1} ns / {:29} {peer:6.1} ns = {ratio} ({low} to {high}); \
+         peer / peer {same_low} to {same_high}; goal {goal}",
+        Ours::NAME,
+        Peer::NAME
+    );
+}
+
+/// The bars, in pairs.
+fn pairs(_: &mut Criterion) {
+    pair::<Bare, PlainTatas>(1, "1.05");
+    pair::<Logged, PlainTatas>(1, "1.12");
+    pair::<PlainAndStore, PlainTatas>(1, "none");
+    pair::<Logged, PlainAndStore>(1, "none");
+    pair::<Bare, Pthread>(1, "0.5");
+    pair::<Logged, Pthread>(1, "0.5");
+    pair::<Queue, PlainMcs>(1, "1.08");
+    pair::<Mutex, Pthread>(1, "none");
+    pair::<Bare, PlainTatas>(2, "1.03");
+    pair::<Logged, PlainTatas>(2, "none");
+    pair::<Queue, PlainMcs>(2, "1.08");
+}
+
 criterion_group! {
     name = benches;
     config = Criterion::default()
         .sample_size(20)
         .warm_up_time(Duration::from_millis(300))
         .measurement_time(Duration::from_secs(1));
-    targets = locks
+    targets = pairs, locks
 }
 criterion_main!(benches);

@@ -9,7 +9,8 @@ use super::redo::{self, Redo, RedoError};
 use crate::membership::{Instance, Member};
 use core::fmt;
 use core::marker::PhantomData;
-use outlive_memory::{Link, Memory, Native, Offset, Ordering};
+use core::num::NonZeroU32;
+use outlive_memory::{Link, Memory, Native, Offset, Ordering, PersistenceDomain};
 
 outlive_memory::crash_points! {
     /// Where the opening of a log by a new incarnation may be cut short.
@@ -236,15 +237,38 @@ pub enum CloseError {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use = "an entry stays listed until it is given to `unlist`"]
 pub struct Listed {
-    slot: usize,
+    /// One more than the slot, so that an optional entry is one word too.
+    number: NonZeroU32,
 }
 
 impl Listed {
     /// Which entry it is.
     #[inline(always)]
     pub fn slot(self) -> usize {
-        self.slot
+        self.number.get() as usize - 1
     }
+}
+
+/// The word of an entry.
+#[inline(always)]
+fn entry(lock: Offset, kind: LockKind) -> u64 {
+    Link::new(lock).with_tags(kind.0).to_word()
+}
+
+/// Writes `word` into a free entry; `first` is the first of them. Whoever nests locks comes here. (The
+/// arguments fit into registers; those of a method of [`OwnLog`] would not.)
+#[inline(never)]
+fn list_slowly<M: Memory>(memory: M, first: Offset, word: u64) -> Option<Listed> {
+    for number in 1..=Logs::<M>::LOCKS as u32 {
+        let at = first + u64::from(number - 1) * 8;
+        // Relaxed: only this thread writes these words while it lives.
+        if memory.load::<u64>(at, Ordering::Relaxed) == 0 {
+            memory.store(at, word, Ordering::Relaxed);
+            memory.persist(at, 8);
+            return NonZeroU32::new(number).map(|number| Listed { number });
+        }
+    }
+    None
 }
 
 /// The log of a live member, to write to.
@@ -374,45 +398,45 @@ impl<'m, M: Memory> OwnLog<'m, M> {
     /// If the log has no free entry.
     #[inline(always)]
     pub fn list(self, lock: Offset, kind: LockKind) -> Result<Listed, TooManyLocks> {
-        let mut slot = 0;
-        // Relaxed: only this thread writes these words while it lives.
-        if self
-            .log
-            .memory
-            .load::<u64>(self.log.lock_at(0), Ordering::Relaxed)
-            != 0
-        {
-            slot = self.free_entry()?;
+        if let Some(listed) = self.list_at_once(lock, kind) {
+            return Ok(listed);
         }
-        let at = self.log.lock_at(slot);
-        let word = Link::new(lock).with_tags(kind.0).to_word();
-        self.log.memory.store(at, word, Ordering::Relaxed);
-        self.log.memory.persist(at, 8);
-        Ok(Listed { slot })
+        let (memory, first, word) = (self.log.memory, self.log.lock_at(0), entry(lock, kind));
+        let instance = self.instance;
+        list_slowly(memory, first, word).ok_or(TooManyLocks { instance })
     }
 
-    /// Whoever nests locks comes here.
-    #[inline(never)]
-    fn free_entry(self) -> Result<usize, TooManyLocks> {
-        let free = |slot: &usize| {
-            let word: u64 = self
-                .log
-                .memory
-                .load(self.log.lock_at(*slot), Ordering::Relaxed);
-            word == 0
-        };
-        (1..Logs::<M>::LOCKS).find(free).ok_or(TooManyLocks {
-            instance: self.instance,
+    /// [`list`](Self::list) where that is one store: the first entry is free and nothing has to be written
+    /// back.
+    #[inline(always)]
+    pub(crate) fn list_at_once(self, lock: Offset, kind: LockKind) -> Option<Listed> {
+        let (memory, first) = (self.log.memory, self.log.lock_at(0));
+        // Relaxed: only this thread writes these words while it lives.
+        if memory.domain() != PersistenceDomain::Flushed
+            || memory.load::<u64>(first, Ordering::Relaxed) != 0
+        {
+            return None;
+        }
+        memory.store(first, entry(lock, kind), Ordering::Relaxed);
+        Some(Listed {
+            number: NonZeroU32::MIN,
         })
     }
 
     /// Strikes out an entry: *after* the step by which the lock ceased to be one's own.
     #[inline(always)]
     pub fn unlist(self, listed: Listed) {
-        let at = self.log.lock_at(listed.slot);
+        let (memory, at) = (self.log.memory, self.log.lock_at(listed.slot()));
         // Release: the step that gave the lock up comes first; without the entry nobody would look.
-        self.log.memory.store(at, 0u64, Ordering::Release);
-        self.log.memory.persist(at, 8);
+        memory.store(at, 0u64, Ordering::Release);
+        memory.persist(at, 8);
+    }
+
+    /// Whether the entry is inside the memory, as it is unless the log is not.
+    #[inline(always)]
+    pub(crate) fn has(self, listed: Listed) -> bool {
+        let log = self.log;
+        log.memory.has_word::<u64>(log.lock_at(listed.slot()))
     }
 
     /// Whether the log names the lock at `lock`.
@@ -423,7 +447,7 @@ impl<'m, M: Memory> OwnLog<'m, M> {
     /// The queue node that belongs to an entry.
     #[inline(always)]
     pub fn node(self, listed: Listed) -> Offset {
-        self.log.at + NODES + listed.slot as u64 * NODE_BYTES
+        self.log.at + NODES + listed.slot() as u64 * NODE_BYTES
     }
 
     /// Begins an operation that shall be detectable: from now on, until it is finished, a recoverer runs

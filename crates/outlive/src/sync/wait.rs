@@ -158,9 +158,10 @@ pub(super) fn wake<M: Memory>(member: &Member<M>, flag: Offset) {
     }
 }
 
+/// Lowers the flag and rings.
 #[cold]
 #[inline(never)]
-fn ring<M: Memory>(member: &Member<M>, flag: Offset) {
+pub(super) fn ring<M: Memory>(member: &Member<M>, flag: Offset) {
     member.memory().store(flag, 0u64, Ordering::Relaxed);
     if let Some(bells) = member.bells() {
         bells.ring(flag.raw());

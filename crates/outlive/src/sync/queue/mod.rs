@@ -22,33 +22,24 @@
 //! compare-and-swaps. To release it, one says that one's turn is done. Each waiter spins on a line that
 //! nobody else waits on.
 //!
-//! *Mending.* A dead instance is cut out of the queue by whoever recovers it: its predecessor becomes its
-//! successor's, or the tail. If it held the lock, its predecessor is done and the successor holds it; if
-//! it waited, the successor waits for the predecessor; if it was not in the queue yet, nobody names its
-//! ticket and nothing changes. The successor is found among the locks listed in all logs: it recorded its
-//! predecessor before it moved the tail, so once the tail is not the dead instance's, it is on record.
-//! A waiter that runs out of time cuts itself out in the same way.
-//!
-//! Cuts of one queue exclude one another (two neighbours cut at once could each bring back the other), by a
-//! word that is held for one scan of the logs, taken from dead holders by compare-and-swap, under which
-//! nothing else is waited for. A cut is begun anew by the next recoverer if it was cut short.
+//! *Mending.* A dead instance is cut out of the queue by whoever recovers it, and a waiter that runs out
+//! of time cuts itself out: `mend.rs`.
 //!
 //! *Turns.* A node is used again at once, so "done" is a number that grows, also across incarnations. A
 //! waiter that finds its predecessor done looks once more at the link: had the predecessor died and its id
 //! been reborn and the new incarnation been through a turn meanwhile, then the link would have been mended
 //! before that, and so the look shows it.
 
+mod mend;
+
+pub(super) use mend::LeaveQueue;
+
+use super::LockError;
 use super::wait::{Waiter, Waiting, wake};
-use super::{LockError, wait};
-use crate::membership::{Instance, InstanceId, Member};
-use crate::recovery::{
-    Listed, LockEntry, LockKind, Logs, OwnLog, RecoverError, RecoverLock, Recovered, Recoverers,
-    Recovering,
-};
+use crate::membership::{InstanceId, Member};
+use crate::recovery::{Listed, LockKind, Logs, OwnLog, Recovered, Recoverers};
 use core::time::Duration;
 use outlive_memory::{Memory, Native, Offset, Ordering, PersistenceDomain};
-
-const MENDER: u64 = 64;
 
 const TURN: u64 = 0;
 const PREDECESSOR: u64 = 8;
@@ -191,11 +182,13 @@ impl<M: Memory> QueueLock<M> {
         member: &'m Member<M>,
         recoverers: &Recoverers<M>,
     ) -> Result<QueueGuard<'m, M>, LockError> {
-        match self.acquire(member, recoverers, None) {
-            Ok(Some(guard)) => Ok(guard),
-            Ok(None) => unreachable!("a wait without end has ended"),
-            Err(error) => Err(error),
+        let (place, held) = self.queue(member, recoverers.logs())?;
+        if !held {
+            let held = self.wait(member, recoverers, place.listed, None)?;
+            assert!(held, "a wait without end has ended without the lock");
         }
+        self.memory.crash_point(QueuePoint::Held);
+        Ok(place.guard())
     }
 
     /// Acquires it unless that takes longer than `timeout`. To leave the queue takes a look at every log.
@@ -208,7 +201,12 @@ impl<M: Memory> QueueLock<M> {
         recoverers: &Recoverers<M>,
         timeout: Duration,
     ) -> Result<Option<QueueGuard<'m, M>>, LockError> {
-        self.acquire(member, recoverers, Some(timeout))
+        let (place, held) = self.queue(member, recoverers.logs())?;
+        if !held && !self.wait(member, recoverers, place.listed, Some(timeout))? {
+            return Ok(None);
+        }
+        self.memory.crash_point(QueuePoint::Held);
+        Ok(Some(place.guard()))
     }
 
     /// Acquires it if nobody alive holds it or waits for it; never enters the queue otherwise.
@@ -242,15 +240,14 @@ impl<M: Memory> QueueLock<M> {
         }
     }
 
+    /// Enters the queue; says whether that was enough to hold the lock.
     #[inline(always)]
-    fn acquire<'m>(
+    fn queue<'m>(
         &self,
         member: &'m Member<M>,
-        recoverers: &Recoverers<M>,
-        timeout: Option<Duration>,
-    ) -> Result<Option<QueueGuard<'m, M>>, LockError> {
+        logs: Logs<M>,
+    ) -> Result<(Place<'m, M>, bool), LockError> {
         let place = Place::take(*self, member)?;
-        let logs = recoverers.logs();
         let (tail, before) = loop {
             let tail: u64 = self.memory.load(self.at, Ordering::Acquire);
             // Checked before it is relied on, and before this instance stands behind it.
@@ -267,11 +264,8 @@ impl<M: Memory> QueueLock<M> {
             self.memory.spin_hint();
         };
         // On the fast path the last ticket's turn is over and nobody has mended the link just made.
-        if self.comes_after(&place, logs, tail, before) {
-            self.memory.crash_point(QueuePoint::Held);
-            return Ok(Some(place.guard()));
-        }
-        self.wait(place, recoverers, timeout)
+        let held = self.comes_after(&place, logs, tail, before);
+        Ok((place, held))
     }
 
     /// Whether the link of `place`, which is `link` and leads to `before`, makes it the holder.
@@ -296,14 +290,18 @@ impl<M: Memory> QueueLock<M> {
         self.ticket(logs, link).map(Some)
     }
 
+    /// Waits until the place of `listed` is the holder's; otherwise it has been left. (It is found anew from
+    /// its entry, for the fast path to keep its own in registers.)
     #[cold]
-    fn wait<'m>(
+    #[inline(never)]
+    fn wait(
         &self,
-        place: Place<'m, M>,
+        member: &Member<M>,
         recoverers: &Recoverers<M>,
+        listed: Listed,
         timeout: Option<Duration>,
-    ) -> Result<Option<QueueGuard<'m, M>>, LockError> {
-        let (member, logs) = (place.member, recoverers.logs());
+    ) -> Result<bool, LockError> {
+        let (place, logs) = (Place::find(*self, member, listed), recoverers.logs());
         if place.is_second(logs) {
             place.leave(logs);
             let (instance, lock) = (member.instance(), self.at);
@@ -318,8 +316,7 @@ impl<M: Memory> QueueLock<M> {
                 Err(error) => break Some(error),
             };
             if self.comes_after(&place, logs, link, before) {
-                self.memory.crash_point(QueuePoint::Held);
-                return Ok(Some(place.guard()));
+                return Ok(true);
             }
             let Some(before) = before else {
                 continue;
@@ -335,7 +332,7 @@ impl<M: Memory> QueueLock<M> {
             }
         };
         place.leave(logs);
-        failed.map_or(Ok(None), Err)
+        failed.map_or(Ok(false), Err)
     }
 
     /// Sees whether the owner of a ticket that is in the way lives, and recovers it otherwise.
@@ -374,34 +371,6 @@ impl<M: Memory> QueueLock<M> {
             self.memory.load(node + DONE, Ordering::Acquire),
             ticket.turn,
         )
-    }
-
-    /// Takes `ticket`, whose node is at `node` and whose link does not change but by mending, out of the
-    /// queue. Nobody names it afterwards. Waits for other menders that live.
-    fn cut(&self, member: &Member<M>, logs: Logs<M>, node: Offset, ticket: u64) {
-        let memory = self.memory;
-        let mending = Mending::begin(*self, member);
-        memory.crash_point(QueuePoint::Mending);
-        let before: u64 = memory.load(node + PREDECESSOR, Ordering::Acquire);
-        // AcqRel: what was done under the lock goes on to the successor; on failure acquire, because the
-        // successor's record is looked for next.
-        let order = (Ordering::AcqRel, Ordering::Acquire);
-        let was_last = memory.compare_exchange(self.at, ticket, before, order.0, order.1);
-        if was_last.is_err() {
-            // Several may have recorded the ticket; those that did not get into the queue behind it write
-            // their link anew before they try again.
-            for id in 0..logs.capacity() {
-                let log = logs.of(id);
-                for entry in log.locks().filter(|entry| entry.lock == self.at) {
-                    let link = log.node(entry.slot) + PREDECESSOR;
-                    // A compare-and-swap, for the owner may be writing here.
-                    let _ = memory.compare_exchange(link, ticket, before, order.0, order.1);
-                }
-            }
-        }
-        memory.crash_point(QueuePoint::Cut);
-        drop(mending);
-        wake(member, node + SLEEPER);
     }
 }
 
@@ -442,6 +411,20 @@ impl<'m, M: Memory> Place<'m, M> {
             node,
             turn,
         })
+    }
+
+    /// The place that `member` has taken with the entry `listed`.
+    fn find(lock: QueueLock<M>, member: &'m Member<M>, listed: Listed) -> Self {
+        let node = OwnLog::of(member).node(listed);
+        // Relaxed: only its owner writes it.
+        let turn = lock.memory.load(node + TURN, Ordering::Relaxed);
+        Self {
+            lock,
+            member,
+            listed,
+            node,
+            turn,
+        }
     }
 
     #[inline(always)]
@@ -485,14 +468,13 @@ impl<'m, M: Memory> Place<'m, M> {
         QueueGuard {
             member: self.member,
             listed: self.listed,
-            node: self.node,
             turn: self.turn,
         }
     }
 
     /// Leaves the queue without having held the lock.
     fn leave(self, logs: Logs<M>) {
-        self.lock.cut(self.member, logs, self.node, self.ticket());
+        mend::cut(self.lock, self.member, logs, self.node, self.ticket());
         self.strike();
     }
 
@@ -511,7 +493,6 @@ impl<'m, M: Memory> Place<'m, M> {
 pub struct QueueGuard<'m, M: Memory = Native> {
     member: &'m Member<M>,
     listed: Listed,
-    node: Offset,
     turn: u64,
 }
 
@@ -526,78 +507,20 @@ impl<'m, M: Memory> QueueGuard<'m, M> {
 impl<M: Memory> Drop for QueueGuard<'_, M> {
     #[inline(always)]
     fn drop(&mut self) {
-        let memory = self.member.memory();
-        // Release: what was done under the lock.
-        memory.store(self.node + DONE, self.turn, Ordering::Release);
-        memory.crash_point(QueuePoint::Released);
-        wake(self.member, self.node + SLEEPER);
-        OwnLog::of(self.member).unlist(self.listed);
-        memory.crash_point(QueuePoint::Struck);
+        pass_on(self.member, self.listed, self.turn);
     }
 }
 
-/// The exclusive right to mend one queue.
-struct Mending<M: Memory> {
-    memory: M,
-    at: Offset,
-}
-
-impl<M: Memory> Mending<M> {
-    fn begin(lock: QueueLock<M>, member: &Member<M>) -> Self {
-        let (memory, at) = (lock.memory, lock.at + MENDER);
-        let mut waiter = Waiter::new(member, wait::NEVER_SLEEP, at, None);
-        loop {
-            let held: u64 = memory.load(at, Ordering::Relaxed);
-            let free =
-                Instance::from_word(held).is_none_or(|mender| member.generations().is_dead(mender));
-            let word = member.instance().to_word();
-            // AcqRel: acquire what the last mender did; release nothing but our name.
-            let order = (Ordering::AcqRel, Ordering::Relaxed);
-            if free
-                && memory
-                    .compare_exchange(at, held, word, order.0, order.1)
-                    .is_ok()
-            {
-                return Self { memory, at };
-            }
-            waiter.pause(|| true);
-        }
-    }
-}
-
-impl<M: Memory> Drop for Mending<M> {
-    fn drop(&mut self) {
-        self.memory
-            .store(self.at, Instance::NOBODY, Ordering::Release);
-    }
-}
-
-/// The handler for [`LockKind::QUEUE`].
-pub(super) struct LeaveQueue<M: Memory> {
-    pub(super) logs: Logs<M>,
-}
-
-impl<M: Memory> RecoverLock<M> for LeaveQueue<M> {
-    fn release(&self, dead: &Recovering<'_, M>, entry: LockEntry) -> Result<(), RecoverError> {
-        let (member, node) = (dead.member(), dead.log().node(entry.slot));
-        let (memory, size) = (member.memory(), member.memory().size());
-        let (lock, what) = (entry.lock, "the log's entry is not a place of a queue lock");
-        Offset::checked(lock.raw(), QueueLock::<M>::BYTES, 64, size)
-            .map_err(|_| RecoverError::BadLock { lock, what })?;
-        let turn: u64 = memory.load(node + TURN, Ordering::Relaxed);
-        if is_over(memory.load(node + DONE, Ordering::Relaxed), turn) {
-            // It had not begun to queue, or it had released the lock. It may not have rung.
-            wake(member, node + SLEEPER);
-            return Ok(());
-        }
-        let ticket = Ticket {
-            id: dead.owner().id,
-            slot: entry.slot,
-            turn,
-        };
-        QueueLock::new(memory, lock).cut(member, self.logs, node, ticket.to_word());
-        // Nobody names the ticket any more; the node is at rest for the next incarnation.
-        memory.store(node + DONE, turn, Ordering::Release);
-        Ok(())
-    }
+/// Says that `turn` is done. A function with little in it but calls in tail position, as
+/// for a test-and-test-and-set lock (`tatas/release.rs`).
+#[inline(never)]
+fn pass_on<M: Memory>(member: &Member<M>, listed: Listed, turn: u64) {
+    let (memory, log) = (member.memory(), OwnLog::of(member));
+    let (done, sleeper) = (log.node(listed) + DONE, log.node(listed) + SLEEPER);
+    // Release: what was done under the lock.
+    memory.store(done, turn, Ordering::Release);
+    memory.crash_point(QueuePoint::Released);
+    log.unlist(listed);
+    memory.crash_point(QueuePoint::Struck);
+    wake(member, sleeper);
 }

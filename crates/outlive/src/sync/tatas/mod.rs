@@ -29,13 +29,16 @@
 //!
 //! [`PersistenceDomain::WriteBack`]: outlive_memory::PersistenceDomain::WriteBack
 
-use super::wait::{Waiter, Waiting, wake};
+mod recover;
+mod release;
+
+pub use recover::audit_own_locks;
+pub(super) use recover::{LeaveToTheNext, ReleaseTatas};
+
+use super::wait::{Waiter, Waiting};
 use super::{LockError, owner};
 use crate::membership::{Instance, Member};
-use crate::recovery::{
-    Listed, LockEntry, LockKind, OwnLog, RecoverError, RecoverLock, Recovered, Recoverers,
-    Recovering,
-};
+use crate::recovery::{Listed, LockKind, OwnLog, Recovered, Recoverers};
 use core::time::Duration;
 use outlive_memory::{Memory, Native, Offset, Ordering, PersistenceDomain};
 
@@ -144,13 +147,11 @@ impl<M: Memory> BareTatas<M> {
     /// See [`LockError`].
     #[inline]
     pub fn lock<'m>(&self, member: &'m Member<M>) -> Result<BareTatasGuard<'m, M>, LockError> {
-        let listed = self.list(member)?;
-        if self.take(member) {
-            return Ok(self.guard(member, listed, None));
+        if self.take_at_once(member) {
+            return Ok(self.guard(member, Taken::AT_ONCE));
         }
-        match self.lock_slowly(member, listed, None) {
-            Ok(Some(guard)) => Ok(guard),
-            Ok(None) => unreachable!("a wait without end has ended"),
+        match self.lock_slowly(member) {
+            Ok(taken) => Ok(self.guard(member, taken)),
             Err(error) => Err(error),
         }
     }
@@ -177,39 +178,28 @@ impl<M: Memory> BareTatas<M> {
         member: &'m Member<M>,
         timeout: Duration,
     ) -> Result<Option<BareTatasGuard<'m, M>>, LockError> {
-        let listed = self.list(member)?;
-        if self.take(member) {
-            return Ok(Some(self.guard(member, listed, None)));
+        if self.take_at_once(member) {
+            return Ok(Some(self.guard(member, Taken::AT_ONCE)));
         }
-        self.lock_slowly(member, listed, Some(timeout))
+        match self.wait(member, Some(timeout)) {
+            Ok(taken) => Ok(taken.map(|taken| self.guard(member, taken))),
+            Err(error) => Err(error),
+        }
     }
 
     #[inline(always)]
-    fn guard<'m>(
-        &self,
-        member: &'m Member<M>,
-        listed: Option<Listed>,
-        abandoned_by: Option<Instance>,
-    ) -> BareTatasGuard<'m, M> {
+    fn guard<'m>(&self, member: &'m Member<M>, taken: Taken) -> BareTatasGuard<'m, M> {
         BareTatasGuard {
             at: self.at,
             member,
-            listed,
-            abandoned_by,
+            taken,
         }
     }
 
+    /// The fast path: takes the lock where it need not be listed, if it is free.
     #[inline(always)]
-    fn list(&self, member: &Member<M>) -> Result<Option<Listed>, LockError> {
-        match self.memory.domain() {
-            PersistenceDomain::Flushed => Ok(None),
-            PersistenceDomain::WriteBack => self.list_bare(member),
-        }
-    }
-
-    #[cold]
-    fn list_bare(&self, member: &Member<M>) -> Result<Option<Listed>, LockError> {
-        Ok(Some(OwnLog::of(member).list(self.at, LockKind::BARE)?))
+    fn take_at_once(&self, member: &Member<M>) -> bool {
+        self.memory.domain() == PersistenceDomain::Flushed && self.take(member)
     }
 
     /// Takes the lock if the word is `from`.
@@ -218,14 +208,13 @@ impl<M: Memory> BareTatas<M> {
         // Acquire: what the last owner did under the lock. Release: the log's entry is written before
         // the lock is taken.
         let order = (Ordering::AcqRel, Ordering::Relaxed);
-        let word = member.instance().to_word();
-        let taken = self
-            .memory
+        let (memory, word) = (self.memory, member.instance().to_word());
+        let taken = memory
             .compare_exchange(self.at, from, word, order.0, order.1)
             .is_ok();
         if taken {
-            self.memory.persist(self.at, 8);
-            self.memory.crash_point(TatasLockPoint::Taken);
+            memory.persist(self.at, 8);
+            memory.crash_point(TatasLockPoint::Taken);
         }
         taken
     }
@@ -240,12 +229,23 @@ impl<M: Memory> BareTatas<M> {
     }
 
     #[cold]
-    fn lock_slowly<'m>(
+    #[inline(never)]
+    fn lock_slowly(&self, member: &Member<M>) -> Result<Taken, LockError> {
+        let taken = self.wait(member, None)?;
+        Ok(taken.expect("a wait without end does not end without the lock"))
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn wait(
         &self,
-        member: &'m Member<M>,
-        listed: Option<Listed>,
+        member: &Member<M>,
         timeout: Option<Duration>,
-    ) -> Result<Option<BareTatasGuard<'m, M>>, LockError> {
+    ) -> Result<Option<Taken>, LockError> {
+        let listed = match self.memory.domain() {
+            PersistenceDomain::Flushed => None,
+            PersistenceDomain::WriteBack => Some(OwnLog::of(member).list(self.at, LockKind::BARE)?),
+        };
         let acquired = self.acquire(member, timeout, |held, _| {
             Ok(if self.take_from(member, held) {
                 FromDead::Taken
@@ -254,7 +254,10 @@ impl<M: Memory> BareTatas<M> {
             })
         });
         match acquired {
-            Ok(Some(abandoned_by)) => Ok(Some(self.guard(member, listed, abandoned_by))),
+            Ok(Some(abandoned_by)) => Ok(Some(Taken {
+                listed,
+                abandoned_by: abandoned_by.map_or(Instance::NOBODY, Instance::to_word),
+            })),
             Ok(None) | Err(_) => {
                 if let Some(listed) = listed {
                     OwnLog::of(member).unlist(listed);
@@ -304,17 +307,6 @@ impl<M: Memory> BareTatas<M> {
     }
 }
 
-/// Gives up the lock at `at`, which `member` holds.
-#[inline(always)]
-fn release<M: Memory>(member: &Member<M>, at: Offset) {
-    let memory = member.memory();
-    // Release: what was done under the lock.
-    memory.store(at, Instance::NOBODY, Ordering::Release);
-    memory.write_back(at, 8);
-    memory.crash_point(TatasUnlockPoint::Released);
-    wake(member, at + SLEEPERS);
-}
-
 /// What came of a lock whose word names a dead instance.
 enum FromDead {
     /// It is the caller's.
@@ -331,15 +323,31 @@ enum FromDead {
 pub struct BareTatasGuard<'m, M: Memory = Native> {
     at: Offset,
     member: &'m Member<M>,
+    taken: Taken,
+}
+
+/// How a bare lock was taken. The slow path answers with this and leaves it to its caller to make the
+/// guard: one that comes out of a call is in memory, also on the fast path beside the call.
+#[derive(Clone, Copy, Debug)]
+struct Taken {
+    /// `None` in the flushed domain.
     listed: Option<Listed>,
-    abandoned_by: Option<Instance>,
+    /// The dead owner's word, or [`Instance::NOBODY`]: one word where an option would be three.
+    abandoned_by: u64,
+}
+
+impl Taken {
+    const AT_ONCE: Self = Self {
+        listed: None,
+        abandoned_by: Instance::NOBODY,
+    };
 }
 
 impl<'m, M: Memory> BareTatasGuard<'m, M> {
     /// The dead owner that the lock was taken from: what it protects may be half-done.
     #[inline]
     pub fn abandoned_by(&self) -> Option<Instance> {
-        self.abandoned_by
+        Instance::from_word(self.taken.abandoned_by)
     }
 
     /// The holder.
@@ -352,10 +360,7 @@ impl<'m, M: Memory> BareTatasGuard<'m, M> {
 impl<M: Memory> Drop for BareTatasGuard<'_, M> {
     #[inline(always)]
     fn drop(&mut self) {
-        release(self.member, self.at);
-        if let Some(listed) = self.listed {
-            OwnLog::of(self.member).unlist(listed);
-        }
+        release::release(self.member, self.at, self.taken.listed);
     }
 }
 
@@ -398,13 +403,12 @@ impl<M: Memory> Tatas<M> {
         member: &'m Member<M>,
         recoverers: &Recoverers<M>,
     ) -> Result<TatasGuard<'m, M>, LockError> {
-        let listed = self.list(member)?;
-        if self.word.take(member) {
+        let (listed, taken) = self.take_at_once(member);
+        if let (Some(listed), true) = (listed, taken) {
             return Ok(self.guard(member, listed));
         }
-        match self.lock_slowly(member, recoverers, listed, None) {
-            Ok(Some(guard)) => Ok(guard),
-            Ok(None) => unreachable!("a wait without end has ended"),
+        match self.lock_slowly(member, recoverers, listed) {
+            Ok(listed) => Ok(self.guard(member, listed)),
             Err(error) => Err(error),
         }
     }
@@ -434,11 +438,14 @@ impl<M: Memory> Tatas<M> {
         recoverers: &Recoverers<M>,
         timeout: Duration,
     ) -> Result<Option<TatasGuard<'m, M>>, LockError> {
-        let listed = self.list(member)?;
-        if self.word.take(member) {
+        let (listed, taken) = self.take_at_once(member);
+        if let (Some(listed), true) = (listed, taken) {
             return Ok(Some(self.guard(member, listed)));
         }
-        self.lock_slowly(member, recoverers, listed, Some(timeout))
+        match self.wait(member, recoverers, listed, Some(timeout)) {
+            Ok(taken) => Ok(taken.map(|listed| self.guard(member, listed))),
+            Err(error) => Err(error),
+        }
     }
 
     #[inline(always)]
@@ -450,22 +457,47 @@ impl<M: Memory> Tatas<M> {
         }
     }
 
+    /// The fast path: lists the lock if the first entry is free, and then takes it if it is free. Says
+    /// how far it came.
     #[inline(always)]
-    fn list(&self, member: &Member<M>) -> Result<Listed, LockError> {
-        let listed = OwnLog::of(member).list(self.word.at, LockKind::TATAS)?;
+    fn take_at_once(&self, member: &Member<M>) -> (Option<Listed>, bool) {
+        let Some(listed) = OwnLog::of(member).list_at_once(self.word.at, LockKind::TATAS) else {
+            return (None, false);
+        };
         self.word.memory.crash_point(TatasLockPoint::Listed);
-        Ok(listed)
+        (Some(listed), self.word.take(member))
     }
 
     #[cold]
-    fn lock_slowly<'m>(
+    #[inline(never)]
+    fn lock_slowly(
         &self,
-        member: &'m Member<M>,
+        member: &Member<M>,
         recoverers: &Recoverers<M>,
-        listed: Listed,
+        listed: Option<Listed>,
+    ) -> Result<Listed, LockError> {
+        let taken = self.wait(member, recoverers, listed, None)?;
+        Ok(taken.expect("a wait without end does not end without the lock"))
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn wait(
+        &self,
+        member: &Member<M>,
+        recoverers: &Recoverers<M>,
+        listed: Option<Listed>,
         timeout: Option<Duration>,
-    ) -> Result<Option<TatasGuard<'m, M>>, LockError> {
+    ) -> Result<Option<Listed>, LockError> {
         let word = &self.word;
+        let listed = match listed {
+            Some(listed) => listed,
+            None => {
+                let listed = OwnLog::of(member).list(word.at, LockKind::TATAS)?;
+                word.memory.crash_point(TatasLockPoint::Listed);
+                listed
+            }
+        };
         let acquired = word.acquire(member, timeout, |held, dead| {
             match recoverers.recover(member, dead.id) {
                 // If it was recovered before and yet the word names it, the word fell back with lost
@@ -480,7 +512,7 @@ impl<M: Memory> Tatas<M> {
             }
         });
         match acquired {
-            Ok(Some(_)) => Ok(Some(self.guard(member, listed))),
+            Ok(Some(_)) => Ok(Some(listed)),
             Ok(None) | Err(_) => {
                 OwnLog::of(member).unlist(listed);
                 acquired.map(|_| None)
@@ -510,73 +542,6 @@ impl<'m, M: Memory> TatasGuard<'m, M> {
 impl<M: Memory> Drop for TatasGuard<'_, M> {
     #[inline(always)]
     fn drop(&mut self) {
-        release(self.member, self.at);
-        OwnLog::of(self.member).unlist(self.listed);
-        self.member.memory().crash_point(TatasUnlockPoint::Struck);
+        release::release_listed(self.member, self.at, self.listed);
     }
-}
-
-/// Releases those of the `locks` whose word names `member` although its log does not list them; says how
-/// many. For each live instance to run after the death of a host, on write-back memory: see the top of
-/// `tatas.rs`.
-///
-/// The member is the only one to take locks in its own name, and it is in here; so a lock that its log
-/// does not list is not held.
-///
-/// # Crash
-/// Each word is released by one step. What is left over names a dead instance then, and is taken from it.
-pub fn audit_own_locks<M: Memory>(
-    member: &Member<M>,
-    locks: impl IntoIterator<Item = Tatas<M>>,
-) -> usize {
-    let (log, me) = (OwnLog::of(member), member.instance().to_word());
-    let mut released = 0;
-    for lock in locks {
-        let (memory, at) = (lock.word.memory, lock.word.at);
-        if memory.load::<u64>(at, Ordering::Acquire) == me && !log.lists(at) {
-            release(member, at);
-            memory.persist(at, 8);
-            released += 1;
-        }
-    }
-    released
-}
-
-/// The handler for [`LockKind::TATAS`].
-pub(super) struct ReleaseTatas;
-
-impl<M: Memory> RecoverLock<M> for ReleaseTatas {
-    fn release(&self, dead: &Recovering<'_, M>, entry: LockEntry) -> Result<(), RecoverError> {
-        let (memory, at) = (dead.member().memory(), checked::<M>(dead, entry)?);
-        let owner = dead.owner().to_word();
-        // Release: what was redone under the lock. If the word is not the dead instance's, its entry
-        // was intent, or it had released the lock already.
-        let order = (Ordering::AcqRel, Ordering::Relaxed);
-        let freed = memory.compare_exchange(at, owner, Instance::NOBODY, order.0, order.1);
-        if freed.is_ok() {
-            memory.persist(at, 8);
-            wake(dead.member(), at + SLEEPERS);
-        }
-        Ok(())
-    }
-}
-
-/// The handler for [`LockKind::BARE`]: the word goes on naming the dead, so that the next owner learns
-/// that it has something to repair.
-pub(super) struct LeaveToTheNext;
-
-impl<M: Memory> RecoverLock<M> for LeaveToTheNext {
-    fn release(&self, _: &Recovering<'_, M>, _: LockEntry) -> Result<(), RecoverError> {
-        Ok(())
-    }
-}
-
-fn checked<M: Memory>(dead: &Recovering<'_, M>, entry: LockEntry) -> Result<Offset, RecoverError> {
-    let size = dead.member().memory().size();
-    Offset::checked(entry.lock.raw(), BareTatas::<M>::BYTES, 16, size).map_err(|_| {
-        RecoverError::BadLock {
-            lock: entry.lock,
-            what: "the log's entry is not a place of a lock",
-        }
-    })
 }

@@ -1,0 +1,126 @@
+//! How a queue is mended.
+//!
+//! A dead instance is cut out of the queue by whoever recovers it: its predecessor becomes its
+//! successor's, or the tail. If it held the lock, its predecessor is done and the successor holds it; if
+//! it waited, the successor waits for the predecessor; if it was not in the queue yet, nobody names its
+//! ticket and nothing changes. The successor is found among the locks listed in all logs: it recorded its
+//! predecessor before it moved the tail, so once the tail is not the dead instance's, it is on record.
+//! A waiter that runs out of time cuts itself out in the same way.
+//!
+//! Cuts of one queue exclude one another (two neighbours cut at once could each bring back the other), by a
+//! word that is held for one scan of the logs, taken from dead holders by compare-and-swap, under which
+//! nothing else is waited for. A cut is begun anew by the next recoverer if it was cut short.
+
+use super::{DONE, PREDECESSOR, QueueLock, QueuePoint, SLEEPER, TURN, Ticket, is_over};
+use crate::membership::{Instance, Member};
+use crate::recovery::{LockEntry, Logs, RecoverError, RecoverLock, Recovering};
+use crate::sync::wait::{self, Waiter, wake};
+use outlive_memory::{Memory, Offset, Ordering};
+
+const MENDER: u64 = 64;
+
+/// Takes `ticket`, whose node is at `node` and whose link does not change but by mending, out of the
+/// queue. Nobody names it afterwards. Waits for other menders that live.
+pub(super) fn cut<M: Memory>(
+    lock: QueueLock<M>,
+    member: &Member<M>,
+    logs: Logs<M>,
+    node: Offset,
+    ticket: u64,
+) {
+    let (memory, at) = (lock.memory, lock.at);
+    let mending = Mending::begin(lock, member);
+    memory.crash_point(QueuePoint::Mending);
+    let before: u64 = memory.load(node + PREDECESSOR, Ordering::Acquire);
+    // AcqRel: what was done under the lock goes on to the successor; on failure acquire, because the
+    // successor's record is looked for next.
+    let order = (Ordering::AcqRel, Ordering::Acquire);
+    let was_last = memory.compare_exchange(at, ticket, before, order.0, order.1);
+    if was_last.is_err() {
+        // Several may have recorded the ticket; those that did not get into the queue behind it write
+        // their link anew before they try again.
+        for id in 0..logs.capacity() {
+            let log = logs.of(id);
+            for entry in log.locks().filter(|entry| entry.lock == at) {
+                let link = log.node(entry.slot) + PREDECESSOR;
+                // A compare-and-swap, for the owner may be writing here.
+                let _ = memory.compare_exchange(link, ticket, before, order.0, order.1);
+            }
+        }
+    }
+    memory.crash_point(QueuePoint::Cut);
+    drop(mending);
+    wake(member, node + SLEEPER);
+}
+
+/// The exclusive right to mend one queue.
+struct Mending<M: Memory> {
+    memory: M,
+    at: Offset,
+}
+
+impl<M: Memory> Mending<M> {
+    fn begin(lock: QueueLock<M>, member: &Member<M>) -> Self {
+        let (memory, at) = (lock.memory, lock.at + MENDER);
+        let mut waiter = Waiter::new(member, wait::NEVER_SLEEP, at, None);
+        loop {
+            let held: u64 = memory.load(at, Ordering::Relaxed);
+            let free =
+                Instance::from_word(held).is_none_or(|mender| member.generations().is_dead(mender));
+            let word = member.instance().to_word();
+            // AcqRel: acquire what the last mender did; release nothing but our name.
+            let order = (Ordering::AcqRel, Ordering::Relaxed);
+            if free
+                && memory
+                    .compare_exchange(at, held, word, order.0, order.1)
+                    .is_ok()
+            {
+                return Self { memory, at };
+            }
+            waiter.pause(|| true);
+        }
+    }
+}
+
+impl<M: Memory> Drop for Mending<M> {
+    fn drop(&mut self) {
+        self.memory
+            .store(self.at, Instance::NOBODY, Ordering::Release);
+    }
+}
+
+/// The handler for [`LockKind::QUEUE`].
+pub(in crate::sync) struct LeaveQueue<M: Memory> {
+    pub(in crate::sync) logs: Logs<M>,
+}
+
+impl<M: Memory> RecoverLock<M> for LeaveQueue<M> {
+    fn release(&self, dead: &Recovering<'_, M>, entry: LockEntry) -> Result<(), RecoverError> {
+        let (member, node) = (dead.member(), dead.log().node(entry.slot));
+        let (memory, size) = (member.memory(), member.memory().size());
+        let (lock, what) = (entry.lock, "the log's entry is not a place of a queue lock");
+        Offset::checked(lock.raw(), QueueLock::<M>::BYTES, 64, size)
+            .map_err(|_| RecoverError::BadLock { lock, what })?;
+        let turn: u64 = memory.load(node + TURN, Ordering::Relaxed);
+        if is_over(memory.load(node + DONE, Ordering::Relaxed), turn) {
+            // It had not begun to queue, or it had released the lock. It may not have rung.
+            wake(member, node + SLEEPER);
+            return Ok(());
+        }
+        let ticket = Ticket {
+            id: dead.owner().id,
+            slot: entry.slot,
+            turn,
+        };
+        cut(
+            QueueLock::new(memory, lock),
+            member,
+            self.logs,
+            node,
+            ticket.to_word(),
+        );
+        // Nobody names the ticket any more; the node is at rest for the next incarnation.
+        memory.store(node + DONE, turn, Ordering::Release);
+        Ok(())
+    }
+}

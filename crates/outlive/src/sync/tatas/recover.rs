@@ -1,0 +1,76 @@
+//! What becomes of the test-and-test-and-set locks of the dead, and of words that fell back with lost
+//! caches.
+
+use super::{BareTatas, SLEEPERS, Tatas, TatasUnlockPoint};
+use crate::membership::{Instance, Member};
+use crate::recovery::{LockEntry, OwnLog, RecoverError, RecoverLock, Recovering};
+use crate::sync::wait::wake;
+use outlive_memory::{Memory, Offset, Ordering};
+
+/// Releases those of the `locks` whose word names `member` although its log does not list them; says how
+/// many. For each live instance to run after the death of a host, on write-back memory: see the top of
+/// `tatas/mod.rs`.
+///
+/// The member is the only one to take locks in its own name, and it is in here; so a lock that its log
+/// does not list is not held.
+///
+/// # Crash
+/// Each word is released by one step. What is left over names a dead instance then, and is taken from it.
+pub fn audit_own_locks<M: Memory>(
+    member: &Member<M>,
+    locks: impl IntoIterator<Item = Tatas<M>>,
+) -> usize {
+    let (log, me) = (OwnLog::of(member), member.instance().to_word());
+    let mut released = 0;
+    for lock in locks {
+        let (memory, at) = (lock.word.memory, lock.word.at);
+        if memory.load::<u64>(at, Ordering::Acquire) == me && !log.lists(at) {
+            // Release: so as not to be weaker than any release of this word.
+            memory.store(at, Instance::NOBODY, Ordering::Release);
+            memory.persist(at, 8);
+            memory.crash_point(TatasUnlockPoint::Released);
+            wake(member, at + SLEEPERS);
+            released += 1;
+        }
+    }
+    released
+}
+
+/// The handler for [`LockKind::TATAS`].
+pub(in crate::sync) struct ReleaseTatas;
+
+impl<M: Memory> RecoverLock<M> for ReleaseTatas {
+    fn release(&self, dead: &Recovering<'_, M>, entry: LockEntry) -> Result<(), RecoverError> {
+        let (memory, at) = (dead.member().memory(), checked::<M>(dead, entry)?);
+        let owner = dead.owner().to_word();
+        // Release: what was redone under the lock. If the word is not the dead instance's, its entry
+        // was intent, or it had released the lock already.
+        let order = (Ordering::AcqRel, Ordering::Relaxed);
+        let freed = memory.compare_exchange(at, owner, Instance::NOBODY, order.0, order.1);
+        if freed.is_ok() {
+            memory.persist(at, 8);
+            wake(dead.member(), at + SLEEPERS);
+        }
+        Ok(())
+    }
+}
+
+/// The handler for [`LockKind::BARE`]: the word goes on naming the dead, so that the next owner learns
+/// that it has something to repair.
+pub(in crate::sync) struct LeaveToTheNext;
+
+impl<M: Memory> RecoverLock<M> for LeaveToTheNext {
+    fn release(&self, _: &Recovering<'_, M>, _: LockEntry) -> Result<(), RecoverError> {
+        Ok(())
+    }
+}
+
+fn checked<M: Memory>(dead: &Recovering<'_, M>, entry: LockEntry) -> Result<Offset, RecoverError> {
+    let size = dead.member().memory().size();
+    Offset::checked(entry.lock.raw(), BareTatas::<M>::BYTES, 16, size).map_err(|_| {
+        RecoverError::BadLock {
+            lock: entry.lock,
+            what: "the log's entry is not a place of a lock",
+        }
+    })
+}
