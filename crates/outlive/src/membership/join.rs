@@ -333,11 +333,16 @@ pub(crate) fn join_watched<M: Memory>(
         if let Some(instance) = needed
             && !is_live(tables, instance)
         {
-            let left = State {
-                status: Status::Left,
-                ..joining
-            };
-            generations.transition(id, joining, left);
+            if state.status == Status::Dead {
+                // What its predecessor left behind waits for somebody still.
+                raise(tables, id, joining);
+            } else {
+                let left = State {
+                    status: Status::Left,
+                    ..joining
+                };
+                generations.transition(id, joining, left);
+            }
             return Err(JoinError::Gone { what, instance });
         }
     }

@@ -43,7 +43,7 @@ pub(crate) fn run(
     let failed = begun.is_err();
     let _ = answer.send(begun);
     if failed {
-        return true;
+        return false;
     }
     let bell = bell_of(process.id);
     while !shared.stop.load(Ordering::Acquire) {

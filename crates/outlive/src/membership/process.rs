@@ -194,7 +194,7 @@ impl Process {
                 Ok((host, process)) => {
                     let _ = answer.send(Ok((host, process)));
                     sentinel::run(shared, os, host, process);
-                    let in_order = in_order.recv().unwrap_or(true);
+                    let in_order = sentinel::await_keeper(shared, host, &in_order);
                     sentinel::exit(shared, os, host, process, in_order);
                 }
             },

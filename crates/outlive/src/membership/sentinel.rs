@@ -18,6 +18,7 @@ use super::{GroupId, Instance, InstanceId, Level, Status, Tables};
 use crate::host::Os;
 use core::time::Duration;
 use std::sync::atomic::Ordering;
+use std::sync::mpsc::{Receiver, RecvTimeoutError};
 
 /// How long a process waits in the door of its host for others who come and go.
 const DOOR_PATIENCE: Duration = Duration::from_secs(10);
@@ -77,6 +78,19 @@ pub(crate) fn enter(
         Err(error) => {
             end_host_if_empty(tables, os, number, host, false);
             Err(error)
+        }
+    }
+}
+
+/// Waits until the keeper has ended, which may take a recovery; the heart goes on meanwhile. Returns
+/// whether it could settle what the process owed.
+pub(crate) fn await_keeper(shared: &Shared, host: Instance, in_order: &Receiver<bool>) -> bool {
+    loop {
+        shared.tables.records().beat(host.id);
+        match in_order.recv_timeout(shared.settings.heartbeat) {
+            Ok(in_order) => return in_order,
+            Err(RecvTimeoutError::Timeout) => {}
+            Err(RecvTimeoutError::Disconnected) => return false,
         }
     }
 }

@@ -231,6 +231,19 @@ impl<M: Memory> Generations<M> {
         instance.id >= self.capacity || self.current(instance.id) != instance.generation
     }
 
+    /// Whether `instance` acts no more: it is dead, or has left. One that left in good order holds nothing
+    /// that is noted anywhere; a lock without a note that it forgot is free for the taking.
+    #[inline]
+    pub fn is_gone(self, instance: Instance) -> bool {
+        if instance.id >= self.capacity {
+            return true;
+        }
+        let word = self
+            .memory
+            .load::<u64>(self.word_at(instance.id), Ordering::Acquire);
+        (word >> 32) as u32 != instance.generation || word as u8 == Status::Left as u8
+    }
+
     /// The state of `id`, or the word that is none.
     ///
     /// # Errors

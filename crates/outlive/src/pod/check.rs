@@ -111,11 +111,16 @@ impl Check {
         let (groups, generations) = (pod.tables().groups(), pod.tables().generations());
         let log = groups.log(group);
         let tail = log.tail();
-        self.events += tail;
+        self.events = self.events.saturating_add(tail);
+        if tail >= 1 << 48 {
+            let what = format!("{group} says that {tail} events have happened, which cannot be");
+            self.violated("groups", None, what);
+            return;
+        }
         let remembered = u64::from(pod.tables().extent().events);
         for sequence in tail.saturating_sub(remembered.saturating_sub(1)).max(1)..=tail {
             // Gone because the ring has moved on is no violation; gone although it has not, is.
-            if log.event(sequence).is_none() && log.tail() < sequence + remembered {
+            if log.event(sequence).is_none() && log.tail() < sequence.saturating_add(remembered) {
                 let what = format!("{group} has lost event {sequence} of {tail}");
                 self.violated("groups", None, what);
             }
@@ -135,7 +140,7 @@ impl Check {
                 let what = format!("{group} was told that {instance} died, and it is current");
                 self.violated("groups", None, what);
             }
-            if member.sequence > log.tail() + 1 {
+            if member.sequence > log.tail().saturating_add(1) {
                 let what = format!(
                     "{group} shows event {} of {} for id {id}",
                     member.sequence,

@@ -9,6 +9,18 @@ use std::path::PathBuf;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum PodError {
+    /// The options ask for what no pod can have.
+    #[error("{what} of {asked}, and a pod can have {least} to {most}")]
+    Impossible {
+        /// What was asked for.
+        what: &'static str,
+        /// How much of it.
+        asked: u64,
+        /// The least that it can have.
+        least: u64,
+        /// The most.
+        most: u64,
+    },
     /// The segment could not be created.
     #[error(transparent)]
     Create(#[from] CreateError),

@@ -18,9 +18,9 @@ pub use error::PodError;
 pub use options::PodOptions;
 pub use status::{GroupStatus, MemberStatus, Status};
 
-use crate::host::{Access, Linux, Os};
+use crate::host::{Access, Linux, Os, OsError};
 use crate::membership::{AreaBytes, Extent, Process, ProcessOptions, Settings, Tables};
-use crate::recovery::Logs;
+use crate::recovery::{Logs, Recoverers};
 use crate::segment::{Area, AreaKind, Roots, Segment};
 use obligations::LogObligations;
 use outlive_memory::Native;
@@ -47,6 +47,7 @@ impl Pod {
     /// # Errors
     /// If something is there, there is no room for it, or the options contradict one another.
     pub fn create(path: impl AsRef<Path>, options: PodOptions<'_>) -> Result<Self, PodError> {
+        options.refuse_the_impossible()?;
         let extent = options.extent;
         let sizes = extent.area_bytes();
         let settings = options.settings.clone();
@@ -109,7 +110,22 @@ impl Pod {
     /// # Errors
     /// If the id or the host cannot be had, or nobody could fence this process.
     pub fn join(&self, options: ProcessOptions) -> Result<Process, PodError> {
-        let recoverers = crate::sync::recoverers(self.logs());
+        self.join_with(options, |recoverers| recoverers)
+    }
+
+    /// As [`join`](Self::join), for a program with recoverable operations or kinds of locks of its own:
+    /// `add` registers their handlers beside those of this library.
+    ///
+    /// # Errors
+    /// As [`join`](Self::join).
+    pub fn join_with(
+        &self,
+        options: ProcessOptions,
+        add: impl FnOnce(Recoverers) -> Recoverers,
+    ) -> Result<Process, PodError> {
+        let recoverers = add(crate::heap::recoverers(crate::sync::recoverers(
+            self.logs(),
+        )));
         let options = options.obligations(Arc::new(LogObligations::new(recoverers)));
         Ok(Process::join(self.tables, self.os()?, options)?)
     }
@@ -178,7 +194,8 @@ impl Pod {
     }
 
     /// Removes the pod at `path`, complete or not, sound or damaged, and what this operating system
-    /// keeps for it.
+    /// keeps for it: the latter stays, for `outlive pod clean`, if the pod was damaged so that it is not
+    /// known whose it is, or while other processes have the pod open.
     ///
     /// # Errors
     /// If what is there is not a segment.
@@ -192,7 +209,13 @@ impl Pod {
         });
         Segment::destroy(path)?;
         if let Ok(uuid) = uuid {
-            Linux::remove_side_file(uuid)?;
+            match Linux::remove_side_file(uuid) {
+                // Whoever still has the pod open keeps it; a clean-up finds it afterwards.
+                Err(error @ OsError::InUse { .. }) => tracing::warn!(%error, "left behind"),
+                removed => {
+                    removed?;
+                }
+            }
         }
         Ok(())
     }

@@ -1,5 +1,6 @@
 //! What a new pod is to be like.
 
+use super::PodError;
 use crate::membership::{Extent, Settings};
 use crate::recovery::Logs;
 use crate::segment::{HugePages, Segment, SegmentBuilder};
@@ -57,7 +58,7 @@ impl<'a> PodOptions<'a> {
 
     /// How many control groups it can have, besides its own.
     pub fn groups(mut self, groups: u32) -> Self {
-        self.extent.groups = groups + 1;
+        self.extent.groups = groups.saturating_add(1);
         self
     }
 
@@ -91,6 +92,43 @@ impl<'a> PodOptions<'a> {
     /// Creates it over what a device, or a file prepared for it, holds.
     pub fn replace(self, replace: bool) -> Self {
         self.segment(|segment| segment.replace(replace))
+    }
+
+    /// What no segment of a pod can hold is refused before anything is created.
+    pub(super) fn refuse_the_impossible(&self) -> Result<(), PodError> {
+        let command = self.settings.fence_command.as_ref().map_or(0, String::len);
+        let asked = [
+            ("a number of ids", u64::from(self.extent.ids), 1, 1 << 16),
+            (
+                "a number of groups",
+                u64::from(self.extent.groups),
+                1,
+                1 << 12,
+            ),
+            (
+                "a number of events",
+                u64::from(self.extent.events),
+                1,
+                1 << 20,
+            ),
+            (
+                "a fence command's length",
+                command as u64,
+                0,
+                Settings::LONGEST_COMMAND as u64,
+            ),
+        ];
+        for (what, asked, least, most) in asked {
+            if !(least..=most).contains(&asked) {
+                return Err(PodError::Impossible {
+                    what,
+                    asked,
+                    least,
+                    most,
+                });
+            }
+        }
+        Ok(())
     }
 
     /// Anything else about the segment.

@@ -210,6 +210,12 @@ pub struct TooManyLocks {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum CloseError {
+    /// The log is not this instance's: it was never opened, or somebody recovers it.
+    #[error("the log of {instance} is not open; what its id left behind has not been recovered")]
+    NotOpen {
+        /// Who wanted to close it.
+        instance: Instance,
+    },
     /// A lock is still held.
     #[error("{instance} cannot leave: it still holds the lock at {lock}; release it first")]
     HoldsLock {
@@ -324,13 +330,13 @@ impl<'m, M: Memory> OwnLog<'m, M> {
         let own = Self::of(member);
         let (memory, log) = (own.log.memory, own.log);
         let word = own.instance.to_word();
-        // Acquire: what the last recoverer did to the log is done. Release is not needed: nothing of
-        // this instance is in the log yet.
+        // Acquire: what the last recoverer did to the log is done. Release: who finds our name here sees the
+        // generation that we joined with.
         let taken = memory.compare_exchange(
             log.claim_at(),
             Instance::NOBODY,
             word,
-            Ordering::Acquire,
+            Ordering::AcqRel,
             Ordering::Acquire,
         );
         match taken.map_err(Instance::from_word) {
@@ -341,6 +347,8 @@ impl<'m, M: Memory> OwnLog<'m, M> {
         }
         memory.persist(log.claim_at(), 8);
         memory.crash_point(LogOpenPoint::Claimed);
+        // A transaction that a former owner forgot.
+        redo::forget(log);
         memory.store(log.owner_at(), word, Ordering::Release);
         memory.persist(log.owner_at(), 8);
         memory.crash_point(LogOpenPoint::Opened);
@@ -353,6 +361,12 @@ impl<'m, M: Memory> OwnLog<'m, M> {
     /// If a lock is held or an operation runs; nothing is changed then.
     pub fn close(self) -> Result<(), CloseError> {
         let (log, instance) = (self.log, self.instance);
+        match log.claimant() {
+            // Settled: never opened, and nothing was left by a predecessor.
+            None => return Ok(()),
+            Some(claimant) if claimant == instance && log.owner() == Some(instance) => {}
+            Some(_) => return Err(CloseError::NotOpen { instance }),
+        }
         if let Some(entry) = log.locks().next() {
             let lock = entry.lock;
             return Err(CloseError::HoldsLock { instance, lock });

@@ -163,6 +163,20 @@ pub enum RecoverError {
     Handler(String),
 }
 
+/// A handler that panics has failed; it must not take its caller along, and the next one, and the next.
+fn guarded(handler: impl FnOnce() -> Result<(), RecoverError>) -> Result<(), RecoverError> {
+    std::panic::catch_unwind(core::panic::AssertUnwindSafe(handler)).unwrap_or_else(|panic| {
+        let message = panic
+            .downcast_ref::<String>()
+            .map(String::as_str)
+            .or_else(|| panic.downcast_ref::<&str>().copied())
+            .unwrap_or("it did not say why");
+        Err(RecoverError::Handler(format!(
+            "a recovery handler panicked: {message}"
+        )))
+    })
+}
+
 /// Who knows how to recover what: the logs of a pod, a handler for each kind of operation and of lock.
 ///
 /// The rooms above register theirs when a pod is opened; recovery is then a matter of
@@ -258,7 +272,7 @@ impl<M: Memory> Recoverers<M> {
             if own && log.owner() != Some(me) {
                 return Err(RecoverError::Reentered { by: me, id });
             }
-            if own || !generations.is_dead(holder) {
+            if own || !generations.is_gone(holder) {
                 return Ok(if holder.id == id && log.owner() == Some(holder) {
                     Recovered::NothingLeft
                 } else {
@@ -346,7 +360,7 @@ impl<M: Memory> Recoverers<M> {
             let Some(handler) = self.operations.get(&kind) else {
                 return Err(RecoverError::NoHandler { owner, kind });
             };
-            handler.recover(&dead, &running)?;
+            guarded(|| handler.recover(&dead, &running))?;
             if dead.unsettled()?.is_some() {
                 let sequence = running.sequence;
                 return Err(RecoverError::Unsettled {
@@ -367,7 +381,7 @@ impl<M: Memory> Recoverers<M> {
             let Some(kind) = self.locks.get(&entry.kind) else {
                 return Err(RecoverError::UnknownLock { owner, entry });
             };
-            kind.release(&dead, entry)?;
+            guarded(|| kind.release(&dead, entry))?;
             memory.crash_point(RecoverPoint::LockReleased);
             // Release: the lock is free before its entry is gone.
             memory.store(log.lock_at(slot), 0u64, Ordering::Release);

@@ -16,7 +16,7 @@
 //! that others may have overtaken since are never replayed.
 
 use super::layout::{RECORDS, REDO};
-use super::{Log, Logs, OwnLog};
+use super::{LockKind, Log, Logs, OwnLog};
 use crate::membership::{Instance, Member};
 use core::marker::PhantomData;
 use outlive_memory::{Link, Memory, Native, Offset, OffsetOutOfRange, Ordering, Word};
@@ -72,12 +72,29 @@ pub struct Redo<'m, M: Memory = Native> {
     log: Log<M>,
     instance: Instance,
     count: usize,
+    /// The locks that were listed when it began, and their entries mixed together: they are what keeps
+    /// others from what it changes, until it is committed.
+    locks: (u32, u64),
     member: PhantomData<&'m Member<M>>,
+}
+
+/// Which entries of `log` (of those in `among`) list a lock other than a bare one, and a mix of them.
+fn locks<M: Memory>(log: Log<M>, among: u32) -> (u32, u64) {
+    log.locks()
+        .filter(|entry| among & 1 << entry.slot != 0 && entry.kind != LockKind::BARE)
+        .fold((0, 0), |(slots, mix), entry| {
+            let word = entry.lock.raw().wrapping_mul(0x9E37_79B9_7F4A_7C15);
+            (
+                slots | 1 << entry.slot,
+                mix ^ word.rotate_left(entry.slot as u32),
+            )
+        })
 }
 
 pub(super) fn begin<M: Memory>(own: OwnLog<'_, M>) -> Result<Redo<'_, M>, RedoError> {
     let (log, memory, instance) = (own.log(), own.log().memory(), own.instance());
-    if log.locks().next().is_none() {
+    let locks = locks(log, u32::MAX);
+    if locks.0 == 0 {
         return Err(RedoError::NoLock { instance });
     }
     let busy = log.at() + BUSY;
@@ -90,6 +107,7 @@ pub(super) fn begin<M: Memory>(own: OwnLog<'_, M>) -> Result<Redo<'_, M>, RedoEr
         log,
         instance,
         count: 0,
+        locks,
         member: PhantomData,
     })
 }
@@ -157,6 +175,11 @@ impl<M: Memory> Redo<'_, M> {
     pub fn commit(self) {
         let (log, memory) = (self.log, self.log.memory());
         if self.count > 0 {
+            assert!(
+                locks(log, self.locks.0) == self.locks,
+                "a redo transaction of {} is committed after a lock that it began under was released",
+                self.instance
+            );
             let sequence = log.at() + SEQUENCE;
             let number = memory.load::<u64>(sequence, Ordering::Relaxed) + 1;
             memory.store(sequence, number, Ordering::Relaxed);
@@ -173,6 +196,11 @@ impl<M: Memory> Redo<'_, M> {
         }
         // Dropping gives the log free.
     }
+}
+
+/// Gives the log free for a transaction, whoever left it busy.
+pub(super) fn forget<M: Memory>(log: Log<M>) {
+    log.memory().store(log.at() + BUSY, 0u64, Ordering::Relaxed);
 }
 
 impl<M: Memory> Drop for Redo<'_, M> {

@@ -222,7 +222,7 @@ impl<T: Repair, M: Memory> RecoverableMutex<T, M> {
     fn selected(&self) -> u64 {
         // Relaxed, as the copies: the lock orders them.
         let at = self.lock.at() + SELECTOR;
-        self.memory.load(at, Ordering::Relaxed)
+        self.memory.load::<u64>(at, Ordering::Relaxed) & 1
     }
 
     fn read(&self) -> T {
@@ -235,13 +235,13 @@ impl<T: Repair, M: Memory> RecoverableMutex<T, M> {
 
     fn write(&self, value: &T) {
         let (memory, selected) = (self.memory, self.selected());
-        let to = self.copy(selected + 1);
+        let to = self.copy(selected ^ 1);
         memory.copy_in(to, bytemuck::bytes_of(value));
         memory.persist(to, Self::COPY);
         memory.crash_point(MutexPoint::Written);
         let at = self.lock.at() + SELECTOR;
         // Release: the copy is written before it counts. (A survivor acquires through the generation.)
-        memory.store(at, (selected + 1) & 1, Ordering::Release);
+        memory.store(at, selected ^ 1, Ordering::Release);
         memory.persist(at, 8);
         memory.crash_point(MutexPoint::Selected);
     }

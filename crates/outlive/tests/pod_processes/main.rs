@@ -5,6 +5,7 @@
 mod child;
 mod deaths;
 mod fenced;
+mod owed;
 mod work;
 
 use outlive::membership::{Event, EventKind, GroupEvents, News, ProcessOptions, Settings};

@@ -250,7 +250,8 @@ impl<M: Memory> Creating<M> {
     fn begin(groups: Groups<M>, generations: Generations<M>, creator: Instance) -> Self {
         let memory = groups.memory;
         loop {
-            let word = memory.load::<u64>(groups.at, Ordering::Relaxed);
+            // Acquire: who sees a creator's name sees the generation that it joined with.
+            let word = memory.load::<u64>(groups.at, Ordering::Acquire);
             // One that has left is not creating either: it could not have left in the middle.
             let free = Instance::from_word(word).is_none_or(|holder| {
                 generations.is_dead(holder)

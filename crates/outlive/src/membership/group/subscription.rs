@@ -38,7 +38,7 @@ impl<M: Memory> Subscription<M> {
         Self {
             log,
             ids,
-            next: after + 1,
+            next: after.saturating_add(1),
         }
     }
 
@@ -61,8 +61,8 @@ impl<M: Memory> Subscription<M> {
         // possibly more; events that it already includes are told again and carry their numbers.
         let up_to = self.log.tail();
         let members = self.members();
-        let missed = (up_to + 1).saturating_sub(self.next);
-        self.next = self.next.max(up_to + 1);
+        let missed = up_to.saturating_add(1).saturating_sub(self.next);
+        self.next = self.next.max(up_to.saturating_add(1));
         Some(News::Resync {
             missed,
             up_to,

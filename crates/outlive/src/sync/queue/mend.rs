@@ -64,7 +64,8 @@ impl<M: Memory> Mending<M> {
         let (memory, at) = (lock.memory, lock.at + MENDER);
         let mut waiter = Waiter::new(member, wait::NEVER_SLEEP, at, None);
         loop {
-            let held: u64 = memory.load(at, Ordering::Relaxed);
+            // Acquire, for the generation that the mender joined with.
+            let held: u64 = memory.load(at, Ordering::Acquire);
             let free =
                 Instance::from_word(held).is_none_or(|mender| member.generations().is_dead(mender));
             let word = member.instance().to_word();

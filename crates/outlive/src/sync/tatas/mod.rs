@@ -278,8 +278,9 @@ impl<M: Memory> BareTatas<M> {
         let (me, generations) = (member.instance(), member.generations());
         let mut waiter = self.waiter(member, timeout);
         loop {
-            // Relaxed: only a look. Whoever takes the lock acquires.
-            let held: u64 = self.memory.load(self.at, Ordering::Relaxed);
+            // Acquire: who sees an owner's name sees the generation that it joined with, and does not take
+            // a later incarnation for a dead one.
+            let held: u64 = self.memory.load(self.at, Ordering::Acquire);
             if held == Instance::NOBODY {
                 if self.take(member) {
                     return Ok(Some(None));
@@ -292,7 +293,7 @@ impl<M: Memory> BareTatas<M> {
                 let (instance, lock) = (me, self.at);
                 return Err(LockError::AlreadyHeld { instance, lock });
             }
-            if generations.is_dead(holder) {
+            if generations.is_gone(holder) {
                 match from_dead(held, holder)? {
                     FromDead::Taken => return Ok(Some(Some(holder))),
                     FromDead::Changed => continue,

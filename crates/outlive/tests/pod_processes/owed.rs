@@ -1,0 +1,93 @@
+//! What members leave behind in ways that they should not.
+
+use crate::{Scene, await_that, settings};
+use outlive::membership::{JoinError, Status};
+use outlive::recovery::{OperationKind, OwnLog};
+use outlive::sync::{RecoverableMutex, Tatas};
+
+/// An operation that this program has no handler for stays unfinished, and its id taken, until somebody
+/// comes who has one: it is not forgotten by trying again.
+#[test]
+fn what_nobody_can_finish_is_kept_for_whoever_can() {
+    let scene = Scene::new(settings());
+    let process = scene.join(0);
+    let there = process.clone();
+    std::thread::spawn(move || {
+        let member = there.enter(Some(9), "operator").expect("a thread joins");
+        // Neither finished nor abandoned.
+        let _running = OwnLog::of(&member).begin(OperationKind::new(0x7777), &[1, 2]);
+        std::mem::forget(member);
+    })
+    .join()
+    .expect("it ends well");
+    let generations = scene.pod.tables().generations();
+    await_that("its death is told", || {
+        generations
+            .state(9)
+            .is_ok_and(|state| state.status == Status::Dead)
+    });
+    for _ in 0..3 {
+        let refused = process.enter(Some(9), "heir").map(|_| ());
+        assert!(
+            matches!(refused, Err(JoinError::NotRecovered { id: 9, .. })),
+            "{refused:?}"
+        );
+        let left = scene.pod.logs().of(9).operation().expect("a sound log");
+        assert!(left.is_some_and(|operation| !operation.is_done()));
+    }
+}
+
+/// A guard that is forgotten locks nobody out once its owner has left.
+#[test]
+fn a_forgotten_guard_is_taken_from_who_has_left() {
+    let scene = Scene::new(settings());
+    let process = scene.join(0);
+    let at = scene.pod.payload().expect("payload").offset;
+    let mutex = RecoverableMutex::<u64>::at(scene.pod.segment().memory(), at);
+    let member = process.enter(Some(9), "forgetful").expect("a thread joins");
+    std::mem::forget(mutex.lock(&member).expect("a free lock"));
+    drop(member);
+    let other = process.enter(Some(10), "other").expect("a thread joins");
+    let guard = mutex.lock(&other).expect("the lock is had");
+    assert_eq!(guard.abandoned_by().map(|owner| owner.id), Some(9));
+}
+
+/// A transaction is not committed after the lock under which it began was released.
+#[test]
+#[should_panic(expected = "was released")]
+fn a_transaction_that_outlives_its_lock_is_refused() {
+    let scene = Scene::new(settings());
+    let process = scene.join(0);
+    let member = process.enter(None, "late").expect("a thread joins");
+    let (memory, at) = (
+        scene.pod.segment().memory(),
+        scene.pod.payload().expect("payload").offset,
+    );
+    let recoverers = outlive::sync::recoverers(scene.pod.logs());
+    let lock = Tatas::new(memory, at);
+    let guard = lock.lock(&member, &recoverers).expect("a free lock");
+    let mut redo = OwnLog::of(&member).redo().expect("a lock is held");
+    redo.store(at + 64, 1u64).expect("a word");
+    drop(guard);
+    redo.commit();
+}
+
+/// What no pod can have is refused before anything is created.
+#[test]
+fn impossible_pods_leave_nothing_behind() {
+    use outlive::pod::{Pod, PodError, PodOptions};
+    let path = format!("/dev/shm/outlive-test-impossible-{}", std::process::id());
+    for options in [
+        PodOptions::new().ids(0),
+        PodOptions::new().ids(70_000),
+        PodOptions::new().groups(u32::MAX),
+        PodOptions::new().events(0),
+    ] {
+        let refused = Pod::create(&path, options).map(|_| ());
+        assert!(
+            matches!(refused, Err(PodError::Impossible { .. })),
+            "{refused:?}"
+        );
+        assert!(!std::path::Path::new(&path).exists());
+    }
+}
