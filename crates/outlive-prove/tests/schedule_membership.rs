@@ -2,7 +2,7 @@
 //! must be found.
 
 use outlive_prove::scenarios::{group_log, membership};
-use outlive_prove::schedule::Bounds;
+use outlive_prove::schedule::{Bounds, Coverage};
 
 #[test]
 fn events_are_told_once_under_every_interleaving() {
@@ -16,12 +16,15 @@ fn events_are_told_once_under_every_interleaving() {
 
 #[test]
 fn membership_holds_under_every_interleaving() {
+    let mut coverage = Coverage::default();
     for proof in membership::all() {
         let report = proof.run(false);
         println!("{report}");
         report.assert_passed();
         assert!(report.complete && report.deaths > 0, "{report}");
+        coverage.merge(&report.coverage);
     }
+    assert!(coverage.missing().is_empty(), "{coverage}");
 }
 
 #[test]
