@@ -38,11 +38,7 @@ pub fn all() -> Vec<Proof> {
 pub fn broken() -> Vec<(Scenario, Bounds, &'static str)> {
     vec![
         (nobody_finishes(), bounds(), "is pending"),
-        (
-            relaxed_tail(),
-            bounds().deaths(0),
-            "the reader and the table",
-        ),
+        (relaxed_tail(), bounds().deaths(0), "told twice"),
         (late_plain_helper(), bounds().deaths(0), "the table"),
         (unwritten_table(), bounds().deaths(0), "told"),
     ]
@@ -238,7 +234,7 @@ fn watched<M: Proving>(
             if finish {
                 log(m, ring).finish_pending();
             }
-            let known = of_check.with(|known| core::mem::take(known));
+            let known = of_check.with(core::mem::take);
             check(log(m, ring), ring, story, known, end);
         })
 }

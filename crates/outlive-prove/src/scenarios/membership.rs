@@ -62,7 +62,11 @@ pub fn broken() -> Vec<(Scenario, Bounds, &'static str)> {
             "slipped in",
         ),
         (role("role stored", false), bounds(), "both are told"),
-        (one_group("ready orders nothing", Some(ready)), bounds(), ""),
+        (
+            one_group("ready orders nothing", Some(ready)),
+            bounds(),
+            "half a guard",
+        ),
         (
             one_group("creators at once", Some(creator)),
             bounds(),
