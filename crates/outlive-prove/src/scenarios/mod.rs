@@ -1,5 +1,7 @@
 //! Every algorithm of Outlive under every interleaving within bounds: what `outlive prove schedule` runs.
 
+pub mod group_log;
+pub mod membership;
 pub mod sync;
 
 use crate::schedule::{Bounds, Scenario, ScheduleReport};
@@ -44,5 +46,8 @@ impl core::fmt::Debug for Proof {
 
 /// Every scenario that there is.
 pub fn all() -> Vec<Proof> {
-    sync::all()
+    let mut all = sync::all();
+    all.extend(membership::all());
+    all.extend(group_log::all());
+    all
 }

@@ -2,7 +2,7 @@
 
 use super::door::{Door, attach_host, end_host_if_empty};
 use super::join::{self, Claim, JoinError};
-use super::{InstanceId, Level, Tables};
+use super::{Instance, InstanceId, Level, Record, Tables};
 use crate::host::Os;
 use core::time::Duration;
 use outlive_memory::Memory;
@@ -49,4 +49,32 @@ pub fn come_and_go<M: Memory>(
     join::leave(tables, os, process);
     end_host_if_empty(tables, os, number, host, false);
     Ok(())
+}
+
+/// Joins `host`, on operating system `os_number`, under `id` as a member of `level`, with the calling
+/// thread: all steps but the pod's door and the telling.
+///
+/// # Errors
+/// As [`Process::join`](super::Process::join) and [`Process::enter`](super::Process::enter).
+pub fn join<M: Memory>(
+    tables: Tables<M>,
+    os: &dyn Os,
+    os_number: u16,
+    id: InstanceId,
+    level: Level,
+    host: Instance,
+) -> Result<Instance, JoinError> {
+    let claim = Claim {
+        level,
+        host_word: host.id as u16,
+        host: Some(host),
+        process: None,
+        name: "proof",
+    };
+    join::join(tables, os, os_number, id, &claim)
+}
+
+/// Writes the record of an incarnation that is joining, as its joining thread.
+pub fn write_record<M: Memory>(tables: Tables<M>, record: &Record) {
+    tables.records().write(record);
 }

@@ -1,0 +1,419 @@
+//! Burials, joins, fences, the manager's role, groups and records, with deaths; and ways to get them wrong,
+//! each of which an exploration must find.
+
+use super::{Proof, Reach};
+use crate::fixtures::obituaries::Obituaries;
+use crate::fixtures::tables::{self, IDS, SIZE, Silent, live, tables};
+use crate::fixtures::weakened::{Weakened, Weakness};
+use crate::schedule::{self, Bounds, Ghost, Scenario, Scheduled};
+use outlive::host::{Obituary, Os, ProcessIdentity, ThreadIdentity};
+use outlive::membership::{
+    Credentials, GroupError, Guard, Instance, JoinError, Level, Record, State, Status, Tables,
+    bury, proofs,
+};
+use outlive_memory::{Memory, Offset, Ordering};
+
+/// The scenarios of this file.
+pub fn all() -> Vec<Proof> {
+    let every = |scenario, quick: Bounds, deaths| Proof {
+        scenario,
+        quick: Reach::Every(quick.deaths(deaths)),
+        full: Reach::Every(Bounds::default().preemptions(4).deaths(deaths)),
+    };
+    let wide = || bounds().preemptions(3).stale_reads(2);
+    vec![
+        every(
+            raise_and_rejoin("raise and rejoin", Prover::WordFirst),
+            wide(),
+            2,
+        ),
+        every(
+            handshake("fence handshake", None, None),
+            Bounds::exhaustive(),
+            1,
+        ),
+        every(role("role, two backups", true), Bounds::exhaustive(), 2),
+        every(one_group("one group", None), bounds(), 1),
+        every(record("record rewritten", None, None), wide(), 1),
+        every(record_left_half("record left half-written"), wide(), 1),
+    ]
+}
+
+/// Scenarios that must fail within these bounds, each with a part of what must be said.
+pub fn broken() -> Vec<(Scenario, Bounds, &'static str)> {
+    let full = Some(Weakness::Fences(Ordering::SeqCst));
+    let release = Some(Weakness::Fences(Ordering::Release));
+    let acquire = Some(Weakness::Fences(Ordering::Acquire));
+    let (ready, creator) = (group_words().0, group_words().1);
+    vec![
+        (
+            raise_and_rejoin("word read after the proof", Prover::ProofFirst),
+            bounds(),
+            "raised while it lives",
+        ),
+        (
+            handshake("joiner without a fence", full, None),
+            bounds(),
+            "slipped in",
+        ),
+        (
+            handshake("fencer without a fence", None, full),
+            bounds(),
+            "slipped in",
+        ),
+        (role("role stored", false), bounds(), "both are told"),
+        (
+            one_group("ready orders nothing", Some(ready)),
+            bounds(),
+            "half a guard",
+        ),
+        (
+            one_group("creators at once", Some(creator)),
+            bounds(),
+            "groups",
+        ),
+        (
+            record("record without release fence", release, None),
+            bounds(),
+            "a mix",
+        ),
+        (
+            record("record without acquire fence", None, acquire),
+            bounds(),
+            "a mix",
+        ),
+    ]
+}
+
+fn bounds() -> Bounds {
+    Bounds::default()
+        .preemptions(2)
+        .stale_reads(1)
+        .executions(1_000_000)
+}
+
+fn scenario(name: &str) -> Scenario {
+    schedule::scenario(name).memory(SIZE)
+}
+
+/// Tables through a memory that has `weakness`, if one is asked for.
+fn weak(m: Scheduled, weakness: Option<Weakness>) -> Tables<Weakened<Scheduled>> {
+    // Nobody asks for a relaxed fence, so leaving those out leaves out nothing.
+    let none = Weakness::Fences(Ordering::Relaxed);
+    tables(Weakened::new(m, weakness.unwrap_or(none)))
+}
+
+const HOST: Instance = Instance::new(0, 1);
+/// Beyond the tables.
+const OBITUARIES: Offset = Offset::new(SIZE - 64);
+/// Where the dead and the living leave words of their own.
+const DATA: Offset = Offset::new(SIZE - 128);
+
+/// In which order somebody proves a death.
+#[derive(Clone, Copy)]
+enum Prover {
+    /// The word, then the obituary, then the burial of the word that was read.
+    WordFirst,
+    /// Broken: the word that is raised is read after the proof.
+    ProofFirst,
+}
+
+/// A slow prover, a thread that dies, and its next incarnation, whose joining thread buries it too. The
+/// new one is never raised.
+fn raise_and_rejoin(name: &str, prover: Prover) -> Scenario {
+    const ID: u32 = 1;
+    let os = |m, tid| Obituaries::new(m, OBITUARIES, tid);
+    scenario(name)
+        .prepare(move |m| {
+            tables::enliven(tables(m), 0, Level::Host);
+            tables::enliven(tables(m), ID, Level::Thread);
+            assert!(matches!(os(m, 100).hold_obituary(ID), Ok(Ok(()))));
+        })
+        .mortal("victim", |m| m.store(DATA, 1u64, Ordering::Relaxed))
+        .mortal("slow prover", move |m| {
+            let read = || tables(m).generations().state(ID).expect("a state");
+            let is_marked = || matches!(os(m, 101).obituary(ID), Obituary::Marked { .. });
+            let seen = match prover {
+                Prover::WordFirst => Some(read()).filter(|_| is_marked()),
+                Prover::ProofFirst => is_marked().then(read),
+            };
+            if let Some(seen) = seen.filter(|seen| seen.status.may_write()) {
+                // SAFETY: the obituary of the incarnation that was read is marked: its thread is dead. (Or so
+                // the broken variant thinks, which writes to a memory of its own.)
+                unsafe { bury(tables(m), &Silent, ID, seen) };
+            }
+        })
+        .mortal_after_death("rejoiner", move |m| {
+            match proofs::join(tables(m), &os(m, 102), 0, ID, Level::Thread, HOST) {
+                Ok(me) => assert_eq!(me, Instance::new(ID, 3)),
+                // It was another's death.
+                Err(JoinError::InUse { .. }) => {}
+                Err(error) => panic!("{error}"),
+            }
+        })
+        .on_death(move |m, host| {
+            // The kernel marks the obituary, if the dead held it.
+            let tid = [100, 101, 102][host];
+            if os(m, tid).obituary(ID) == (Obituary::Held { tid }) {
+                os(m, tid).mark(ID);
+            }
+        })
+        .check(move |m, end| {
+            let now = tables(m).generations().state(ID).expect("a state");
+            let alive = |generation| State {
+                generation,
+                ..live(Level::Thread)
+            };
+            match (end.died(0), end.died(2)) {
+                (false, _) => assert_eq!(now, alive(1), "raised while it lives"),
+                (true, false) => assert!(
+                    // Or it came while somebody else was dead only, and was told that the id is in use.
+                    now == alive(3) || now.generation <= 2,
+                    "raised while it lives: {now}"
+                ),
+                (true, true) => {}
+            }
+            // Whatever was left half-done, the id of the dead can be had, and no other.
+            let again = proofs::join(tables(m), &os(m, 103), 0, ID, Level::Thread, HOST);
+            let lives = matches!(now.generation, 1 | 3) && !end.died(now.generation as usize - 1);
+            assert_eq!(again.is_err(), lives, "{again:?} after {now}");
+        })
+}
+
+/// A process joins a host while that is being fenced: the fencer sees it, or it does not become live.
+fn handshake(name: &str, joiner: Option<Weakness>, fencer: Option<Weakness>) -> Scenario {
+    const ID: u32 = 1;
+    let saw_nobody = Ghost::<bool>::new();
+    let saw_nobody_too = saw_nobody.clone();
+    scenario(name)
+        .prepare(|m| tables::enliven(tables(m), 0, Level::Host))
+        .mortal("joiner", move |m| {
+            let os = Obituaries::new(m, OBITUARIES, 100);
+            // It may be refused.
+            let _ = proofs::join(weak(m, joiner), &os, 0, ID, Level::Process, HOST);
+        })
+        .thread("fencer", move |m| {
+            // As the manager does, and then its fence: the host's word, everyone's words.
+            let tables = weak(m, fencer);
+            let fencing = State {
+                status: Status::Fencing,
+                ..live(Level::Host)
+            };
+            assert!(
+                tables
+                    .generations()
+                    .transition(0, live(Level::Host), fencing)
+            );
+            tables.memory().fence(Ordering::SeqCst);
+            let mut members = tables
+                .writers()
+                .filter(|(_, state)| state.level == Some(Level::Process) && state.host == 0);
+            if members.next().is_none() {
+                saw_nobody.with(|saw| *saw = true);
+            }
+        })
+        .check(move |m, _| {
+            let status = tables(m).generations().state(ID).expect("a state").status;
+            let slipped_in = status == Status::Live && saw_nobody_too.with(|saw| *saw);
+            assert!(!slipped_in, "a process slipped in behind the fence");
+        })
+}
+
+/// Two backups want a dead manager's role: one gets it. It is taken from the dead again.
+fn role(name: &str, takes: bool) -> Scenario {
+    let told = Ghost::<Vec<u32>>::new();
+    let of_check = told.clone();
+    let backup = move |id| {
+        let told = told.clone();
+        move |m: Scheduled| {
+            let (role, generations) = (tables(m).role(), tables(m).generations());
+            let me = Instance::new(id, 1);
+            let taken = if takes {
+                role.take(generations, me)
+            } else {
+                // Broken: it looks, and then stores.
+                let vacant = role.holder().is_none_or(|h| role.is_vacant(generations, h));
+                if vacant {
+                    let at = role_at();
+                    m.store(at, me.to_word(), Ordering::Release);
+                }
+                vacant
+            };
+            if taken {
+                told.with(|told| told.push(id));
+            }
+        }
+    };
+    scenario(name)
+        .prepare(|m| {
+            for id in 0..IDS {
+                tables::enliven(tables(m), id, Level::Process);
+            }
+            assert!(
+                tables(m)
+                    .role()
+                    .take(tables(m).generations(), Instance::new(0, 1))
+            );
+            tables::declare_dead(tables(m), 0);
+        })
+        .mortal("backup 1", backup(1))
+        .mortal("backup 2", backup(2))
+        // Threads have the numbers 0 and 1, their ids 1 and 2.
+        .on_death(|m, host| tables::declare_dead(tables(m), host as u32 + 1))
+        .check(move |m, end| {
+            let (role, generations) = (tables(m).role(), tables(m).generations());
+            let told = of_check.with(|told| told.clone());
+            let died = |id: u32| end.died(id as usize - 1);
+            let living: Vec<_> = told.iter().filter(|id| !died(**id)).collect();
+            assert!(living.len() <= 1, "both are told that they have the role");
+            assert!(
+                end.deaths() > 0 || living.len() == 1,
+                "nobody has the role, and nobody died"
+            );
+            let holder = role.holder().expect("a holder");
+            if let Some(id) = living.first() {
+                assert_eq!(holder.id, **id, "the holder is another than was told");
+            }
+            // Whoever comes next gets it from the dead, and only from the dead.
+            let lives = holder.id != 0 && !died(holder.id);
+            assert_eq!(role.take(generations, Instance::new(3, 1)), !lives);
+        })
+}
+
+/// Where the word of the role stands in [`tables`].
+fn role_at() -> Offset {
+    use outlive::membership::{OperatingSystems, Settings};
+    let after = Settings::BYTES + OperatingSystems::<Scheduled>::BYTES;
+    tables::ROLES + after
+}
+
+/// The ready words of the groups that can be created, and the creator's word.
+fn group_words() -> (Weakness, Weakness) {
+    let first = tables::GROUPS + 128 + tables::GROUP_STRIDE;
+    (
+        Weakness::Orderings(first, 8),
+        Weakness::Swaps(tables::GROUPS, 8),
+    )
+}
+
+/// Two create a group of one name, each with a guard that lets another user in: there is one group, and it
+/// is the one's or the other's.
+fn one_group(name: &str, weakness: Option<Weakness>) -> Scenario {
+    let made = Ghost::<Vec<u32>>::new();
+    let of_check = made.clone();
+    let create = move |id: u32| {
+        let made = made.clone();
+        move |m: Scheduled| {
+            let tables = weak(m, weakness);
+            let guard = Guard {
+                uid: Some(id),
+                ..Guard::default()
+            };
+            let me = Instance::new(id, 1);
+            match tables
+                .groups()
+                .create(tables.generations(), me, "group", &guard)
+            {
+                Ok(_) => made.with(|made| made.push(id)),
+                Err(GroupError::Exists { .. }) => {}
+                Err(error) => panic!("{error}"),
+            }
+        }
+    };
+    scenario(name)
+        .prepare(|m| {
+            for id in 0..IDS {
+                tables::enliven(tables(m), id, Level::Thread);
+            }
+        })
+        .mortal("creator 1", create(1))
+        .thread("creator 2", create(2))
+        .thread("reader", move |m| {
+            // A group that is there is whole.
+            admitted(weak(m, weakness));
+        })
+        .on_death(|m, host| tables::declare_dead(tables(m), host as u32 + 1))
+        .check(move |m, end| {
+            let groups = tables(m).groups();
+            let named = groups.all().filter(|group| groups.name(*group) == "group");
+            assert_eq!(named.count(), 1, "groups of that name");
+            let by = admitted(tables(m)).expect("a group");
+            let made = of_check.with(|made| made.clone());
+            assert!(made.len() <= 1 && made.iter().all(|id| *id == by));
+            assert!(end.deaths() > 0 || made.len() == 1, "made by nobody");
+        })
+}
+
+/// Whom the group lets in; `None` if there is no group.
+fn admitted<M: Memory>(tables: Tables<M>) -> Option<u32> {
+    let shown = |uid| Credentials {
+        uid,
+        ..Credentials::default()
+    };
+    tables.groups().find("group")?;
+    let lets_in = |uid: &u32| tables.groups().admit("group", &shown(*uid)).is_ok();
+    let users: Vec<_> = (0..IDS).filter(lets_in).collect();
+    assert!(
+        matches!(users[..], [1 | 2]),
+        "half a guard: it lets in {users:?}"
+    );
+    users.first().copied()
+}
+
+/// The record of generation `generation` of id 1; all of it tells the generation.
+fn record_of(generation: u32) -> Record {
+    let number = u64::from(generation);
+    Record {
+        instance: Instance::new(1, generation),
+        thread: ThreadIdentity {
+            process: ProcessIdentity {
+                pid: generation,
+                start_time: number,
+            },
+            tid: generation,
+            start_time: number,
+        },
+        process: Some(Instance::new(2, generation)),
+        uid: generation,
+        name: format!("{generation:012}"),
+    }
+}
+
+fn read_records<M: Memory>(tables: Tables<M>) {
+    for generation in [1, 3] {
+        let read = tables.records().read(Instance::new(1, generation));
+        assert!(
+            read.is_none() || read == Some(record_of(generation)),
+            "a mix: {read:?}"
+        );
+    }
+}
+
+/// A record is read while the next incarnation's is written over it.
+fn record(name: &str, writer: Option<Weakness>, reader: Option<Weakness>) -> Scenario {
+    scenario(name)
+        .prepare(|m| proofs::write_record(tables(m), &record_of(1)))
+        .mortal("writer", move |m| {
+            proofs::write_record(weak(m, writer), &record_of(3))
+        })
+        .thread("reader", move |m| read_records(weak(m, reader)))
+        .check(|m, end| {
+            read_records(tables(m));
+            let read = tables(m).records().read(Instance::new(1, 3));
+            assert!(end.deaths() > 0 || read.is_some());
+        })
+}
+
+/// The writer of a record dies, and the next incarnation writes its own.
+fn record_left_half(name: &str) -> Scenario {
+    scenario(name)
+        .mortal("first", |m| proofs::write_record(tables(m), &record_of(1)))
+        .after_death("next", |m| proofs::write_record(tables(m), &record_of(3)))
+        .thread("reader", |m| read_records(tables(m)))
+        .check(|m, end| {
+            read_records(tables(m));
+            let last = if end.deaths() > 0 { 3 } else { 1 };
+            let read = tables(m).records().read(Instance::new(1, last));
+            assert_eq!(read, Some(record_of(last)));
+        })
+}

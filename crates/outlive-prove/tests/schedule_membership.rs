@@ -1,0 +1,58 @@
+//! Membership under every interleaving within bounds, with deaths; and ways to get it wrong, each of which
+//! must be found.
+
+use outlive_prove::scenarios::{group_log, membership};
+use outlive_prove::schedule::{Bounds, Coverage};
+
+#[test]
+fn events_are_told_once_under_every_interleaving() {
+    for proof in group_log::all() {
+        let report = proof.run(false);
+        println!("{report}");
+        report.assert_proven();
+        assert!(report.executions > 100 && report.deaths > 0, "{report}");
+    }
+}
+
+#[test]
+fn membership_holds_under_every_interleaving() {
+    let mut coverage = Coverage::default();
+    for proof in membership::all() {
+        let report = proof.run(false);
+        println!("{report}");
+        report.assert_passed();
+        assert!(report.complete && report.deaths > 0, "{report}");
+        coverage.merge(&report.coverage);
+    }
+    assert!(coverage.missing().is_empty(), "{coverage}");
+}
+
+#[test]
+fn broken_memberships_are_caught() {
+    for (scenario, bounds, message) in membership::broken() {
+        let report = scenario.explore(&bounds);
+        let failure = report.expect_failure();
+        println!("caught after {}: {}", report.executions, failure.message);
+        assert!(failure.message.contains(message), "{failure}");
+    }
+}
+
+#[test]
+fn broken_logs_are_caught() {
+    for (scenario, bounds, message) in group_log::broken() {
+        let report = scenario.explore(&bounds);
+        let failure = report.expect_failure();
+        println!("caught after {}: {}", report.executions, failure.message);
+        assert!(failure.message.contains(message), "{failure}");
+    }
+}
+
+/// Contract 7: segments in the write-back domain are refused, and this is one reason. A log that holds
+/// there belongs among the proofs.
+#[test]
+fn the_log_does_not_hold_where_caches_are_lost() {
+    let report = group_log::in_lost_caches().explore(&Bounds::default().preemptions(0));
+    let failure = report.expect_failure();
+    println!("caught after {}: {}", report.executions, failure.message);
+    assert!(failure.trace.contains("falls back"), "{failure}");
+}
