@@ -1,6 +1,7 @@
 //! Membership under every interleaving within bounds, with deaths; and ways to get it wrong, each of which
 //! must be found.
 
+use outlive_prove::explore::{CacheRules, Tearing, Transfers};
 use outlive_prove::scenarios::{group_log, membership};
 use outlive_prove::schedule::{Bounds, Coverage};
 
@@ -50,9 +51,28 @@ fn broken_logs_are_caught() {
 /// Contract 7: segments in the write-back domain are refused, and this is one reason. A log that holds
 /// there belongs among the proofs.
 #[test]
-fn the_log_does_not_hold_where_caches_are_lost() {
-    let report = group_log::in_lost_caches().explore(&Bounds::default().preemptions(0));
-    let failure = report.expect_failure();
-    println!("caught after {}: {}", report.executions, failure.message);
-    assert!(failure.trace.contains("falls back"), "{failure}");
+fn the_log_does_not_hold_on_every_machine_that_loses_caches() {
+    for tearing in [Tearing::Words, Tearing::Lines] {
+        let scenario = group_log::in_lost_caches(CacheRules {
+            tearing,
+            ..CacheRules::default()
+        });
+        let report = scenario.explore(&Bounds::default().preemptions(1));
+        let failure = report.expect_failure();
+        println!("caught after {}: {}", report.executions, failure.message);
+        assert!(failure.trace.contains("falls back"), "{failure}");
+    }
+}
+
+#[test]
+fn the_log_holds_where_whole_lines_go_through_memory() {
+    let scenario = group_log::in_lost_caches(CacheRules {
+        tearing: Tearing::Lines,
+        transfers: Transfers::ThroughMemory,
+        ..CacheRules::default()
+    });
+    let report = scenario.explore(&Bounds::default().preemptions(1));
+    println!("{report}");
+    report.assert_proven();
+    assert!(report.images > 1, "{report}");
 }
