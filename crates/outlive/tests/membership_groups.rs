@@ -1,8 +1,8 @@
 //! The event log of a control group: told once, in one order, by however many at a time.
 
 use outlive::membership::{
-    AreaBytes, Credentials, Event, EventKind, Extent, GroupError, GroupId, GroupLog, Guard,
-    Instance, Level, News, Standing, Subscription, Tables,
+    Credentials, Event, EventKind, Extent, GroupError, GroupId, GroupLog, Guard, Instance, Level,
+    News, Standing, Subscription, Tables,
 };
 use outlive_memory::{Native, Offset, PersistenceDomain};
 use proptest::prelude::*;
@@ -196,21 +196,8 @@ fn a_reader_that_lags_learns_the_true_state() {
 }
 
 fn tables(extent: Extent) -> Tables {
-    let sizes = extent.area_bytes();
-    let mut next = 0;
-    let mut place = |bytes: u64| {
-        let at = next;
-        next = (next + bytes).next_multiple_of(128);
-        at
-    };
-    let places = AreaBytes {
-        generations: place(sizes.generations),
-        instances: place(sizes.instances),
-        roles: place(sizes.roles),
-        groups: place(sizes.groups),
-        logs: place(sizes.logs),
-    };
-    let memory = Native::leaked(next.next_multiple_of(4096), PersistenceDomain::Flushed);
+    let (places, size) = extent.lay_out();
+    let memory = Native::leaked(size, PersistenceDomain::Flushed);
     Tables::new(memory, extent, places)
 }
 

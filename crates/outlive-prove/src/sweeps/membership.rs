@@ -1,13 +1,12 @@
 //! Sweeps of what membership does to shared memory alone: telling, burying, creating groups, taking the
 //! fabric manager's role. (Joining and leaving make system calls and are swept by real kills.)
 
+use crate::fixtures::tables::Silent;
 use crate::kill::{Crash, Marked, PointKind, Suite, Sweep};
-use core::time::Duration;
-use outlive::host::Bells;
 use outlive::membership::{
-    AppendPoint, AreaBytes, BuryPoint, CreateGroupPoint, Event, EventKind, Extent, GroupError,
-    GroupId, GroupLog, Guard, Instance, Level, Standing, State, Status, Tables, TakeRolePoint,
-    bury, reconcile,
+    AppendPoint, BuryPoint, CreateGroupPoint, Event, EventKind, Extent, GroupError, GroupId,
+    GroupLog, Guard, Instance, Level, Standing, State, Status, Tables, TakeRolePoint, bury,
+    reconcile,
 };
 use outlive_memory::Offset;
 
@@ -21,18 +20,6 @@ pub fn add_to(suite: &mut Suite) {
         .add(TakeRole);
 }
 
-/// Bells of an operating system that has nobody asleep.
-#[derive(Debug)]
-struct Silent;
-
-impl Bells for Silent {
-    fn read(&self, _key: u64) -> u32 {
-        0
-    }
-    fn wait(&self, _key: u64, _seen: u32, _timeout: Duration) {}
-    fn ring(&self, _key: u64) {}
-}
-
 const IDS: u32 = 6;
 
 fn tables(memory: Marked) -> Tables<Marked> {
@@ -42,18 +29,8 @@ fn tables(memory: Marked) -> Tables<Marked> {
         events: 8,
         log_bytes: 0,
     };
-    let sizes = extent.area_bytes();
-    let generations = 0;
-    let groups = sizes.generations.next_multiple_of(128);
-    let instances = (groups + sizes.groups).next_multiple_of(128);
-    let roles = (instances + sizes.instances).next_multiple_of(128);
-    let places = AreaBytes {
-        generations,
-        instances,
-        roles,
-        groups,
-        logs: roles + sizes.roles,
-    };
+    let (places, size) = extent.lay_out();
+    assert!(size <= SIZE);
     Tables::new(memory, extent, places)
 }
 

@@ -6,8 +6,7 @@ use super::join::{self, Claim, JoinError};
 use super::process::Shared;
 use super::sentinel::{self, Entry, Sentinel};
 use super::{
-    AreaBytes, EventKind, Extent, GroupId, Instance, InstanceId, Level, NothingHeld, Settings,
-    Status, Tables,
+    EventKind, Extent, GroupId, Instance, InstanceId, Level, NothingHeld, Settings, Status, Tables,
 };
 use crate::host::{Os, ProcessIdentity, Scripted, ScriptedOs, ThreadIdentity};
 use core::time::Duration;
@@ -32,21 +31,8 @@ fn pod(settings: &Settings) -> Tables {
         events: 256,
         log_bytes: 0,
     };
-    let sizes = extent.area_bytes();
-    let mut next = 0;
-    let mut place = |bytes: u64| {
-        let at = next;
-        next = (next + bytes).next_multiple_of(128);
-        at
-    };
-    let places = AreaBytes {
-        generations: place(sizes.generations),
-        instances: place(sizes.instances),
-        roles: place(sizes.roles),
-        groups: place(sizes.groups),
-        logs: place(sizes.logs),
-    };
-    let memory = Native::leaked(next.next_multiple_of(4096), PersistenceDomain::Flushed);
+    let (places, size) = extent.lay_out();
+    let memory = Native::leaked(size, PersistenceDomain::Flushed);
     let tables = Tables::new(memory, extent, places);
     tables.initialise(settings);
     tables

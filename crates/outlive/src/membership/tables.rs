@@ -46,6 +46,28 @@ impl Extent {
     }
 }
 
+impl Extent {
+    /// The areas one after the other from the start of a memory, and how large that memory must be: for a
+    /// membership without a segment around it.
+    pub fn lay_out(self) -> (AreaBytes, u64) {
+        let sizes = self.area_bytes();
+        let mut end = 0;
+        let mut place = |bytes: u64| {
+            let at = end;
+            end = (end + bytes).next_multiple_of(128);
+            at
+        };
+        let places = AreaBytes {
+            generations: place(sizes.generations),
+            instances: place(sizes.instances),
+            roles: place(sizes.roles),
+            groups: place(sizes.groups),
+            logs: place(sizes.logs),
+        };
+        (places, end.next_multiple_of(4096))
+    }
+}
+
 /// A number for each area of the membership: its size, or where it starts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AreaBytes {
