@@ -5,8 +5,7 @@ use crate::failure::Failure;
 use crate::look::{Look, Presence, Seen};
 use crate::output;
 use clap::Args;
-use outlive::host::OsError;
-use outlive::pod::{Pod, PodError};
+use outlive::pod::Pod;
 
 /// The end of a pod.
 #[derive(Args, Debug)]
@@ -29,15 +28,12 @@ impl Destroy {
         if !self.force {
             self.refuse_while_used()?;
         }
-        match Pod::destroy(path) {
-            Ok(()) => {}
-            // The pod itself is gone by now.
-            Err(PodError::Os(OsError::InUse { path: kept })) => output::note(format_args!(
+        if let Some(kept) = Pod::destroy(path)? {
+            output::note(format_args!(
                 "{} is still used by processes that have the pod open; when they have ended, `outlive pod \
                  clean --remove` removes it",
                 kept.display()
-            )),
-            Err(error) => return Err(error.into()),
+            ));
         }
         output::line(format_args!("destroyed the pod {}", path.display()))
     }

@@ -25,7 +25,7 @@ use crate::segment::{Area, AreaKind, Roots, Segment};
 use obligations::LogObligations;
 use outlive_memory::Native;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 /// A pod that this process has opened.
@@ -195,11 +195,11 @@ impl Pod {
 
     /// Removes the pod at `path`, complete or not, sound or damaged, and what this operating system
     /// keeps for it: the latter stays, for `outlive pod clean`, if the pod was damaged so that it is not
-    /// known whose it is, or while other processes have the pod open.
+    /// known whose it is, or while other processes have the pod open. Returns what stays for that reason.
     ///
     /// # Errors
     /// If what is there is not a segment.
-    pub fn destroy(path: impl AsRef<Path>) -> Result<(), PodError> {
+    pub fn destroy(path: impl AsRef<Path>) -> Result<Option<PathBuf>, PodError> {
         let path = path.as_ref();
         let uuid = Segment::open(path).map(|segment| {
             let uuid = segment.uuid().as_u128();
@@ -211,13 +211,13 @@ impl Pod {
         if let Ok(uuid) = uuid {
             match Linux::remove_side_file(uuid) {
                 // Whoever still has the pod open keeps it; a clean-up finds it afterwards.
-                Err(error @ OsError::InUse { .. }) => tracing::warn!(%error, "left behind"),
+                Err(OsError::InUse { path }) => return Ok(Some(path)),
                 removed => {
                     removed?;
                 }
             }
         }
-        Ok(())
+        Ok(None)
     }
 }
 
