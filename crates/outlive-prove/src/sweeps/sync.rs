@@ -108,9 +108,11 @@ fn update(pod: &Pod<Marked>, member: &Member<Marked>, what: What) {
         return drop(held);
     }
     let mut redo = log.redo().unwrap();
+    // Without its entry for a while: the commit itself would notice.
+    let entry = pod.logs.at(0) + 0x200;
+    let listed = pod.memory.load::<u64>(entry, Ordering::Relaxed);
     if what == Unlisted {
-        pod.memory
-            .store(pod.logs.at(0) + 0x200, 0u64, Ordering::Relaxed);
+        pod.memory.store(entry, 0u64, Ordering::Relaxed);
     }
     for word in 0..4 {
         let sum = redo.load::<u64>(DATA + word * 8) + 1;
@@ -120,6 +122,9 @@ fn update(pod: &Pod<Marked>, member: &Member<Marked>, what: What) {
         }
     }
     operation.finish_by(&mut redo, &[]).unwrap();
+    if what == Unlisted {
+        pod.memory.store(entry, listed, Ordering::Relaxed);
+    }
     redo.commit();
     drop(held);
 }
