@@ -228,7 +228,10 @@ impl Here {
             let files = Linux::side_files().ok()?;
             files.iter().find(|file| file.pod == uuid)?;
             let os = pod.os().ok()?;
-            let number = pod.tables().operating_systems().find(os.identity())?;
+            let number = pod
+                .tables()
+                .operating_systems()
+                .find(pod.identity().ok()?)?;
             Some((os, number))
         };
         Self { os: find() }

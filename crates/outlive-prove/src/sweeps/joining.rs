@@ -71,9 +71,11 @@ impl RealSweep for ComeAndGo {
     fn operate(&self, world: &World, window: Window) {
         let pod = Pod::open(&world.path).expect("the pod opens");
         let os = pod.os().expect("an operating system");
+        let identity = pod.identity().expect("an operating system");
         let tables = pod.tables().through(window.mark(pod.segment().memory()));
         window.begin();
-        proofs::come_and_go(tables, os, HOST, PROCESS, THREAD).expect("nothing is in the way");
+        proofs::come_and_go(tables, os, identity, HOST, PROCESS, THREAD)
+            .expect("nothing is in the way");
         window.end();
     }
 

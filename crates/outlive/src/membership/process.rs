@@ -9,7 +9,7 @@ use super::{
     Credentials, GroupError, GroupId, Guard, Instance, InstanceId, Level, Member, NothingHeld,
     Obligations, Settings, Subscription, Tables,
 };
-use crate::host::Os;
+use crate::host::{Os, OsIdentity};
 use core::fmt;
 use std::panic::AssertUnwindSafe;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -25,6 +25,7 @@ pub struct ProcessOptions {
     name: String,
     fence_agent: Option<Arc<dyn FenceAgent>>,
     obligations: Arc<dyn Obligations>,
+    identity: Option<OsIdentity>,
 }
 
 impl fmt::Debug for ProcessOptions {
@@ -48,6 +49,7 @@ impl ProcessOptions {
             name: String::new(),
             fence_agent: None,
             obligations: Arc::new(NothingHeld),
+            identity: None,
         }
     }
 
@@ -72,6 +74,12 @@ impl ProcessOptions {
     /// How hosts of other operating systems are fenced, should this process become the fabric manager.
     pub fn fence_agent(mut self, agent: Arc<dyn FenceAgent>) -> Self {
         self.fence_agent = Some(agent);
+        self
+    }
+
+    /// What stands for this operating system in the pod, if not what it says of itself.
+    pub(crate) fn identity(mut self, identity: OsIdentity) -> Self {
+        self.identity = Some(identity);
         self
     }
 
@@ -171,7 +179,8 @@ impl Process {
         os: &'static dyn Os,
         options: ProcessOptions,
     ) -> Result<Self, JoinError> {
-        let os_number = tables.operating_systems().number(os.identity())?;
+        let identity = options.identity.unwrap_or_else(|| os.identity());
+        let os_number = tables.operating_systems().number(identity)?;
         let agent = options.fence_agent;
         let shared = Shared::new(tables, os, os_number, agent, options.obligations);
         let shared = Arc::new(shared);

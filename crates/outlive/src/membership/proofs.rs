@@ -3,7 +3,7 @@
 use super::door::{Door, attach_host, end_host_if_empty};
 use super::join::{self, Claim, JoinError};
 use super::{Instance, InstanceId, Level, Record, Tables};
-use crate::host::Os;
+use crate::host::{Os, OsIdentity};
 use core::time::Duration;
 use outlive_memory::Memory;
 
@@ -14,11 +14,12 @@ use outlive_memory::Memory;
 pub fn come_and_go<M: Memory>(
     tables: Tables<M>,
     os: &dyn Os,
+    identity: OsIdentity,
     host: InstanceId,
     process: InstanceId,
     thread: InstanceId,
 ) -> Result<(), JoinError> {
-    let number = tables.operating_systems().number(os.identity())?;
+    let number = tables.operating_systems().number(identity)?;
     let patience = Duration::from_secs(5);
     let mut claim = Claim {
         level: Level::Process,

@@ -3,6 +3,7 @@
 use crate::host::OsError;
 use crate::membership::{GroupError, JoinError, StillMembers};
 use crate::segment::{CreateError, DestroyError, OpenError};
+use core::time::Duration;
 use std::path::PathBuf;
 
 /// Why a pod could not be created, opened, joined or destroyed.
@@ -20,6 +21,16 @@ pub enum PodError {
         least: u64,
         /// The most.
         most: u64,
+    },
+    /// A healthy host would be suspected between two of its heartbeats.
+    #[error(
+        "hosts that beat every {heartbeat:?} cannot be suspected after {suspicion:?} of silence; let the suspicion be at least twice the heartbeat"
+    )]
+    Impatient {
+        /// How often hearts are to beat.
+        heartbeat: Duration,
+        /// After what silence a host is to be suspected.
+        suspicion: Duration,
     },
     /// The segment could not be created.
     #[error(transparent)]

@@ -18,7 +18,7 @@ pub use error::PodError;
 pub use options::PodOptions;
 pub use status::{GroupStatus, MemberStatus, Status};
 
-use crate::host::{Access, Linux, Os, OsError};
+use crate::host::{Access, Linux, Os, OsError, OsIdentity};
 use crate::membership::{AreaBytes, Extent, Process, ProcessOptions, Settings, Tables};
 use crate::recovery::{Logs, Recoverers};
 use crate::segment::{Area, AreaKind, Roots, Segment};
@@ -126,7 +126,9 @@ impl Pod {
         let recoverers = add(crate::heap::recoverers(crate::sync::recoverers(
             self.logs(),
         )));
-        let options = options.obligations(Arc::new(LogObligations::new(recoverers)));
+        let options = options
+            .identity(self.identity()?)
+            .obligations(Arc::new(LogObligations::new(recoverers)));
         Ok(Process::join(self.tables, self.os()?, options)?)
     }
 
@@ -144,6 +146,26 @@ impl Pod {
         let uuid = self.segment.uuid().as_u128();
         let access = self.side_file_access();
         Ok(Linux::attach(uuid, self.tables.extent().ids, access)?)
+    }
+
+    /// What stands for this operating system in this pod: the pod's file belongs to it. A copy of the file
+    /// has the original's members in it, but nobody here can tell them by what the copy says; to the copy
+    /// they are on another operating system, and nobody is killed for not beating in it.
+    ///
+    /// # Errors
+    /// As [`os`](Self::os).
+    pub fn identity(&self) -> Result<OsIdentity, PodError> {
+        let identity = self.os()?.identity();
+        let file = self.segment.file().metadata().ok();
+        // A device is the same by whatever node it is opened.
+        let place = file.map_or(0, |file| match file.rdev() {
+            0 => file.dev().rotate_left(32) ^ file.ino(),
+            device => device,
+        });
+        Ok(OsIdentity {
+            pid_namespace: identity.pid_namespace ^ place.wrapping_mul(0x9E37_79B9_7F4A_7C15),
+            ..identity
+        })
     }
 
     /// Whoever may use the pod's file may use what this operating system keeps for it.

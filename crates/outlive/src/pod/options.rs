@@ -128,6 +128,13 @@ impl<'a> PodOptions<'a> {
                 });
             }
         }
+        let (heartbeat, suspicion) = (self.settings.heartbeat, self.settings.suspicion);
+        if suspicion < heartbeat * 2 {
+            return Err(PodError::Impatient {
+                heartbeat,
+                suspicion,
+            });
+        }
         Ok(())
     }
 

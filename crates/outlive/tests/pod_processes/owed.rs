@@ -72,6 +72,34 @@ fn a_transaction_that_outlives_its_lock_is_refused() {
     redo.commit();
 }
 
+/// A copy of a pod's file has the original's members in it; nobody joins it, and none of them is killed.
+#[test]
+fn a_copy_of_a_pod_is_nobodys() {
+    use outlive::membership::ProcessOptions;
+    use outlive::pod::{Pod, PodError};
+    let mut scene = Scene::new(settings());
+    let child = scene.child("idle", 1);
+    let generations = scene.pod.tables().generations();
+    await_that("the child has joined", || {
+        generations
+            .state(9)
+            .is_ok_and(|state| state.status == Status::Live)
+    });
+    let copy = scene.path.with_extension("copy");
+    std::fs::copy(&scene.path, &copy).expect("a copy");
+    let joined = Pod::open(&copy).map(|pod| pod.join(ProcessOptions::on_host(2)).map(|_| ()));
+    std::fs::remove_file(&copy).expect("the copy goes");
+    assert!(
+        matches!(
+            joined,
+            Ok(Err(PodError::Join(JoinError::Unfenceable { .. })))
+        ),
+        "{joined:?}"
+    );
+    let alive = scene.children[child].try_wait().expect("it can be asked");
+    assert!(alive.is_none(), "the child was killed: {alive:?}");
+}
+
 /// What no pod can have is refused before anything is created.
 #[test]
 fn impossible_pods_leave_nothing_behind() {
