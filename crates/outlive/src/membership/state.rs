@@ -36,6 +36,17 @@ pub enum Level {
 }
 
 impl Level {
+    /// The level with this number in a word: 0 for none; `None` if no level has it.
+    pub(crate) const fn from_code(code: u8) -> Option<Option<Self>> {
+        Some(match code {
+            0 => None,
+            1 => Some(Self::Host),
+            2 => Some(Self::Process),
+            3 => Some(Self::Thread),
+            _ => return None,
+        })
+    }
+
     /// The level's name in lower case.
     pub const fn name(self) -> &'static str {
         match self {
@@ -138,12 +149,8 @@ impl State {
             7 => Status::Retired,
             _ => return None,
         };
-        let level = match (word >> 8) as u8 {
-            0 => None,
-            1 => Some(Level::Host),
-            2 => Some(Level::Process),
-            3 => Some(Level::Thread),
-            _ => return None,
+        let Some(level) = Level::from_code((word >> 8) as u8) else {
+            return None;
         };
         Some(Self {
             generation: (word >> 32) as u32,

@@ -116,13 +116,7 @@ impl Event {
             8 => EventKind::HostSuspected,
             _ => return None,
         };
-        let level = match word as u8 {
-            0 => None,
-            1 => Some(Level::Host),
-            2 => Some(Level::Process),
-            3 => Some(Level::Thread),
-            _ => return None,
-        };
+        let level = Level::from_code(word as u8)?;
         Some(Self {
             sequence: Self::sequence_of(word),
             kind,
