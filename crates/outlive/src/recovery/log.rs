@@ -148,6 +148,11 @@ impl<M: Memory> Log<M> {
         self.at + ROOM
     }
 
+    /// The part of the [room](Self::room) that belongs to the program: 1 KiB.
+    pub fn program_room(self) -> Offset {
+        self.room() + Logs::<M>::ROOM / 2
+    }
+
     /// The line that a queue lock may use as its node while entry `slot` is listed.
     pub fn node(self, slot: usize) -> Offset {
         assert!(slot < Logs::<M>::LOCKS, "a log has no entry {slot}");

@@ -17,7 +17,7 @@
 //!  0x300  redo             sequence number, commit word, busy flag
 //!  0x400  redo records     192 pairs: target with size, value
 //!  0x1000 queue nodes      32 lines, one per lock entry: used by queue locks
-//!  0x1800 room             2 KiB for the rooms above (slabs being cut, cells being filled)
+//!  0x1800 room             2 KiB for the rooms above: 1 KiB for the heap, 1 KiB for the program
 //!  0x2000 the next id's log
 //! ```
 //!
@@ -37,13 +37,14 @@
 //! of the claim releases it, so what the redo records change is changed by nobody else meanwhile. That
 //! is why plain stores suffice for them.
 //!
-//! *Any number of times.* Recovery goes claim, redo, operation, locks, inheritance, settle. Each step
+//! *Any number of times.* Recovery goes claim, redo, rooms settled, operation, locks, rooms released,
+//! inheritance, settle. Each step
 //! leaves the log such that doing it again has the same effect: redo records are absolute values and
 //! are retired only after all were applied; handlers of operations are required to be restartable; a
 //! lock is released by a compare-and-swap from the dead instance, and its entry is cleared after it. If
 //! the recoverer dies, the next one begins at the first step.
 //!
-//! *That order.* Redo before the handler, for the handler is to find a structure without half-done
+//! *That order.* Redo and rooms before the handler, for the handler is to find a structure without half-done
 //! changes. The handler before the locks, for after them the structure is others' to change, and whether
 //! the operation took effect could no longer be told. The claim is settled before the state of the id
 //! moves from dead to recovered: the next incarnation, which waits for that, finds a log that is nobody's.
@@ -65,6 +66,7 @@ pub use operation::{
     BadOperation, Operation, OperationKind, OperationPoint, Progress, RunningOperation,
 };
 pub use recover::{
-    RecoverError, RecoverLock, RecoverOperation, RecoverPoint, Recovered, Recoverers, Recovering,
+    RecoverError, RecoverLock, RecoverOperation, RecoverPoint, RecoverRoom, Recovered, Recoverers,
+    Recovering,
 };
 pub use redo::{Redo, RedoError, RedoPoint};

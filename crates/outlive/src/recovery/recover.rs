@@ -14,12 +14,16 @@ outlive_memory::crash_points! {
         Claimed,
         /// What was committed is carried out and retired.
         Replayed,
+        /// What stood in the log's room is settled.
+        RoomSettled,
         /// The running operation is settled.
         OperationSettled,
         /// A lock is released and still listed.
         LockReleased,
         /// A lock is struck out.
         LockStruck,
+        /// What the dead held on to by its log's room is released.
+        RoomReleased,
         /// The last operation is kept for the next incarnation.
         Inherited,
         /// The log is nobody's; the id still counts as dead.
@@ -51,6 +55,25 @@ pub trait RecoverLock<M: Memory>: Send + Sync {
     /// # Errors
     /// If the lock is corrupt.
     fn release(&self, dead: &Recovering<'_, M>, entry: LockEntry) -> Result<(), RecoverError>;
+}
+
+/// Settles what stands in the [room](Log::room) of a dead instance's log.
+///
+/// Both steps run on every recovery, whether an operation was running or not. What is said of
+/// [`RecoverOperation`] holds for them: restartable at any instruction, and without locks.
+pub trait RecoverRoom<M: Memory>: Send + Sync {
+    /// Completes or undoes the step that the dead was at: after the replay of its transaction, before its
+    /// operation's handler runs.
+    ///
+    /// # Errors
+    /// If that is impossible; the log is then left to another recoverer.
+    fn settle(&self, dead: &Recovering<'_, M>) -> Result<(), RecoverError>;
+
+    /// Gives up what the dead still held, after its operation is settled and its locks are released.
+    ///
+    /// # Errors
+    /// As [`settle`](Self::settle).
+    fn release(&self, dead: &Recovering<'_, M>) -> Result<(), RecoverError>;
 }
 
 /// What came of an attempt to recover.
@@ -185,6 +208,7 @@ pub struct Recoverers<M: Memory = Native> {
     logs: Logs<M>,
     operations: BTreeMap<OperationKind, Box<dyn RecoverOperation<M>>>,
     locks: BTreeMap<LockKind, Box<dyn RecoverLock<M>>>,
+    rooms: Vec<Box<dyn RecoverRoom<M>>>,
 }
 
 impl<M: Memory> Recoverers<M> {
@@ -195,6 +219,7 @@ impl<M: Memory> Recoverers<M> {
             logs,
             operations: BTreeMap::new(),
             locks: BTreeMap::new(),
+            rooms: Vec::new(),
         }
     }
 
@@ -219,6 +244,13 @@ impl<M: Memory> Recoverers<M> {
     pub fn lock(mut self, kind: LockKind, by: impl RecoverLock<M> + 'static) -> Self {
         let before = self.locks.insert(kind, Box::new(by));
         assert!(before.is_none(), "two handlers for {kind:?}");
+        self
+    }
+
+    /// Registers a handler for what stands in the rooms of logs. They settle in the order of their
+    /// registration, and release in the opposite one.
+    pub fn room(mut self, by: impl RecoverRoom<M> + 'static) -> Self {
+        self.rooms.push(Box::new(by));
         self
     }
 
@@ -352,6 +384,10 @@ impl<M: Memory> Recoverers<M> {
             redo::retire(log);
         }
         memory.crash_point(RecoverPoint::Replayed);
+        for room in &self.rooms {
+            guarded(|| room.settle(&dead))?;
+        }
+        memory.crash_point(RecoverPoint::RoomSettled);
 
         let mut operation = false;
         if let Some(running) = dead.unsettled()? {
@@ -389,6 +425,10 @@ impl<M: Memory> Recoverers<M> {
             memory.crash_point(RecoverPoint::LockStruck);
             locks += 1;
         }
+        for room in self.rooms.iter().rev() {
+            guarded(|| room.release(&dead))?;
+        }
+        memory.crash_point(RecoverPoint::RoomReleased);
         log.keep_for_heir(owner)?;
         memory.crash_point(RecoverPoint::Inherited);
         Ok(Recovered::Completed {
@@ -405,6 +445,7 @@ impl<M: Memory> fmt::Debug for Recoverers<M> {
         f.debug_struct("Recoverers")
             .field("operations", &self.operations.keys())
             .field("locks", &self.locks.keys())
+            .field("rooms", &self.rooms.len())
             .finish_non_exhaustive()
     }
 }
