@@ -1,0 +1,1 @@
+//! Small objects: slabs of one size class, each owned by one instance.
