@@ -1,6 +1,7 @@
 //! Every algorithm of Outlive under every interleaving within bounds: what `outlive prove schedule` runs.
 
 pub mod group_log;
+pub mod heap;
 pub mod membership;
 pub mod sync;
 
@@ -49,5 +50,6 @@ pub fn all() -> Vec<Proof> {
     let mut all = sync::all();
     all.extend(membership::all());
     all.extend(group_log::all());
+    all.extend(heap::all());
     all
 }
