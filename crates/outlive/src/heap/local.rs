@@ -1,6 +1,7 @@
 //! A thread's way to the heap.
 
 use super::buddy::{AllocateError, FreeError};
+use super::reclaim::Reclaimer;
 use super::{Heap, room};
 use crate::membership::{Instance, Member};
 use crate::recovery::{Log, Logs, Recoverers, Recovering};
@@ -11,21 +12,27 @@ use outlive_memory::{Memory, Native, Offset, Ordering};
 pub struct LocalHeap<'m, M: Memory = Native> {
     heap: Heap<M>,
     log: Log<M>,
+    logs: Logs<M>,
     acting: Instance,
     member: &'m Member<M>,
     recoverers: Option<&'m Recoverers<M>>,
+    pub(super) reclaimer: Reclaimer,
 }
 
 impl<'m, M: Memory> LocalHeap<'m, M> {
     /// `member`'s way to `heap`. It has one at a time.
     pub fn of(heap: Heap<M>, member: &'m Member<M>, recoverers: &'m Recoverers<M>) -> Self {
-        Self {
+        let local = Self {
             heap,
             log: recoverers.logs().of(member.instance().id),
+            logs: recoverers.logs(),
             acting: member.instance(),
             member,
             recoverers: Some(recoverers),
-        }
+            reclaimer: Reclaimer::new(false),
+        };
+        local.begin_reclamation();
+        local
     }
 
     /// The way of whoever recovers a dead member, in its name: what it frees and retires is as if the dead
@@ -34,10 +41,31 @@ impl<'m, M: Memory> LocalHeap<'m, M> {
         Self {
             heap,
             log: dead.log(),
+            logs: dead.logs(),
             acting: dead.owner(),
             member: dead.member(),
             recoverers: None,
+            reclaimer: Reclaimer::new(true),
         }
+    }
+
+    pub(super) fn log(&self) -> Log<M> {
+        self.log
+    }
+
+    /// The logs of everybody.
+    pub(super) fn logs(&self) -> Logs<M> {
+        self.logs
+    }
+
+    /// By whom the dead are recovered; `None` for a recoverer.
+    pub(super) fn recoverers(&self) -> Option<&'m Recoverers<M>> {
+        self.recoverers
+    }
+
+    /// Whether it acts in the name of a dead instance.
+    pub(super) fn is_for_the_dead(&self) -> bool {
+        self.recoverers.is_none()
     }
 
     pub(super) fn shortened(&self) -> &LocalHeap<'_, M> {
@@ -107,5 +135,13 @@ impl<'m, M: Memory> LocalHeap<'m, M> {
         let block: u64 = memory.load(cell, Ordering::Relaxed);
         memory.store(cell, instead, Ordering::Release);
         Ok(Offset::from_raw(block))
+    }
+}
+
+impl<M: Memory> Drop for LocalHeap<'_, M> {
+    fn drop(&mut self) {
+        if !self.is_for_the_dead() {
+            self.end_reclamation();
+        }
     }
 }

@@ -10,9 +10,9 @@ mod room;
 mod slab;
 
 pub use local::LocalHeap;
-pub use reclaim::Pinned;
+pub use reclaim::{Pinned, RETIRED_HEADER, ReclaimPoint, RetirePoint};
 
-use crate::recovery::Recoverers;
+use crate::recovery::{RecoverError, RecoverRoom, Recoverers, Recovering};
 use buddy::{Buddy, OpenError, RegionError};
 use outlive_memory::{Memory, Native, Offset};
 
@@ -93,6 +93,22 @@ pub fn recoverers<M: Memory>(recoverers: Recoverers<M>) -> Recoverers<M> {
 }
 
 /// Adds the handlers for what the dead left in `heap`.
-pub fn recoverers_of<M: Memory>(recoverers: Recoverers<M>, _heap: Heap<M>) -> Recoverers<M> {
-    recoverers
+pub fn recoverers_of<M: Memory>(recoverers: Recoverers<M>, heap: Heap<M>) -> Recoverers<M> {
+    recoverers.room(Room { heap })
+}
+
+/// What the dead left in the room of their logs.
+struct Room<M: Memory> {
+    heap: Heap<M>,
+}
+
+impl<M: Memory> RecoverRoom<M> for Room<M> {
+    fn settle(&self, _: &Recovering<'_, M>) -> Result<(), RecoverError> {
+        Ok(())
+    }
+
+    fn release(&self, dead: &Recovering<'_, M>) -> Result<(), RecoverError> {
+        reclaim::release(dead, self.heap);
+        Ok(())
+    }
 }
