@@ -19,8 +19,8 @@ use std::sync::OnceLock;
 
 /// The scenarios of this file.
 pub fn all() -> Vec<Proof> {
-    let every = |scenario, preemptions, stale_reads, deaths| {
-        let within = |more| {
+    let every = |scenario, preemptions: u32, stale_reads: u32, deaths| {
+        let within = |more: u32| {
             bounds()
                 .preemptions(preemptions + more)
                 .stale_reads(stale_reads + more)
