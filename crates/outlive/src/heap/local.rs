@@ -1,10 +1,11 @@
 //! A thread's way to the heap: the short ways of allocation and free.
 
 use super::buddy::{AllocateError, CorruptTree, FreeError};
+use super::reclaim::Reclaimer;
 use super::slab::{CLASSES, Class, Kind, LARGEST, SLAB, Slab, Step, Table, class, step};
 use super::{Heap, room};
 use crate::membership::{Instance, Member};
-use crate::recovery::{Log, Recoverers, Recovering};
+use crate::recovery::{Log, Logs, Recoverers, Recovering};
 use core::cell::Cell;
 use outlive_memory::{Link, Memory, Native, Offset, OffsetOutOfRange, Ordering, PersistenceDomain};
 
@@ -41,7 +42,7 @@ outlive_memory::crash_points! {
 /// A member's way to the heap, or that of a dead one's recoverer.
 ///
 /// What it keeps for itself are memory aids: it may be dropped at any time, and the next one of the same
-/// member finds what the last one had.
+/// member finds what the last one had. (Dropping it frees what can be freed of the blocks that it retired.)
 ///
 /// Allocating and freeing up to [`Heap::LARGEST_SMALL`] bytes is wait-free and makes no system call, except
 /// when the member's slabs of the class are full; then, and for larger blocks, it waits for a live holder of
@@ -50,6 +51,7 @@ outlive_memory::crash_points! {
 pub struct LocalHeap<'m, M: Memory = Native> {
     pub(super) heap: Heap<M>,
     log: Log<M>,
+    logs: Logs<M>,
     step: Offset,
     /// The owner of slabs whose local bits this may write; of none, for a recoverer.
     own: u64,
@@ -57,6 +59,7 @@ pub struct LocalHeap<'m, M: Memory = Native> {
     member: &'m Member<M>,
     pub(super) recoverers: Option<&'m Recoverers<M>>,
     pub(super) aids: Aids,
+    pub(super) reclaimer: Reclaimer,
 }
 
 /// No slab.
@@ -134,21 +137,28 @@ const NO_OWNER: u64 = u64::MAX;
 
 impl<'m, M: Memory> LocalHeap<'m, M> {
     /// `member`'s way to `heap`. It has one at a time, and its log is open.
+    ///
+    /// # Panics
+    /// If `member` has one already.
     pub fn of(heap: Heap<M>, member: &'m Member<M>, recoverers: &'m Recoverers<M>) -> Self {
         let (log, acting) = (
             recoverers.logs().of(member.instance().id),
             member.instance(),
         );
-        Self {
+        let local = Self {
             heap,
             log,
+            logs: recoverers.logs(),
             step: room::step(log),
             own: acting.to_word(),
             acting,
             member,
             recoverers: Some(recoverers),
             aids: Aids::new(),
-        }
+            reclaimer: Reclaimer::new(false),
+        };
+        local.begin_reclamation();
+        local
     }
 
     /// The way of whoever recovers a dead member, in its name: what it frees and retires is as if the dead
@@ -157,12 +167,14 @@ impl<'m, M: Memory> LocalHeap<'m, M> {
         Self {
             heap,
             log: dead.log(),
+            logs: dead.logs(),
             step: room::step(dead.log()),
             own: NO_OWNER,
             acting: dead.owner(),
             member: dead.member(),
             recoverers: None,
             aids: Aids::new(),
+            reclaimer: Reclaimer::new(true),
         }
     }
 
@@ -172,6 +184,16 @@ impl<'m, M: Memory> LocalHeap<'m, M> {
 
     pub(super) fn log(&self) -> Log<M> {
         self.log
+    }
+
+    /// The logs of everybody.
+    pub(super) fn logs(&self) -> Logs<M> {
+        self.logs
+    }
+
+    /// Whether it acts in the name of a dead instance.
+    pub(super) fn is_for_the_dead(&self) -> bool {
+        self.recoverers.is_none()
     }
 
     pub(super) fn step_at(&self) -> Offset {
@@ -496,6 +518,14 @@ impl<'m, M: Memory> LocalHeap<'m, M> {
             }
         } else {
             FreeError::NotAllocated { block }
+        }
+    }
+}
+
+impl<M: Memory> Drop for LocalHeap<'_, M> {
+    fn drop(&mut self) {
+        if !self.is_for_the_dead() {
+            self.end_reclamation();
         }
     }
 }
