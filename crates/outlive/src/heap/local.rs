@@ -1,10 +1,11 @@
 //! A thread's way to the heap: the short ways of allocation and free.
 
 use super::buddy::{AllocateError, CorruptTree, FreeError};
+use super::reclaim::Reclaimer;
 use super::slab::{CLASSES, Class, Kind, LARGEST, SLAB, Slab, Step, class, step};
 use super::{Heap, room};
 use crate::membership::{Instance, Member};
-use crate::recovery::{Log, Recoverers, Recovering};
+use crate::recovery::{Log, Logs, Recoverers, Recovering};
 use core::cell::Cell;
 use outlive_memory::{Link, Memory, Native, Offset, OffsetOutOfRange, Ordering};
 
@@ -57,6 +58,8 @@ pub struct LocalHeap<'m, M: Memory = Native> {
     member: &'m Member<M>,
     pub(super) recoverers: Option<&'m Recoverers<M>>,
     pub(super) aids: Aids,
+    logs: Logs<M>,
+    pub(super) reclaimer: Reclaimer,
 }
 
 /// No slab.
@@ -106,7 +109,7 @@ impl<'m, M: Memory> LocalHeap<'m, M> {
             recoverers.logs().of(member.instance().id),
             member.instance(),
         );
-        Self {
+        let local = Self {
             heap,
             log,
             step: room::step(log),
@@ -115,7 +118,11 @@ impl<'m, M: Memory> LocalHeap<'m, M> {
             member,
             recoverers: Some(recoverers),
             aids: Aids::new(),
-        }
+            logs: recoverers.logs(),
+            reclaimer: Reclaimer::new(false),
+        };
+        local.begin_reclamation();
+        local
     }
 
     /// The way of whoever recovers a dead member, in its name: what it frees and retires is as if the dead
@@ -130,15 +137,32 @@ impl<'m, M: Memory> LocalHeap<'m, M> {
             member: dead.member(),
             recoverers: None,
             aids: Aids::new(),
+            logs: dead.logs(),
+            reclaimer: Reclaimer::new(true),
         }
-    }
-
-    pub(super) fn shortened(&self) -> &LocalHeap<'_, M> {
-        self
     }
 
     pub(super) fn log(&self) -> Log<M> {
         self.log
+    }
+
+    /// The logs of everybody.
+    pub(super) fn logs(&self) -> Logs<M> {
+        self.logs
+    }
+
+    /// By whom the dead are recovered; `None` for a recoverer.
+    pub(super) fn recoverers(&self) -> Option<&'m Recoverers<M>> {
+        self.recoverers
+    }
+
+    /// Whether it acts in the name of a dead instance.
+    pub(super) fn is_for_the_dead(&self) -> bool {
+        self.recoverers.is_none()
+    }
+
+    pub(super) fn shortened(&self) -> &LocalHeap<'_, M> {
+        self
     }
 
     pub(super) fn step_at(&self) -> Offset {
@@ -378,4 +402,12 @@ impl<'m, M: Memory> LocalHeap<'m, M> {
 pub(super) fn bad_cell<M: Memory>(memory: M, cell: Offset) -> OffsetOutOfRange {
     let (raw, len, size) = (cell.raw(), 8, memory.size());
     OffsetOutOfRange { raw, len, size }
+}
+
+impl<M: Memory> Drop for LocalHeap<'_, M> {
+    fn drop(&mut self) {
+        if !self.is_for_the_dead() {
+            self.end_reclamation();
+        }
+    }
 }

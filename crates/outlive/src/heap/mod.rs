@@ -19,7 +19,7 @@ mod slab;
 
 pub use large::{HeapLargePoint, HeapOwePoint};
 pub use local::{HeapAllocatePoint, HeapFreePoint, LocalHeap};
-pub use reclaim::Pinned;
+pub use reclaim::{Pinned, RETIRED_HEADER, ReclaimPoint, RetirePoint};
 pub use recover::HeapRecoverPoint;
 pub use refill::{HeapCollectPoint, HeapGiveBackPoint, HeapRefillPoint};
 

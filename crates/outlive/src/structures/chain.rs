@@ -6,7 +6,7 @@ use super::datum::Datum;
 use super::error::InsertError;
 use super::header::Header;
 use super::node::{
-    INLINE, MARK, NEXT, OPENING, RETIRED, SEALED, SEEN, SORT, Typed, VALUE, stamp, target,
+    INLINE, MARK, NEXT, OPENING, SEALED, SEEN, SORT, Typed, VALUE, stamp, target,
 };
 use super::operation::{
     BLOCK_HAND, INSERT, InsertPoint, REMOVE, REPLACE, RemovePoint, ReplacePoint,
@@ -134,22 +134,10 @@ pub(super) fn expel<M: Memory>(memory: M, pin: &Pinned<'_, M>, start: Offset, so
     seek(memory, pin, start, sort, |_| Judgement::Before);
 }
 
-/// Whether a retired block is retired already. Only while it is certain not to be freed.
-fn is_retired<M: Memory>(memory: M, block: Offset) -> bool {
-    memory.load::<u64>(block + RETIRED, Ordering::Relaxed) != 0
-}
-
-/// Retires the block of a replaced value, unless it is in its node, or retired.
-pub(super) fn retire_value<M: Memory>(heap: &LocalHeap<'_, M>, word: u64) {
+/// Retires the block of a replaced value, unless it is in its node.
+fn retire_value<M: Memory>(heap: &LocalHeap<'_, M>, word: u64) {
     if word & INLINE == 0 {
-        retire(heap, target(word));
-    }
-}
-
-/// Retires a block, unless it is retired.
-pub(super) fn retire<M: Memory>(heap: &LocalHeap<'_, M>, block: Offset) {
-    if !is_retired(heap.memory(), block) {
-        heap.retire(block);
+        heap.retire(target(word));
     }
 }
 
@@ -287,7 +275,7 @@ pub(super) fn remove<M: Memory>(
     memory.crash_point(RemovePoint::Unlinked);
     retire_value(heap, value);
     memory.crash_point(RemovePoint::ValueRetired);
-    retire(heap, node);
+    heap.retire(node);
     memory.crash_point(RemovePoint::Retired);
     operation.finish(&[]);
     Some((node, value))

@@ -24,8 +24,8 @@
 //!   makes the entry gone. As updates change the same word, no update is made to what was removed, and the value that the
 //!   seal replaced is the last. Then the node's link is marked, which freezes it, and the node taken out of the list. Anybody who
 //!   meets it helps with that; only the one whose stamp the seal has retires the node and its last value,
-//!   and so does his recoverer, as the block's header says whether it is retired already. The value that was about to be
-//!   replaced stands in the descriptor's note.
+//!   and so does his recoverer, who learns from the heap which of the two the dead had retired. The value that was
+//!   about to be replaced stands in the descriptor's note.
 //! * **Open a bucket, add a page**: see [`directory`]. An operation of its own, before the caller's.
 //!
 //! The descriptor is begun after the node is filled, and finished after the hand is emptied, so a block in a hand without

@@ -1,7 +1,7 @@
 //! Nodes and value blocks, word by word.
 //!
 //! ```text
-//! node     0  birth era, retirement, one for the reclaimer      value block   0  the same three
+//! node     0  birth era, two words for the reclaimer           value block   0  the same three
 //!         24  next   link; MARK: the node is removed                         24  seen
 //!         32  sort   where in the list                                       32  (length) value
 //!         40  value  link, INLINE, or SEALED with a stamp
@@ -15,18 +15,16 @@
 //! [`NEXT`] bytes before them, so that they look like nodes to whoever walks over them.
 
 use super::datum::Datum;
+use crate::heap::RETIRED_HEADER;
 use core::marker::PhantomData;
 use outlive_memory::{Memory, Offset, Ordering};
 
-/// The reclaimer's word that is 0 until the block is retired.
-pub(super) const RETIRED: u64 = 8;
-const LAST_OF_HEADER: u64 = 16;
-pub(super) const NEXT: u64 = 24;
+pub(super) const NEXT: u64 = RETIRED_HEADER;
 pub(super) const SORT: u64 = 32;
 pub(super) const VALUE: u64 = 40;
 const NODE_BODY: u64 = 48;
 /// In a value block: whether somebody replaced it, or was about to.
-pub(super) const SEEN: u64 = 24;
+pub(super) const SEEN: u64 = RETIRED_HEADER;
 const BLOCK_BODY: u64 = 32;
 
 /// In `next`: the node is removed, and the link does not change any more.
@@ -143,13 +141,6 @@ pub(super) fn equal<M: Memory>(memory: M, at: Offset, bytes: &[u8]) -> bool {
     memory.load::<u64>(at, Ordering::Relaxed) == u64::from_ne_bytes(last)
 }
 
-/// The words that the reclaimer will want to find.
-fn write_header<M: Memory>(memory: M, block: Offset, era: u64) {
-    memory.store(block, era, Ordering::Relaxed);
-    memory.store(block + RETIRED, 0u64, Ordering::Relaxed);
-    memory.store(block + LAST_OF_HEADER, 0u64, Ordering::Relaxed);
-}
-
 /// How keys `K` and values `V` are written and read.
 pub(super) struct Typed<K: ?Sized, V: ?Sized>(PhantomData<fn(&K, &V)>);
 
@@ -177,7 +168,7 @@ impl<K: Datum + ?Sized, V: Datum + ?Sized> Typed<K, V> {
         (key, value): (&K, &V),
     ) {
         let (key, value) = (key.bytes(), value.bytes());
-        write_header(memory, node, era);
+        memory.store(node, era, Ordering::Relaxed);
         memory.store(node + SORT, sort, Ordering::Relaxed);
         memory.store(node + VALUE, INLINE, Ordering::Relaxed);
         if Self::FORM.has_lengths() {
@@ -193,7 +184,7 @@ impl<K: Datum + ?Sized, V: Datum + ?Sized> Typed<K, V> {
     #[inline(always)]
     pub fn fill_block<M: Memory>(memory: M, block: Offset, era: u64, value: &V) {
         let value = value.bytes();
-        write_header(memory, block, era);
+        memory.store(block, era, Ordering::Relaxed);
         memory.store(block + SEEN, 0u64, Ordering::Relaxed);
         let mut at = block + BLOCK_BODY;
         if V::BYTES.is_none() {

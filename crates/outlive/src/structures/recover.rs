@@ -1,8 +1,8 @@
 //! What the dead left half-done in structures, found out from the memory alone and completed.
 
-use super::chain::{Judgement, expel, mark, release_hand, retire, retire_value, seek};
+use super::chain::{Judgement, expel, mark, release_hand, seek};
 use super::header::{Header, Kind};
-use super::node::{CLAIMED, SEALED, SEEN, SORT, VALUE, stamp};
+use super::node::{CLAIMED, INLINE, SEALED, SEEN, SORT, VALUE, stamp, target};
 use super::operation::{
     ADD_PAGE, BLOCK_HAND, CREATE, INSERT, OPEN_BUCKET, PAGE_HAND, REMOVE, REPLACE,
 };
@@ -143,10 +143,20 @@ impl<M: Memory> RecoverOperation<M> for Removal<M> {
         let sort: u64 = memory.load(node + SORT, Ordering::Relaxed);
         mark(memory, node);
         expel(memory, &pin, header.start_for(sort), sort);
-        retire_value(&heap, operation.note);
-        retire(&heap, node);
+        // The dead retired the value first, then the node, and nothing else since it began.
+        if !heap.is_last_retired(node) {
+            retire_value_once(&heap, operation.note);
+            heap.retire(node);
+        }
         dead.running(operation).finish(&[]);
         Ok(())
+    }
+}
+
+/// Retires the block of a replaced value, unless it is in its node, or the dead has retired it.
+fn retire_value_once<M: Memory>(heap: &LocalHeap<'_, M>, word: u64) {
+    if word & INLINE == 0 && !heap.is_last_retired(target(word)) {
+        heap.retire(target(word));
     }
 }
 
@@ -167,7 +177,7 @@ impl<M: Memory> RecoverOperation<M> for Replacement<M> {
         let seen = || memory.load::<u64>(Offset::from_raw(block) + SEEN, Ordering::Relaxed) != 0;
         if value == block || seen() {
             release(&heap, BLOCK_HAND, block);
-            retire_value(&heap, operation.note);
+            retire_value_once(&heap, operation.note);
             dead.running(operation).finish(&[]);
         } else {
             dead.running(operation).abandon(&[]);
