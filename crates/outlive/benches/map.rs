@@ -150,7 +150,7 @@ fn main() {
     let entries = number("OUTLIVE_BENCH_ENTRIES", 1_000_000);
     let rounds = number("OUTLIVE_BENCH_ROUNDS", 7);
     // Every round's pages stay with its maps, which are not taken down.
-    let bench = Bench::new((entries * 400 * (rounds + 1)).max(64 << 20));
+    let bench = Bench::new((entries * 400 * (rounds + 1)).max(64 << 20).next_multiple_of(4096));
     let heap = LocalHeap::of(bench.heap, &bench.member, &bench.recoverers);
     let mut cells = 2048;
     let mut all: Vec<[Took; 3]> = Vec::new();

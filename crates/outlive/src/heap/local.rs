@@ -42,7 +42,7 @@ outlive_memory::crash_points! {
 /// A member's way to the heap, or that of a dead one's recoverer.
 ///
 /// What it keeps for itself are memory aids: it may be dropped at any time, and the next one of the same
-/// member finds what the last one had.
+/// member finds what the last one had. (Dropping it frees what can be freed of the blocks that it retired.)
 ///
 /// Allocating and freeing up to [`Heap::LARGEST_SMALL`] bytes is wait-free and makes no system call, except
 /// when the member's slabs of the class are full; then, and for larger blocks, it waits for a live holder of
@@ -51,6 +51,7 @@ outlive_memory::crash_points! {
 pub struct LocalHeap<'m, M: Memory = Native> {
     pub(super) heap: Heap<M>,
     log: Log<M>,
+    logs: Logs<M>,
     step: Offset,
     /// The owner of slabs whose local bits this may write; 0, which no slab has, for a recoverer.
     own: u64,
@@ -58,7 +59,6 @@ pub struct LocalHeap<'m, M: Memory = Native> {
     member: &'m Member<M>,
     pub(super) recoverers: Option<&'m Recoverers<M>>,
     pub(super) aids: Aids,
-    logs: Logs<M>,
     pub(super) reclaimer: Reclaimer,
 }
 
@@ -112,13 +112,13 @@ impl<'m, M: Memory> LocalHeap<'m, M> {
         let local = Self {
             heap,
             log,
+            logs: recoverers.logs(),
             step: room::step(log),
             own: acting.to_word(),
             acting,
             member,
             recoverers: Some(recoverers),
             aids: Aids::new(),
-            logs: recoverers.logs(),
             reclaimer: Reclaimer::new(false),
         };
         local.begin_reclamation();
@@ -131,15 +131,19 @@ impl<'m, M: Memory> LocalHeap<'m, M> {
         Self {
             heap,
             log: dead.log(),
+            logs: dead.logs(),
             step: room::step(dead.log()),
             own: Instance::NOBODY,
             acting: dead.owner(),
             member: dead.member(),
             recoverers: None,
             aids: Aids::new(),
-            logs: dead.logs(),
             reclaimer: Reclaimer::new(true),
         }
+    }
+
+    pub(super) fn shortened(&self) -> &LocalHeap<'_, M> {
+        self
     }
 
     pub(super) fn log(&self) -> Log<M> {
@@ -151,18 +155,9 @@ impl<'m, M: Memory> LocalHeap<'m, M> {
         self.logs
     }
 
-    /// By whom the dead are recovered; `None` for a recoverer.
-    pub(super) fn recoverers(&self) -> Option<&'m Recoverers<M>> {
-        self.recoverers
-    }
-
     /// Whether it acts in the name of a dead instance.
     pub(super) fn is_for_the_dead(&self) -> bool {
         self.recoverers.is_none()
-    }
-
-    pub(super) fn shortened(&self) -> &LocalHeap<'_, M> {
-        self
     }
 
     pub(super) fn step_at(&self) -> Offset {
@@ -398,16 +393,16 @@ impl<'m, M: Memory> LocalHeap<'m, M> {
     }
 }
 
-#[cold]
-pub(super) fn bad_cell<M: Memory>(memory: M, cell: Offset) -> OffsetOutOfRange {
-    let (raw, len, size) = (cell.raw(), 8, memory.size());
-    OffsetOutOfRange { raw, len, size }
-}
-
 impl<M: Memory> Drop for LocalHeap<'_, M> {
     fn drop(&mut self) {
         if !self.is_for_the_dead() {
             self.end_reclamation();
         }
     }
+}
+
+#[cold]
+pub(super) fn bad_cell<M: Memory>(memory: M, cell: Offset) -> OffsetOutOfRange {
+    let (raw, len, size) = (cell.raw(), 8, memory.size());
+    OffsetOutOfRange { raw, len, size }
 }

@@ -50,7 +50,7 @@ impl<M: Memory> LocalHeap<'_, M> {
     /// Frees what can be freed of the lists of those that are gone, if any have left some since none was
     /// there.
     pub(super) fn look_after_the_gone(&self) {
-        let Some(recoverers) = self.recoverers() else {
+        let Some(recoverers) = self.recoverers else {
             return;
         };
         let (memory, member, logs) = (self.memory(), self.member(), self.logs());
