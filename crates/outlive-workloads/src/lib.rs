@@ -10,3 +10,4 @@ pub mod work_list;
 pub mod driver;
 pub mod host;
 pub mod size;
+pub mod sweeps;
