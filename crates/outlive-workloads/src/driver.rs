@@ -5,23 +5,25 @@
 //! processes ([`ProcessSupervisor`]); a second one, the director, watches the run. Hosts die with the driver: no
 //! process is left behind when it is killed.
 
-use crate::host::HostError;
+use crate::host::{self, HostError};
 use crate::input::{InputError, Inputs};
-use crate::mapreduce::{MapReduce, results};
+use crate::mapreduce::{MapReduce, Totals, results};
 use crate::run::{CalledOff, LARGEST_UNIT, MOST_HOSTS, MapReduceRun, Plan, ROOT, Run};
 use crate::size;
 use crate::table::Blocks;
-use outlive::heap::buddy::{AllocateError, Buddy};
+use outlive::heap::buddy::AllocateError;
+use outlive::heap::{self, Heap, LocalHeap};
 use outlive::membership::{
     EventKind, Instance, InstanceId, Level, News, Process, ProcessOptions, Status, Tables,
 };
+use outlive::memory::{Native, Offset};
 use outlive::pod::{Pod, PodError, PodOptions};
 use outlive::segment::CreateError;
+use outlive::structures;
 use outlive::supervise::{
-    Child, Launch, Launched, Outlook, Place, ProcessSupervisor, Report, RestartPolicy, Stop, What,
+    Child, Launch, Launched, Outlook, Place, ProcessSupervisor, RestartPolicy, Stop,
     home,
 };
-use outlive::{heap, sync};
 use rustix::process::{Pid, Signal, kill_process_group};
 use std::collections::HashMap;
 use std::io;
@@ -146,6 +148,8 @@ pub struct Failure {
     pub lost: Vec<Instance>,
     /// The units that were lost with it, begun and not committed, and so were done again.
     pub units_redone: Vec<u64>,
+    /// Whether these have been read.
+    is_read: bool,
 }
 
 /// How far a run is.
@@ -317,6 +321,7 @@ struct Scene {
     pod: Pod,
     path: PathBuf,
     process: Option<Process>,
+    heap: Heap,
     run: Run,
 }
 
@@ -341,44 +346,46 @@ impl Scene {
             wanted,
             ask: ask_for(bytes, size::segment_bytes(size::heap_bytes(plan, keys), ids)),
         };
-        let metadata = Buddy::<outlive::memory::Native>::metadata_bytes(payload.size, 4096)
+        let state = Heap::<Native>::state_bytes(payload.size)
             .map_err(|_| too_small(payload.size))?
             .next_multiple_of(4096);
-        let rest = payload.size.saturating_sub(metadata + 4096) & !4095;
-        let region = (payload.offset.raw() + metadata).next_multiple_of(4096);
-        let buddy = Buddy::create(
-            memory,
-            payload.offset,
-            outlive::memory::Offset::new(region),
-            rest,
-            4096,
-        )
-        .map_err(|_| too_small(payload.size))?;
+        let region = (payload.offset.raw() + state).next_multiple_of(4096);
+        let rest = (payload.offset.raw() + payload.size).saturating_sub(region) & !4095;
+        let heap = Heap::create(memory, payload.offset, Offset::new(region), rest)
+            .map_err(|_| too_small(payload.size))?;
         let hosts = plan.hosts;
         let own = ProcessOptions::on_host(hosts)
             .host_name("driver")
             .id(process_of(hosts, hosts))
             .name("driver");
-        let process = pod.join(own)?;
+        let process = pod.join_with(own, |known| {
+            structures::recoverers(heap::recoverers_of(known, heap), heap)
+        })?;
         let run = {
             let member = process
                 .enter(Some(2 * hosts + 2), "driver")
                 .map_err(PodError::from)?;
-            let recoverers = heap::recoverers(sync::recoverers(pod.logs()));
+            let recoverers = host::recoverers(&pod, heap);
             let blocks = Blocks {
-                buddy,
+                buddy: *heap.buddy(),
                 member: &member,
                 recoverers: &recoverers,
             };
             // A cell of the driver's own, for the block on its way into the root.
             let cell = pod.logs().of(member.instance().id).program_room();
-            let made = Run::create(plan, blocks, memory, cell);
-            made.map_err(|error| match error {
+            let refused = |error: AllocateError| match error {
                 AllocateError::Full { asked, .. } | AllocateError::TooLarge { asked, .. } => {
                     too_small(asked)
                 }
-                _ => too_small(0),
-            })?
+                other => HostError::from(other).into(),
+            };
+            let run = Run::create(plan, blocks, memory, cell).map_err(refused)?;
+            let local = LocalHeap::of(heap, &member, &recoverers);
+            match Totals::create_seeded(&local, run.totals_cell(), plan.seed) {
+                Ok(_) => run,
+                Err(structures::CreateError::Heap(error)) => return Err(refused(error)),
+                Err(other) => return Err(HostError::from(other).into()),
+            }
         };
         pod.roots()
             .publish::<MapReduceRun>(ROOT, run.at())
@@ -387,6 +394,7 @@ impl Scene {
             pod,
             path: owned.keep(),
             process: Some(process),
+            heap,
             run,
         })
     }
@@ -556,12 +564,7 @@ impl Scene {
         let mut supervisor = ProcessSupervisor::new(process.clone(), &self.path)
             .policy(policy)
             .launch(AsGroups { running })
-            .placement(home)
-            .on_report(|report: &Report| {
-                if let What::GaveUp { .. } = report.what {
-                    // What became of it is seen when all have ended.
-                }
-            });
+            .placement(home);
         for host in 0..hosts {
             let id = process_of(hosts, host);
             supervisor = supervisor.child(Child::new(id, host, command.clone()));
@@ -629,7 +632,16 @@ impl Scene {
             .map(|number| run.table(number))
             .map(|table| u64::from(table.attempts() - table.committed()))
             .sum();
-        let mut totals = results(run);
+        let mut totals = {
+            let member = process
+                .enter(Some(2 * hosts + 2), "driver")
+                .map_err(PodError::from)?;
+            let recoverers = host::recoverers(&self.pod, self.heap);
+            let local = LocalHeap::of(self.heap, &member, &recoverers);
+            results(run, &local)
+                .map_err(structures::CreateError::from)
+                .map_err(HostError::from)?
+        };
         crate::wordcount::sort(&mut totals);
         Ok(Outcome {
             totals,
@@ -795,6 +807,7 @@ impl Director<'_> {
             rejoined_at: None,
             lost,
             units_redone: Vec::new(),
+            is_read: false,
         });
         let hosts_hit = self.killed as usize;
         if hosts_hit.is_multiple_of(self.options.hosts as usize) {
@@ -824,6 +837,7 @@ impl Director<'_> {
                     rejoined_at: None,
                     lost: Vec::new(),
                     units_redone: Vec::new(),
+                    is_read: false,
                 });
             }
         }
@@ -835,12 +849,24 @@ impl Director<'_> {
         for index in std::mem::take(&mut self.open) {
             let failure = &mut self.failures[index];
             let lives = |instance: &Instance| !generations.is_gone(*instance);
-            if failure.detected_at.is_some() && failure.recovered_at.is_none() {
+            let all_gone = !failure.lost.iter().any(lives);
+            if all_gone && !failure.is_read {
+                failure.is_read = true;
+                // Their tables stand still until they are started again.
+                failure.units_redone = failure
+                    .lost
+                    .iter()
+                    .filter_map(|instance| self.run.worker_of(instance.id))
+                    .filter_map(|worker| self.run.table(worker).attempting())
+                    .collect();
+                // A host that dies while it joins is told of by nobody: it never was a member.
+                failure.detected_at = failure.detected_at.or(Some(now));
+            }
+            if all_gone && failure.recovered_at.is_none() {
                 let unsettled = |instance: &Instance| {
-                    lives(instance)
-                        || generations
-                            .state(instance.id)
-                            .is_ok_and(|state| state.status == Status::Dead)
+                    generations
+                        .state(instance.id)
+                        .is_ok_and(|state| state.status == Status::Dead)
                 };
                 if !failure.lost.iter().any(unsettled) {
                     failure.recovered_at = Some(now);

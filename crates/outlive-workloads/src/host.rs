@@ -3,11 +3,13 @@
 use crate::mapreduce::{MapReduce, WorkError, Worker};
 use crate::run::{CalledOff, MapReduceRun, ROOT, Run};
 use crate::table::Blocks;
-use outlive::heap;
-use outlive::heap::buddy::{Buddy, OpenError};
+use outlive::heap::buddy::AllocateError;
+use outlive::heap::{self, Heap, LocalHeap};
 use outlive::membership::{JoinError, Process, ProcessOptions};
 use outlive::pod::{Pod, PodError};
+use outlive::recovery::Recoverers;
 use outlive::segment::RootError;
+use outlive::structures;
 use outlive::supervise::Place;
 use outlive::sync;
 use std::time::Duration;
@@ -27,7 +29,13 @@ pub enum HostError {
     Root(#[from] RootError),
     /// The pod has no heap.
     #[error(transparent)]
-    Heap(#[from] OpenError),
+    Heap(#[from] heap::buddy::OpenError),
+    /// A block could not be had.
+    #[error(transparent)]
+    Allocate(#[from] AllocateError),
+    /// The map of totals cannot be made.
+    #[error(transparent)]
+    Totals(#[from] structures::CreateError),
     /// There is no run in the pod.
     #[error("there is no run of MapReduce in this pod")]
     NoRun,
@@ -51,7 +59,7 @@ pub enum HostError {
 ///
 /// # Errors
 /// If there is none.
-pub fn open(pod: &Pod) -> Result<(Run, Buddy), HostError> {
+pub fn open(pod: &Pod) -> Result<(Run, Heap), HostError> {
     let memory = pod.segment().memory();
     let root = pod.roots().find::<MapReduceRun>(ROOT)?;
     let at = root.ok_or(HostError::NoRun)?.offset();
@@ -60,9 +68,15 @@ pub fn open(pod: &Pod) -> Result<(Run, Buddy), HostError> {
 }
 
 /// The heap of `pod`.
-pub(crate) fn heap_of(pod: &Pod) -> Result<Buddy, HostError> {
+pub(crate) fn heap_of(pod: &Pod) -> Result<Heap, HostError> {
     let payload = pod.payload().ok_or(HostError::NoRun)?;
-    Ok(Buddy::open(pod.segment().memory(), payload.offset)?)
+    Ok(Heap::open(pod.segment().memory(), payload.offset)?)
+}
+
+/// What the dead of a run leave behind is recovered by these.
+pub(crate) fn recoverers(pod: &Pod, heap: Heap) -> Recoverers {
+    let known = heap::recoverers(sync::recoverers(pod.logs()));
+    structures::recoverers(heap::recoverers_of(known, heap), heap)
 }
 
 /// Works as the host at `place`, with as many threads as the run says, until everything is done or the run is
@@ -75,16 +89,18 @@ pub fn work<P: MapReduce + Sync>(
     program: impl FnOnce(u64) -> Option<P>,
 ) -> Result<(), HostError> {
     let pod = Pod::open(&place.pod)?;
-    let (run, buddy) = open(&pod)?;
+    let (run, heap) = open(&pod)?;
     let program = program(run.program()).ok_or(HostError::NoProgram(run.program()))?;
     let options = ProcessOptions::on_host(place.host)
         .id(place.id)
         .name("workers");
-    let process = pod.join(options)?;
+    let process = pod.join_with(options, |known| {
+        structures::recoverers(heap::recoverers_of(known, heap), heap)
+    })?;
     let threads = run.threads();
     let work = |thread: u32| {
         let number = place.host * threads + thread;
-        work_as(&pod, &process, run, buddy, number, place.host, &program)
+        work_as(&pod, &process, run, heap, number, place.host, &program)
     };
     let outcome = std::thread::scope(|scope| {
         let others: Result<Vec<_>, _> = (1..threads)
@@ -113,15 +129,16 @@ fn work_as(
     pod: &Pod,
     process: &Process,
     run: Run,
-    buddy: Buddy,
+    heap: Heap,
     number: u32,
     host: u32,
     program: &impl MapReduce,
 ) -> Result<(), HostError> {
     let member = process.enter(Some(run.id_of(number)), &format!("worker {number}"))?;
-    let recoverers = heap::recoverers(sync::recoverers(pod.logs()));
+    let recoverers = recoverers(pod, heap);
+    let local = LocalHeap::of(heap, &member, &recoverers);
     let blocks = Blocks {
-        buddy,
+        buddy: *heap.buddy(),
         member: &member,
         recoverers: &recoverers,
     };
@@ -133,7 +150,7 @@ fn work_as(
             }
         }
     };
-    match Worker::new(run, blocks, number).work(program, halt) {
+    match Worker::new(run, &local, blocks, number).work(program, halt) {
         Ok(()) | Err(WorkError::CalledOff(_)) => Ok(()),
         Err(source) => Err(HostError::Work { number, source }),
     }

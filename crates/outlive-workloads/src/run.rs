@@ -1,11 +1,11 @@
 //! A run of MapReduce: where its words stand, for those who work and for those who watch.
 //!
 //! ```text
-//!  header | units | lists of loading, mapping, reducing | tables' headers | cells of the parts | halts | paths
+//!  header | units | lists of loading, mapping, reducing | tables' headers | halts | paths
 //! ```
 //!
 //! All of it is one block of the heap, made by whoever begins the run and found by a root of the segment.
-//! The text of each unit, the tables and what comes out are blocks of their own, each in a cell here.
+//! The text of each unit, the tables and the map of totals are blocks of their own, each in a cell here.
 
 use crate::input::Inputs;
 use crate::table::{Blocks, Place, Table};
@@ -36,6 +36,7 @@ const WORKERS: u64 = 40;
 const FIRST_ID: u64 = 48;
 const THREADS: u64 = 56;
 const PATHS: u64 = 64;
+const TOTALS: u64 = 80;
 const CALLED_OFF: u64 = 128;
 const KILLS: u64 = 72;
 const HIT: u64 = 384;
@@ -122,7 +123,7 @@ pub struct Run<M: Memory = Native> {
 }
 
 /// What stands behind the header, in the order of the picture at the top.
-fn places<M: Memory>(units: u64, parts: u64, workers: u32, kills: u32) -> [u64; 8] {
+fn places<M: Memory>(units: u64, parts: u64, workers: u32, kills: u32) -> [u64; 7] {
     let mut at = HEADER;
     [
         units * UNIT_BYTES,
@@ -130,7 +131,6 @@ fn places<M: Memory>(units: u64, parts: u64, workers: u32, kills: u32) -> [u64; 
         Units::<M>::bytes(units),
         Units::<M>::bytes(parts),
         u64::from(workers) * Table::<M>::HEADER,
-        parts * 8,
         u64::from(kills) * 8,
         0,
     ]
@@ -145,7 +145,7 @@ fn places<M: Memory>(units: u64, parts: u64, workers: u32, kills: u32) -> [u64; 
 const UNIT_BYTES: u64 = 24;
 
 impl<M: Memory> Run<M> {
-    fn places(&self) -> [u64; 8] {
+    fn places(&self) -> [u64; 7] {
         places::<M>(self.units, self.parts(), self.workers, self.kills)
     }
 
@@ -269,6 +269,12 @@ impl<M: Memory> Run<M> {
         self.word(FIRST_ID) as u32 + number
     }
 
+    /// The number of the worker with this id, if it is a worker's.
+    pub fn worker_of(self, id: InstanceId) -> Option<u32> {
+        let number = id.checked_sub(self.word(FIRST_ID) as u32)?;
+        (number < self.workers).then_some(number)
+    }
+
     /// The files.
     pub fn inputs(self) -> Option<Inputs> {
         let paths = self.at + self.word(PATHS);
@@ -327,9 +333,14 @@ impl<M: Memory> Run<M> {
         }
     }
 
-    /// The cell of what comes out of `part`.
-    pub fn output_cell(self, part: u64) -> Offset {
-        self.at + (self.places()[5] + part * 8)
+    /// The word that leads to the map of totals.
+    pub fn totals_cell(self) -> Offset {
+        self.at + TOTALS
+    }
+
+    /// Where the map of totals is.
+    pub fn totals(self) -> Offset {
+        Offset::from_raw(self.word(TOTALS))
     }
 
     /// The word that is not 0 once the run is called off.
@@ -412,7 +423,7 @@ impl CalledOff {
 /// nobody has to see one taken before the next can be.
 impl<M: Memory> Run<M> {
     fn halt_at(self, index: u64) -> Offset {
-        self.at + (self.places()[6] + index * 8)
+        self.at + (self.places()[5] + index * 8)
     }
 
     /// Makes halts for these units, of which there are as many as the plan has kills.

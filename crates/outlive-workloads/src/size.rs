@@ -4,7 +4,7 @@ use crate::input::Inputs;
 use crate::mapreduce::MapReduce;
 use crate::run::{Plan, Run};
 use crate::table::Table;
-use outlive::heap::buddy::Buddy;
+use outlive::heap::Heap;
 use outlive::memory::Native;
 use std::collections::HashSet;
 use std::fs::File;
@@ -72,16 +72,19 @@ pub fn heap_bytes(plan: &Plan, keys: u64) -> u64 {
     // While a table grows the one before it, half as large, is still there.
     let table = Table::<Native>::bytes_for(keys.max(4096));
     let tables = u64::from(plan.workers()) * (table + table / 2);
-    let outputs = keys * 80 + 1024 * 4096;
+    // A node, and its share of the map's pages.
+    let totals = keys * 160 + (1 << 20);
+    // Each worker has slabs of its own.
+    let slabs = u64::from(plan.workers()) * (256 << 10);
     let run = Run::<Native>::bytes(plan).next_power_of_two();
-    let all = texts + tables + outputs + run;
+    let all = texts + tables + totals + slabs + run;
     // What the powers of two waste.
     all + all / 8 + (4 << 20)
 }
 
 /// The size of a segment with room for `heap` bytes and `ids` members.
 pub fn segment_bytes(heap: u64, ids: u32) -> u64 {
-    let metadata = Buddy::<Native>::metadata_bytes(heap, 4096).unwrap_or(heap / 1024);
+    let metadata = Heap::<Native>::state_bytes(heap).unwrap_or(heap / 256);
     let all = heap + metadata + u64::from(ids) * (10 << 10) + (1 << 20);
     all.next_multiple_of(Native::GRANULE.max(1 << 20))
 }
