@@ -166,21 +166,22 @@ fn draw(panel: &Panel, area: &DrawingArea<SVGBackend<'_>, Shift>) -> Result<(), 
             (low.min(value), high.max(value))
         });
     // Room beside the outermost marks, and a range even where all are alike.
-    let (low, high) = (low * 0.9, high * 1.11);
+    let axis = Axis::of(low * 0.9, high * 1.11);
+    let (low, high) = (axis.place(low * 0.9), axis.place(high * 1.11));
     let many = panel.lines.len();
     let mut chart = ChartBuilder::on(area)
         .margin_right(24)
         .margin_top(40)
         .x_label_area_size(26)
         .y_label_area_size(LABELS)
-        .build_cartesian_2d((low..high).log_scale(), 0.0..many as f64)
+        .build_cartesian_2d(low..high, 0.0..many as f64)
         .map_err(ChartError::of)?;
     chart
         .configure_mesh()
         .disable_y_mesh()
         .y_labels(0)
         .x_labels(8)
-        .x_label_formatter(&|value| crate::sheet::number(*value))
+        .x_label_formatter(&|place| crate::sheet::number(axis.value(*place)))
         .light_line_style(WHITE)
         .label_style(("sans-serif", 11))
         .draw()
@@ -200,13 +201,13 @@ fn draw(panel: &Panel, area: &DrawingArea<SVGBackend<'_>, Shift>) -> Result<(), 
         area.draw_text(&label, &style, (LABELS as i32 - 8, pixel - top))
             .map_err(ChartError::of)?;
         if let Some((from, to)) = line.interval {
-            let within = [(from.max(low), y), (to.min(high), y)];
+            let [from, to] = [from, to].map(|end| (axis.place(end).clamp(low, high), y));
             chart
-                .draw_series([PathElement::new(within, line.color.stroke_width(2))])
+                .draw_series([PathElement::new([from, to], line.color.stroke_width(2))])
                 .map_err(ChartError::of)?;
         }
         for (mark, value) in &line.marks {
-            let at = (*value, y);
+            let at = (axis.place(*value), y);
             let drawn = match mark {
                 Mark::Ours => chart
                     .draw_series([Circle::new(at, 4, line.color.filled())])
@@ -219,7 +220,7 @@ fn draw(panel: &Panel, area: &DrawingArea<SVGBackend<'_>, Shift>) -> Result<(), 
                     .map(drop),
                 Mark::Goal => chart
                     .draw_series([PathElement::new(
-                        [(*value, y - 0.4), (*value, y + 0.4)],
+                        [(at.0, y - 0.4), (at.0, y + 0.4)],
                         GOAL.stroke_width(2),
                     )])
                     .map(drop),
@@ -228,6 +229,37 @@ fn draw(panel: &Panel, area: &DrawingArea<SVGBackend<'_>, Shift>) -> Result<(), 
         }
     }
     Ok(())
+}
+
+/// Values that differ by factors are placed by their logarithms.
+#[derive(Clone, Copy)]
+enum Axis {
+    Linear,
+    Logarithmic,
+}
+
+impl Axis {
+    fn of(low: f64, high: f64) -> Self {
+        if high / low < 6.0 {
+            Self::Linear
+        } else {
+            Self::Logarithmic
+        }
+    }
+
+    fn place(self, value: f64) -> f64 {
+        match self {
+            Self::Linear => value,
+            Self::Logarithmic => value.max(f64::MIN_POSITIVE).log10(),
+        }
+    }
+
+    fn value(self, place: f64) -> f64 {
+        match self {
+            Self::Linear => place,
+            Self::Logarithmic => 10f64.powf(place),
+        }
+    }
 }
 
 /// Says what the marks of this panel are.

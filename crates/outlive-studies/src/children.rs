@@ -4,7 +4,7 @@
 //! its handle is dropped, so that a study which is interrupted leaves no process behind.
 
 use crate::StudyError;
-use crate::{locks, notify};
+use crate::{locks, lupin_restart, notify};
 use rustix::process::{Pid, Signal, kill_process, set_parent_process_death_signal};
 use serde::{Deserialize, Serialize};
 use std::ffi::OsString;
@@ -32,6 +32,12 @@ pub(crate) enum Part {
     Victim(notify::Victim),
     /// Waits for another's.
     Watcher(notify::Watcher),
+    /// Works, dies and is started again.
+    Phoenix(lupin_restart::Phoenix),
+    /// Has threads that die and are started again.
+    Mortals(lupin_restart::Mortals),
+    /// Says that it is there.
+    Bare,
 }
 
 impl Launcher {
@@ -150,6 +156,12 @@ fn play_named(part: &str) -> Result<(), StudyError> {
         Part::Locks(worker) => worker.play(),
         Part::Victim(victim) => victim.play(),
         Part::Watcher(watcher) => watcher.play(),
+        Part::Phoenix(phoenix) => phoenix.play(),
+        Part::Mortals(mortals) => mortals.play(),
+        Part::Bare => {
+            ready();
+            sleep_for_ever()
+        }
     }
 }
 

@@ -29,6 +29,8 @@ pub mod chart;
 mod children;
 mod clock;
 mod locks;
+mod lupin_restart;
+mod lupin_table1;
 pub mod machine;
 mod notify;
 pub mod paired;
@@ -44,5 +46,11 @@ pub use study::{Effort, Plan, Run, Study, StudyError};
 
 /// All studies, in the order in which they are listed.
 pub fn studies() -> &'static [Study] {
-    &[locks::STUDY, notify::STUDY, buddy::STUDY]
+    &[
+        locks::STUDY,
+        notify::STUDY,
+        buddy::STUDY,
+        lupin_table1::STUDY,
+        lupin_restart::STUDY,
+    ]
 }
