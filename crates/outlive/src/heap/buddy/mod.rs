@@ -289,6 +289,31 @@ impl<M: Memory> Buddy<M> {
         Ok(Locked { buddy: self, guard })
     }
 
+    /// As [`lock`](Self::lock), unless a live instance has the lock.
+    ///
+    /// # Errors
+    /// If the lock cannot be had.
+    pub fn try_lock<'b>(
+        &'b self,
+        member: &'b Member<M>,
+        recoverers: &Recoverers<M>,
+    ) -> Result<Option<Locked<'b, M>>, LockError> {
+        let guard = self.own_lock().try_lock(member, recoverers)?;
+        Ok(guard.map(|guard| Locked { buddy: self, guard }))
+    }
+
+    /// The size of the allocated block that starts at `block`, if one does: for whoever has that block, or
+    /// has the segment for itself.
+    pub(super) fn allocated_at(&self, block: Offset) -> Option<u64> {
+        let unit = self.unit_of(block).ok()?;
+        // Relaxed: it was written before the block was known, and stays while it is not freed.
+        let size: u8 = self
+            .memory
+            .load(self.places.size(&self.shape, unit), Ordering::Relaxed);
+        let order = u32::from(size.checked_sub(1)?);
+        (order < self.shape.orders()).then(|| self.block_bytes(order))
+    }
+
     #[inline(always)]
     fn block_bytes(&self, order: u32) -> u64 {
         1 << (order + self.unit_shift)
