@@ -8,6 +8,7 @@ mod destroy;
 mod doctor;
 mod host;
 mod prove;
+mod run;
 mod status;
 mod study;
 mod watch;
@@ -26,6 +27,7 @@ use std::path::{Path, PathBuf};
     after_help = "Exit codes: 0 all is well, 1 something is wrong or has failed, 2 bad usage.\n\
                   RUST_LOG=outlive=debug shows what happens inside.",
     after_long_help = "Examples:\n  \
+        outlive run wordcount                       # count words while hosts are killed\n  \
         outlive pod create /dev/shm/demo            # a pod of 64 MiB\n  \
         outlive pod host /dev/shm/demo --host 0     # in one terminal\n  \
         outlive pod host /dev/shm/demo --host 1     # in another; kill -9 it\n  \
@@ -46,6 +48,9 @@ enum Command {
     /// Create, host, look at, check and destroy pods
     #[command(subcommand, arg_required_else_help = true)]
     Pod(PodCommand),
+    /// Run a program on hosts of its own, and kill some of them
+    #[command(subcommand, arg_required_else_help = true)]
+    Run(run::Run),
     /// Run the proofs that what is claimed about crashes holds
     #[command(subcommand, arg_required_else_help = true)]
     Prove(prove::Prove),
@@ -109,6 +114,7 @@ impl Outlive {
             Command::Pod(PodCommand::Check(command)) => command.run(),
             Command::Pod(PodCommand::Destroy(command)) => command.run(),
             Command::Pod(PodCommand::Clean(command)) => command.run(),
+            Command::Run(command) => command.run(),
             Command::Prove(command) => command.run(),
             Command::Study(command) => command.run(),
             Command::StudyPart => study::part(),

@@ -1,0 +1,164 @@
+//! What is read: files, found and looked at before anything starts.
+
+use std::ffi::OsStr;
+use std::fs::{self, File};
+use std::io;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+/// Files to be read, in the order in which they are.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Inputs {
+    files: Vec<InputFile>,
+}
+
+/// A file and how long it is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct InputFile {
+    /// Where it is, from the root.
+    pub path: PathBuf,
+    /// Its length in bytes when it was looked at. If it has another one when it is read, nothing is counted.
+    pub len: u64,
+}
+
+/// Why an input cannot be read.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum InputError {
+    /// The operating system said no.
+    #[error("{} cannot be read: {source}", .path.display())]
+    Unreadable {
+        /// What was to be read.
+        path: PathBuf,
+        /// Why not.
+        source: io::Error,
+    },
+    /// It is neither a file nor a directory.
+    #[error("{} is neither a file nor a directory; write what it says to a file first", .path.display())]
+    NoFile {
+        /// What it is called.
+        path: PathBuf,
+    },
+    /// A directory has no files, nor has any directory in it.
+    #[error("there is no file in the directory {}", .path.display())]
+    Empty {
+        /// The directory.
+        path: PathBuf,
+    },
+}
+
+impl Inputs {
+    /// Finds the files that `paths` name: files, and all files in directories and in the directories in those,
+    /// in the order of their names. Opens each of them once, so that what cannot be read is known now. Links to
+    /// directories are followed only where `paths` name them.
+    ///
+    /// # Errors
+    /// At the first that cannot be read.
+    pub fn find(paths: &[impl AsRef<Path>]) -> Result<Self, InputError> {
+        let mut inputs = Self::default();
+        for path in paths {
+            let path = path.as_ref();
+            let (before, is_directory) = (inputs.files.len(), inputs.add(path)?);
+            if is_directory && inputs.files.len() == before {
+                return Err(InputError::Empty { path: path.into() });
+            }
+        }
+        Ok(inputs)
+    }
+
+    /// The files.
+    pub fn files(&self) -> &[InputFile] {
+        &self.files
+    }
+
+    /// How many bytes they have together.
+    pub fn bytes(&self) -> u64 {
+        self.files.iter().map(|file| file.len).sum()
+    }
+
+    /// Adds what is at `path`; returns whether that is a directory.
+    fn add(&mut self, path: &Path) -> Result<bool, InputError> {
+        let unreadable = |source| InputError::Unreadable {
+            path: path.into(),
+            source,
+        };
+        let found = fs::metadata(path).map_err(unreadable)?;
+        if found.is_dir() {
+            let entries: Result<Vec<_>, _> = fs::read_dir(path).map_err(unreadable)?.collect();
+            let mut entries = entries.map_err(unreadable)?;
+            entries.sort_by_key(fs::DirEntry::file_name);
+            for entry in entries {
+                let kind = entry.file_type().map_err(unreadable)?;
+                let leads_away = kind.is_symlink() && entry.path().is_dir();
+                if kind.is_dir() || kind.is_file() || (kind.is_symlink() && !leads_away) {
+                    self.add(&entry.path())?;
+                }
+            }
+            return Ok(true);
+        }
+        if !found.is_file() {
+            return Err(InputError::NoFile { path: path.into() });
+        }
+        // Its length now, by the file that was opened.
+        let file = File::open(path).map_err(unreadable)?;
+        let len = file.metadata().map_err(unreadable)?.len();
+        let path = std::path::absolute(path).map_err(unreadable)?;
+        self.files.push(InputFile { path, len });
+        Ok(false)
+    }
+
+    /// The paths, one after the other, each behind its length.
+    pub(crate) fn to_bytes(&self) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        for file in &self.files {
+            let path = file.path.as_os_str().as_bytes();
+            bytes.extend_from_slice(&(path.len() as u64).to_le_bytes());
+            bytes.extend_from_slice(&file.len.to_le_bytes());
+            bytes.extend_from_slice(path);
+        }
+        bytes
+    }
+
+    /// What [`to_bytes`](Self::to_bytes) wrote; `None` if it did not.
+    pub(crate) fn from_bytes(mut bytes: &[u8]) -> Option<Self> {
+        let mut files = Vec::new();
+        while !bytes.is_empty() {
+            let (path_len, rest) = bytes.split_first_chunk()?;
+            let (len, rest) = rest.split_first_chunk()?;
+            let (path, rest) =
+                rest.split_at_checked(usize::try_from(u64::from_le_bytes(*path_len)).ok()?)?;
+            files.push(InputFile {
+                path: OsStr::from_bytes(path).into(),
+                len: u64::from_le_bytes(*len),
+            });
+            bytes = rest;
+        }
+        Some(Self { files })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_found_is_kept_and_what_is_not_is_said() {
+        let place = tempfile::tempdir().unwrap();
+        let at = |name: &str| place.path().join(name);
+        fs::create_dir_all(at("b/deep")).unwrap();
+        fs::create_dir(at("empty")).unwrap();
+        fs::write(at("b/two"), "22").unwrap();
+        fs::write(at("b/deep/three"), "333").unwrap();
+        fs::write(at("a"), "1").unwrap();
+        std::os::unix::fs::symlink(at("b"), at("b/deep/loop")).unwrap();
+        let inputs = Inputs::find(&[at("b"), at("a")]).unwrap();
+        let lens: Vec<u64> = inputs.files().iter().map(|file| file.len).collect();
+        assert_eq!((lens, inputs.bytes()), (vec![3, 2, 1], 6));
+        assert_eq!(Inputs::from_bytes(&inputs.to_bytes()), Some(inputs));
+        assert_eq!(Inputs::from_bytes(&[1, 2, 3]), None);
+        let said = |name: &str| Inputs::find(&[at(name)]).unwrap_err().to_string();
+        assert!(said("empty").contains("no file"), "{}", said("empty"));
+        assert!(said("none").contains("No such file"), "{}", said("none"));
+        assert!(Inputs::find(&[Path::new("/dev/null")]).is_err());
+    }
+}

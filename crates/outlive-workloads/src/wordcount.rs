@@ -1,0 +1,138 @@
+//! WordCount: how often each word is in a text.
+
+use crate::key::Key;
+use crate::mapreduce::MapReduce;
+use crate::tokens::Tokens;
+use flate2::read::GzDecoder;
+use std::collections::HashMap;
+use std::fs::File;
+use std::io::{self, Read};
+use std::path::Path;
+
+/// Counts tokens.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct WordCount {
+    /// What is counted.
+    pub tokens: Tokens,
+}
+
+impl WordCount {
+    /// The number by which workers know this program.
+    pub fn number(self) -> u64 {
+        match self.tokens {
+            Tokens::Words => 1,
+            Tokens::Whitespace => 2,
+        }
+    }
+
+    /// The program with this number.
+    pub fn of(number: u64) -> Option<Self> {
+        let tokens = match number {
+            1 => Tokens::Words,
+            2 => Tokens::Whitespace,
+            _ => return None,
+        };
+        Some(Self { tokens })
+    }
+}
+
+impl MapReduce for WordCount {
+    #[inline]
+    fn divides(&self, byte: u8) -> bool {
+        self.tokens.divides(byte)
+    }
+
+    #[inline]
+    fn map(&self, text: &[u8], mut emit: impl FnMut(Key<'_>, u64)) {
+        self.tokens.each(text, |key| emit(key, 1));
+    }
+}
+
+/// The text that is counted when none is named: the King James Bible. `text/SOURCE.md` says where it comes
+/// from.
+pub fn shipped_text() -> Vec<u8> {
+    let packed = include_bytes!("../text/king-james-bible.txt.gz");
+    let mut text = Vec::with_capacity(4_137_850);
+    GzDecoder::new(&packed[..])
+        .read_to_end(&mut text)
+        .expect("the shipped text is whole");
+    text
+}
+
+/// Orders what was counted: by falling count, then by word.
+pub fn sort(counts: &mut [(Vec<u8>, u64)]) {
+    counts.sort_unstable_by(|a, b| b.1.cmp(&a.1).then_with(|| a.0.cmp(&b.0)));
+}
+
+/// The peer: counts the tokens of the file at `path` with one thread and a standard hash map, as one would who
+/// writes such a program with care. The file is read in pieces; a word is looked up before it is copied.
+///
+/// # Errors
+/// If the file cannot be read.
+pub fn count_alone(path: &Path, tokens: Tokens) -> io::Result<HashMap<Box<[u8]>, u64>> {
+    let mut file = File::open(path)?;
+    let mut counts: HashMap<Box<[u8]>, u64> = HashMap::new();
+    let (mut buffer, mut kept) = (vec![0; 1 << 20], 0);
+    loop {
+        let read = file.read(&mut buffer[kept..])?;
+        let filled = kept + read;
+        let whole = match read {
+            0 => filled,
+            _ => buffer[..filled]
+                .iter()
+                .rposition(|byte| tokens.divides(*byte))
+                .map_or(0, |at| at + 1),
+        };
+        count_plainly(&buffer[..whole], tokens, &mut counts);
+        if read == 0 {
+            return Ok(counts);
+        }
+        buffer.copy_within(whole..filled, 0);
+        kept = filled - whole;
+        if kept == buffer.len() {
+            buffer.resize(buffer.len() * 2, 0);
+        }
+    }
+}
+
+/// Adds the tokens of `text` to `counts`, with nothing but the standard library: it shares no line with what it is
+/// compared to.
+pub fn count_plainly(text: &[u8], tokens: Tokens, counts: &mut HashMap<Box<[u8]>, u64>) {
+    let mut count = |word: &[u8]| match counts.get_mut(word) {
+        Some(count) => *count += 1,
+        None => {
+            counts.insert(word.into(), 1);
+        }
+    };
+    match tokens {
+        Tokens::Whitespace => text
+            .split(|byte| matches!(byte, b' ' | b'\t'..=b'\r'))
+            .filter(|word| !word.is_empty())
+            .for_each(count),
+        Tokens::Words if text.is_ascii() => {
+            let mut lower = Vec::new();
+            text.split(|byte| !byte.is_ascii_alphanumeric())
+                .filter(|word| !word.is_empty())
+                .for_each(|word| {
+                    lower.clear();
+                    lower.extend(word.iter().map(u8::to_ascii_lowercase));
+                    count(&lower);
+                });
+        }
+        Tokens::Words => {
+            let mut lower = String::new();
+            for chunk in text.utf8_chunks() {
+                // Bytes that are no UTF-8 separate words, as the end of a chunk does.
+                chunk
+                    .valid()
+                    .split(|character: char| !character.is_alphanumeric())
+                    .filter(|word| !word.is_empty())
+                    .for_each(|word| {
+                        lower.clear();
+                        lower.extend(word.chars().flat_map(char::to_lowercase));
+                        count(lower.as_bytes());
+                    });
+            }
+        }
+    }
+}
