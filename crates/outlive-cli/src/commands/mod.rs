@@ -10,6 +10,7 @@ mod host;
 mod prove;
 mod run;
 mod status;
+mod study;
 mod watch;
 
 use crate::failure::Failure;
@@ -32,7 +33,8 @@ use std::path::{Path, PathBuf};
         outlive pod host /dev/shm/demo --host 1     # in another; kill -9 it\n  \
         outlive pod watch /dev/shm/demo             # in a third\n  \
         outlive doctor                              # what this machine offers\n  \
-        outlive prove kill --all                    # a death at every instruction\n\n\
+        outlive prove kill --all                    # a death at every instruction\n  \
+        outlive study locks --quick                 # what recoverability costs\n\n\
         Exit codes: 0 all is well, 1 something is wrong or has failed, 2 bad usage.\n\
         RUST_LOG=outlive=debug shows what happens inside."
 )]
@@ -52,6 +54,11 @@ enum Command {
     /// Run the proofs that what is claimed about crashes holds
     #[command(subcommand, arg_required_else_help = true)]
     Prove(prove::Prove),
+    /// Measure what Outlive costs beside its peers, and the papers' tables
+    Study(study::Study),
+    /// A part of a study in a process of its own
+    #[command(hide = true)]
+    StudyPart,
     /// Say what this machine or container offers, and what is missing
     Doctor(doctor::Doctor),
     /// Print the completions for a shell
@@ -109,6 +116,8 @@ impl Outlive {
             Command::Pod(PodCommand::Clean(command)) => command.run(),
             Command::Run(command) => command.run(),
             Command::Prove(command) => command.run(),
+            Command::Study(command) => command.run(),
+            Command::StudyPart => study::part(),
             Command::Doctor(command) => command.run(),
             Command::Completions(command) => command.run(),
         }

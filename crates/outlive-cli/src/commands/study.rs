@@ -1,0 +1,186 @@
+//! `outlive study`: what Outlive costs beside its peers, and what the papers' tables are on this machine.
+
+use crate::failure::Failure;
+use crate::output;
+use clap::Args;
+use indicatif::{ProgressBar, ProgressStyle};
+use outlive_studies::{
+    Effort, Launcher, Plan, Row, Study as OneStudy, StudyError, chart, machine, sheet, studies,
+};
+use serde::Serialize;
+use signal_hook::consts::{SIGINT, SIGTERM};
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// Studies.
+#[derive(Args, Debug)]
+#[command(
+    arg_required_else_help = true,
+    after_help = "Examples:\n  \
+    outlive study list\n  \
+    outlive study locks --quick\n  \
+    outlive study all --output /tmp/studies --json\n\n\
+    Every claim is a ratio to a named peer, measured in turns in one run; a goal holds when the 95% interval of \
+    the median ratio reaches it. Lines \"A/A\" are the peer beside itself: what this machine makes of equal things. \
+    Exits with 1 if a goal does not hold. Keep the machine quiet meanwhile."
+)]
+pub struct Study {
+    /// Which studies; `list` names them, `all` is all of them
+    #[arg(value_name = "NAME|list", required = true)]
+    names: Vec<String>,
+    /// A first look, in less than a minute each
+    #[arg(long)]
+    quick: bool,
+    /// Print the rows as JSON: one array
+    #[arg(long)]
+    json: bool,
+    /// Where to write NAME.csv and NAME.svg
+    #[arg(long, value_name = "DIR", default_value = "studies")]
+    output: PathBuf,
+}
+
+#[derive(Serialize)]
+struct Listed {
+    name: &'static str,
+    about: &'static str,
+}
+
+/// Plays the part of a study that this process was started for.
+pub fn part() -> Result<(), Failure> {
+    match outlive_studies::play() {
+        Some(played) => played.map_err(Failure::new),
+        None => Err(Failure::Usage(
+            "`outlive study-part` is started by studies only".into(),
+        )),
+    }
+}
+
+impl Study {
+    pub fn run(self) -> Result<(), Failure> {
+        if self.names.iter().any(|name| name == "list") {
+            return self.list();
+        }
+        let chosen = self.chosen()?;
+        fs::create_dir_all(&self.output).map_err(|error| {
+            Failure::new(format_args!(
+                "{} cannot be created for the results: {error}",
+                self.output.display()
+            ))
+        })?;
+        let launcher = Launcher::this_program(["study-part".into()]).map_err(Failure::new)?;
+        let effort = if self.quick {
+            Effort::Quick
+        } else {
+            Effort::Full
+        };
+        let plan = Plan::new(effort, launcher);
+        for signal in [SIGINT, SIGTERM] {
+            signal_hook::flag::register(signal, Arc::clone(&plan.stop)).map_err(|error| {
+                Failure::new(format_args!("no signal handler could be set up: {error}"))
+            })?;
+        }
+        if !self.json {
+            output::line(format_args!("on {}", machine::description()))?;
+        }
+        let mut all = Vec::new();
+        for study in chosen {
+            let rows = self.one(study, &plan)?;
+            all.extend(rows);
+        }
+        if self.json {
+            output::json(&all)?;
+        }
+        match all.iter().any(Row::fails) {
+            true => Err(Failure::Found),
+            false => Ok(()),
+        }
+    }
+
+    fn list(&self) -> Result<(), Failure> {
+        let listed = studies().iter().map(|study| Listed {
+            name: study.name,
+            about: study.about,
+        });
+        if self.json {
+            return output::json(&listed.collect::<Vec<_>>());
+        }
+        for Listed { name, about } in listed {
+            output::line(format_args!("{name:16}  {about}"))?;
+        }
+        Ok(())
+    }
+
+    fn chosen(&self) -> Result<Vec<&'static OneStudy>, Failure> {
+        if self.names.iter().any(|name| name == "all") {
+            return Ok(studies().iter().collect());
+        }
+        let find = |name: &String| {
+            let found = studies().iter().find(|study| study.name == name);
+            found.ok_or_else(|| {
+                Failure::Usage(format!(
+                    "there is no study {name:?}; `outlive study list` names them"
+                ))
+            })
+        };
+        self.names.iter().map(find).collect()
+    }
+
+    fn one(&self, study: &OneStudy, plan: &Plan) -> Result<Vec<Row>, Failure> {
+        let bar = ProgressBar::new_spinner();
+        if let Ok(style) = ProgressStyle::with_template("{prefix} {elapsed} {msg}") {
+            bar.set_style(style);
+        }
+        bar.set_prefix(study.name);
+        let rows = study.run(plan, &mut |what| {
+            bar.set_message(what.to_owned());
+            bar.tick();
+        });
+        bar.finish_and_clear();
+        let rows = rows.map_err(|error| match error {
+            StudyError::Stopped => Failure::new(format_args!(
+                "the study {} was interrupted; nothing was written",
+                study.name
+            )),
+            error => Failure::new(format_args!("the study {}: {error}", study.name)),
+        })?;
+        let (csv, svg) = (self.file(study, "csv"), self.file(study, "svg"));
+        File::create(&csv)
+            .and_then(|file| sheet::csv(&rows, file))
+            .map_err(|error| unwritten(&csv, &error))?;
+        let drawn = chart::svg(&format!("{}: {}", study.name, study.about), &rows);
+        let drawn = drawn.map_err(Failure::new)?;
+        fs::write(&svg, drawn).map_err(|error| unwritten(&svg, &error))?;
+        if !self.json {
+            output::line(format_args!("\n{}: {}", study.name, study.about))?;
+            output::print(sheet::table(&rows))?;
+            output::line(verdict(&rows))?;
+            output::line(format_args!(
+                "written: {}, {}",
+                csv.display(),
+                svg.display()
+            ))?;
+        }
+        Ok(rows)
+    }
+
+    fn file(&self, study: &OneStudy, extension: &str) -> PathBuf {
+        self.output.join(study.name).with_extension(extension)
+    }
+}
+
+fn verdict(rows: &[Row]) -> String {
+    let goals = rows.iter().filter(|row| row.goal.is_some()).count();
+    let missed = rows.iter().filter(|row| row.fails()).count();
+    match missed {
+        0 => format!("all {goals} goals hold"),
+        _ => format!("{missed} of {goals} goals are MISSED"),
+    }
+}
+
+fn unwritten(path: &Path, error: &std::io::Error) -> Failure {
+    Failure::new(format_args!(
+        "{} cannot be written: {error}",
+        path.display()
+    ))
+}

@@ -1,0 +1,56 @@
+//! What Outlive costs, and what its papers' tables say, measured on this machine.
+//!
+//! A [`Study`] answers with [`Row`]s. Every claim is a ratio to a named peer or a stated limit, measured in
+//! pairs: ours and the peer take turns in one run, in many short rounds, and a goal holds when the 95% interval of
+//! the median ratio reaches it, that is, when some of the interval lies on the goal's side. Beside each ratio
+//! stands the peer's ratio to itself (A/A), and beside each study the part of the machine's time that was
+//! stolen from it meanwhile. `paper` holds what stands in a paper's text or tables, and nothing else.
+//!
+//! A study that needs other processes starts its own program again ([`Launcher`]); whoever calls from a program
+//! of their own lets that begin with [`play`].
+//!
+//! ```no_run
+//! use outlive_studies::{Effort, Launcher, Plan, studies};
+//!
+//! // In `main`, before anything else: this process may be a part of a study.
+//! if let Some(played) = outlive_studies::play() {
+//!     played.unwrap();
+//!     return;
+//! }
+//! let plan = Plan::new(Effort::Quick, Launcher::this_program([]).unwrap());
+//! let buddy = studies().iter().find(|study| study.name == "buddy").unwrap();
+//! for row in buddy.run(&plan, &mut |_| ()).unwrap() {
+//!     println!("{} {}: {:?} {}", row.case, row.metric, row.ours, row.unit);
+//! }
+//! ```
+
+mod buddy;
+pub mod chart;
+mod children;
+mod clock;
+mod locks;
+mod lupin_restart;
+mod lupin_table1;
+pub mod machine;
+mod notify;
+pub mod paired;
+mod row;
+mod scratch;
+pub mod sheet;
+pub mod statistics;
+mod study;
+
+pub use children::{Launcher, play};
+pub use row::{Goal, How, On, Op, Row};
+pub use study::{Effort, Plan, Run, Study, StudyError};
+
+/// All studies, in the order in which they are listed.
+pub fn studies() -> &'static [Study] {
+    &[
+        locks::STUDY,
+        notify::STUDY,
+        buddy::STUDY,
+        lupin_table1::STUDY,
+        lupin_restart::STUDY,
+    ]
+}

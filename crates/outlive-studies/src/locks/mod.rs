@@ -1,0 +1,241 @@
+//! `locks`: what recoverability adds to a lock, beside plain locks that wait as ours do (LUPIN §5, Table 2).
+//!
+//! Everybody increments one counter under the lock; a worker makes a fixed number of increments, as in the
+//! paper, and a time is that of one worker's increment: from the first worker's start to the last one's end, by
+//! the number that each made. After each round the counter must be the sum, or the measurement is void.
+
+mod ours;
+mod plain;
+mod stage;
+
+pub(crate) use plain::make_robust;
+pub use stage::Worker;
+
+use crate::paired::{Comparison, Paired};
+use crate::row::{Goal, Row};
+use crate::statistics::{median, median_estimate};
+use crate::{Run, Study, StudyError, machine};
+use serde::{Deserialize, Serialize};
+use stage::{Count, Stage};
+
+pub const STUDY: Study = Study {
+    name: "locks",
+    about: "recoverable locks beside plain ones, alone and contended (LUPIN Table 2)",
+    body: study,
+};
+
+/// A lock that is measured.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Lock {
+    /// [`outlive::sync::BareTatas`].
+    Bare,
+    /// [`outlive::sync::Tatas`].
+    Logged,
+    /// [`outlive::sync::QueueLock`].
+    Queue,
+    /// The same, never sleeping: with the waiting policy of its peer.
+    QueueAwake,
+    /// [`outlive::sync::RecoverableMutex`].
+    Mutex,
+    /// A test-and-test-and-set lock that nobody could recover.
+    PlainTatas,
+    /// The same with one store to a line of one's own after it.
+    PlainTatasAndStore,
+    /// A queue lock that nobody could recover.
+    PlainMcs,
+    /// The same, whose waiters spin and never give their core away.
+    SpinningMcs,
+    /// A robust, process-shared mutex of the C library.
+    RobustPthread,
+}
+
+impl Lock {
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Bare => "recoverable TATAS, bare",
+            Self::Logged => "recoverable TATAS, logged",
+            Self::Queue => "recoverable queue lock",
+            Self::QueueAwake => "recoverable queue lock, never sleeping",
+            Self::Mutex => "recoverable mutex over a value",
+            Self::PlainTatas => "plain TATAS",
+            Self::PlainTatasAndStore => "plain TATAS + one store",
+            Self::PlainMcs => "plain MCS, spinning then yielding",
+            Self::SpinningMcs => "plain MCS, spinning",
+            Self::RobustPthread => "robust pthread mutex",
+        }
+    }
+}
+
+/// One comparison: ours, the peer, and the bound on the ratio.
+type Case = (Lock, Lock, Option<f64>);
+
+const ALONE: [Case; 8] = [
+    (Lock::Bare, Lock::PlainTatas, Some(1.05)),
+    (Lock::Logged, Lock::PlainTatas, Some(1.12)),
+    // The limit of what a log can cost: it must make one store between a release and the next acquisition,
+    // and a compare-and-swap that comes after a store to another line waits for that.
+    (Lock::PlainTatasAndStore, Lock::PlainTatas, None),
+    (Lock::Logged, Lock::PlainTatasAndStore, None),
+    (Lock::Bare, Lock::RobustPthread, Some(0.5)),
+    (Lock::Logged, Lock::RobustPthread, Some(0.5)),
+    (Lock::QueueAwake, Lock::PlainMcs, Some(1.08)),
+    (Lock::Mutex, Lock::RobustPthread, None),
+];
+
+const CONTENDED: [Case; 7] = [
+    (Lock::Bare, Lock::PlainTatas, Some(1.03)),
+    (Lock::Logged, Lock::PlainTatas, Some(1.12)),
+    (Lock::PlainTatasAndStore, Lock::PlainTatas, None),
+    (Lock::Bare, Lock::RobustPthread, Some(0.5)),
+    (Lock::QueueAwake, Lock::PlainMcs, Some(1.08)),
+    (Lock::Logged, Lock::RobustPthread, None),
+    (Lock::Queue, Lock::PlainMcs, None),
+];
+
+fn study(run: &mut Run<'_>) -> Result<(), StudyError> {
+    let rounds = run.effort().of(3, 51, 201);
+    for (case, mut stage, pairs) in [
+        ("one thread", Stage::threads(1)?, &ALONE[..]),
+        ("2 threads", Stage::threads(2)?, &CONTENDED[..]),
+    ] {
+        compare(run, case, &mut stage, pairs, rounds)?;
+    }
+    let mut stage = Stage::processes(2, run.launcher())?;
+    compare(run, "2 processes", &mut stage, &CONTENDED, rounds)?;
+    drop(stage);
+    crowded(run)?;
+    table_2(run)
+}
+
+fn compare(
+    run: &mut Run<'_>,
+    case: &str,
+    stage: &mut Stage,
+    pairs: &[Case],
+    rounds: usize,
+) -> Result<(), StudyError> {
+    let round = run.effort().of(2e5, 4e6, 8e6);
+    for (ours, peer, goal) in pairs {
+        run.begin(&format!("{case}: {} beside {}", ours.name(), peer.name()));
+        let counts = [*ours, *peer].map(|lock| stage.calibrate(lock, round));
+        let [ours_count, peer_count] = counts;
+        let (ours_count, peer_count) = (ours_count?, peer_count?);
+        let stage = std::cell::RefCell::new(&mut *stage);
+        let time = |lock, count| stage.borrow_mut().time(lock, count);
+        let paired = Paired::measure(
+            run,
+            rounds,
+            || time(*ours, ours_count),
+            || time(*peer, peer_count),
+        )?;
+        let comparison = Comparison {
+            case: &format!("{case}, {}", ours.name()),
+            metric: "time of an increment",
+            unit: "ns",
+            peer: peer.name(),
+            paper: None,
+            goal: goal.map(Goal::ratio_at_most),
+        };
+        run.answer(comparison.rows(&paired));
+    }
+    Ok(())
+}
+
+/// Twice as many processes as cores: a waiter that spins keeps the core from whom it waits for. The ratio is of
+/// speeds, the peer's time to ours.
+fn crowded(run: &mut Run<'_>) -> Result<(), StudyError> {
+    let processes = 2 * machine::cores() as u32;
+    let case = format!("{processes} processes on {} cores", machine::cores());
+    let (ours, peer) = (Lock::Queue, Lock::SpinningMcs);
+    run.begin(&format!("{case}: {} beside {}", ours.name(), peer.name()));
+    let mut stage = Stage::processes(processes, run.launcher())?;
+    let count = stage.calibrate(ours, run.effort().of(2e5, 2e7, 5e7))?;
+    // A spinner may hold a core for a whole time slice before every hand-over.
+    let few = Count(run.effort().of(3, 30, 60));
+    let stage = std::cell::RefCell::new(&mut stage);
+    let time = |lock, count| stage.borrow_mut().time(lock, count);
+    let rounds = run.effort().of(3, 11, 41);
+    // Whoever takes the peer's place is what the ratio is divided by.
+    let paired = Paired::measure(run, rounds, || time(peer, few), || time(ours, count))?;
+    let row = Row::new(
+        format!("{case}, {}", ours.name()),
+        "how many times faster",
+        "ns an increment",
+    )
+    .ours(paired.peer())
+    .peer(peer.name(), median(&paired.ours))
+    .ratio(paired.ratio());
+    let same = Row::new(
+        format!("{case}, {}", ours.name()),
+        "A/A: ours beside itself",
+        "ns an increment",
+    )
+    .ours(paired.peer())
+    .ratio(paired.same());
+    run.answer([row.goal(Goal::ratio_at_least(5.0)), same]);
+    Ok(())
+}
+
+/// LUPIN's Table 2: 32 threads. There each had a core of its own; here they share what there is.
+fn table_2(run: &mut Run<'_>) -> Result<(), StudyError> {
+    const THREADS: u32 = 32;
+    let case = |lock: &str| {
+        format!(
+            "{THREADS} threads on {} cores (the paper: on 32 or more), {lock}",
+            machine::cores()
+        )
+    };
+    let metric = "time of a thread's increment";
+    // Table 2: the lock, its mean in DRAM and in CXL memory.
+    let locks = [
+        (Lock::PlainTatas, [5.43, 5.42]),
+        (Lock::Bare, [5.50, 5.56]),
+        (Lock::PlainMcs, [7.42, 7.49]),
+        (Lock::QueueAwake, [7.86, 8.09]),
+    ];
+    let rounds = run.effort().of(2, 15, 51);
+    let mut stage = Stage::threads(THREADS)?;
+    let mut counts = Vec::new();
+    for (lock, _) in locks {
+        run.begin(&case(lock.name()));
+        counts.push(stage.calibrate(lock, run.effort().of(1e6, 3e7, 6e7))?);
+    }
+    let mut times = vec![Vec::new(); locks.len()];
+    for _ in 0..rounds {
+        run.go_on()?;
+        for ((lock, _), (count, times)) in locks.iter().zip(counts.iter().zip(&mut times)) {
+            times.push(stage.time(*lock, *count)? / 1000.0);
+        }
+    }
+    let ratio = |ours: usize, peer: usize| {
+        let pairs = times[ours].iter().zip(&times[peer]);
+        let ratios: Vec<f64> = pairs.map(|(ours, peer)| ours / peer).collect();
+        median_estimate(&ratios)
+    };
+    let mut rows = Vec::new();
+    for (index, (lock, [dram, _])) in locks.iter().enumerate() {
+        let row = Row::new(case(lock.name()), metric, "us").paper(*dram);
+        rows.push(match index {
+            1 | 3 => row
+                .ours(median(&times[index]))
+                .peer(locks[index - 1].0.name(), median(&times[index - 1]))
+                .ratio(ratio(index, index - 1)),
+            _ => row.peer(lock.name(), median(&times[index])),
+        });
+    }
+    for (lock, [_, cxl]) in locks {
+        let case = format!(
+            "{THREADS} threads in CXL memory (there is none here), {}",
+            lock.name()
+        );
+        rows.push(Row::paper_alone(case, metric, "us", cxl));
+    }
+    let jayanti_joshi = "Jayanti and Joshi's recoverable, abortable lock (not measured: the algorithm's text could \
+                         not be had here, and no implementation of it is public)";
+    for (memory, paper) in [("DRAM", 99.97), ("CXL memory", 95.71)] {
+        let case = format!("{THREADS} threads in {memory}, {jayanti_joshi}");
+        rows.push(Row::paper_alone(case, metric, "us", paper));
+    }
+    run.answer(rows);
+    Ok(())
+}

@@ -1,0 +1,147 @@
+//! Paired measurements: ours between two of the peer's, again and again.
+//!
+//! A round is peer, ours, peer. The machine's mood changes more slowly than that, so it is in both parts of a
+//! round's ratio and falls out of it: ours to the mean of the two. The two of the peer, to one
+//! another, say what the machine makes of equal things (A/A): a ratio that does not differ from one by more
+//! than that says nothing.
+
+use crate::row::{Goal, Row};
+use crate::statistics::{Estimate, median, median_estimate};
+use crate::{Run, StudyError};
+
+/// The metric of the rows in which the peer stands beside itself.
+pub const SAME: &str = "A/A: the peer beside itself";
+
+/// What came of the rounds.
+#[derive(Clone, Debug, Default)]
+pub struct Paired {
+    /// Ours, one each round.
+    pub ours: Vec<f64>,
+    /// The peer's, before ours.
+    pub before: Vec<f64>,
+    /// The peer's, after ours.
+    pub after: Vec<f64>,
+}
+
+impl Paired {
+    /// Makes `rounds` rounds.
+    ///
+    /// # Errors
+    /// What either side fails with, or that the study was told to stop.
+    pub fn measure(
+        run: &Run<'_>,
+        rounds: usize,
+        mut ours: impl FnMut() -> Result<f64, StudyError>,
+        mut peer: impl FnMut() -> Result<f64, StudyError>,
+    ) -> Result<Self, StudyError> {
+        let mut paired = Self::default();
+        for _ in 0..rounds {
+            run.go_on()?;
+            paired.before.push(peer()?);
+            paired.ours.push(ours()?);
+            paired.after.push(peer()?);
+        }
+        Ok(paired)
+    }
+
+    /// The ratio of ours to the peer's.
+    pub fn ratio(&self) -> Estimate {
+        let peer = self.before.iter().zip(&self.after);
+        let ratios: Vec<f64> = self
+            .ours
+            .iter()
+            .zip(peer)
+            .map(|(ours, (before, after))| 2.0 * ours / (before + after))
+            .collect();
+        median_estimate(&ratios)
+    }
+
+    /// The ratio of the peer's to the peer's.
+    pub fn same(&self) -> Estimate {
+        let pairs = self.after.iter().zip(&self.before);
+        let ratios: Vec<f64> = pairs.map(|(after, before)| after / before).collect();
+        median_estimate(&ratios)
+    }
+
+    /// The peer's median.
+    pub fn peer(&self) -> f64 {
+        let all: Vec<f64> = self.before.iter().chain(&self.after).copied().collect();
+        median(&all)
+    }
+}
+
+/// What a paired comparison is about.
+#[derive(Clone, Debug)]
+pub struct Comparison<'a> {
+    /// What was done.
+    pub case: &'a str,
+    /// What was measured.
+    pub metric: &'a str,
+    /// In what.
+    pub unit: &'a str,
+    /// The peer.
+    pub peer: &'a str,
+    /// What the paper has.
+    pub paper: Option<f64>,
+    /// What is to be reached.
+    pub goal: Option<Goal>,
+}
+
+impl Comparison<'_> {
+    /// The row of the comparison and that of the peer beside itself.
+    pub fn rows(&self, paired: &Paired) -> [Row; 2] {
+        let mut row = Row::new(self.case, self.metric, self.unit)
+            .ours(median(&paired.ours))
+            .peer(self.peer, paired.peer())
+            .ratio(paired.ratio());
+        row.paper = self.paper;
+        if let Some(goal) = self.goal {
+            row = row.goal(goal);
+        }
+        let same = Row::new(self.case, SAME, self.unit)
+            .peer(self.peer, paired.peer())
+            .ratio(paired.same());
+        [row, same]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn known() -> Paired {
+        // The machine slows down by half on the way; the ratio is 1.1 all the while.
+        let speed = |round: usize| 100.0 * (1.0 + round as f64 / 40.0);
+        Paired {
+            ours: (0..20).map(|round| 1.1 * speed(round)).collect(),
+            before: (0..20).map(speed).collect(),
+            after: (0..20).map(speed).collect(),
+        }
+    }
+
+    #[test]
+    fn a_drift_of_the_machine_falls_out_of_the_ratio() {
+        let paired = known();
+        let ratio = paired.ratio();
+        assert!((ratio.value - 1.1).abs() < 1e-9, "{ratio:?}");
+        assert!(ratio.high - ratio.low < 1e-9, "{ratio:?}");
+        assert_eq!(paired.same().value, 1.0);
+    }
+
+    #[test]
+    fn a_comparison_makes_a_row_and_its_a_a_row() {
+        let comparison = Comparison {
+            case: "two threads",
+            metric: "time",
+            unit: "ns",
+            peer: "plain",
+            paper: Some(5.5),
+            goal: Some(Goal::ratio_at_most(1.05)),
+        };
+        let [row, same] = comparison.rows(&known());
+        assert_eq!((row.holds, row.paper), (Some(false), Some(5.5)));
+        assert_eq!(row.peer_name.as_deref(), Some("plain"));
+        assert_eq!((same.ratio, same.goal, same.ours), (Some(1.0), None, None));
+        assert_eq!(same.metric, SAME);
+    }
+}

@@ -1,0 +1,218 @@
+//! Rows as text for people and as CSV for spreadsheets.
+
+use crate::row::{Goal, On, Row};
+use std::io;
+
+/// A number with as many digits as people want to read.
+pub fn number(value: f64) -> String {
+    let digits = match value.abs() {
+        v if v == 0.0 || !v.is_finite() => 0,
+        v if v >= 1000.0 => 0,
+        v if v >= 100.0 => 1,
+        v if v >= 10.0 => 2,
+        v if v >= 0.01 => 3,
+        _ => 5,
+    };
+    format!("{value:.digits$}")
+}
+
+fn goal(goal: &Goal) -> String {
+    let on = match goal.on {
+        On::Ratio => "ratio",
+        On::Ours => "ours",
+    };
+    format!("{on} {} {}", goal.op.sign(), goal.value)
+}
+
+/// The rows as a table: a line for each case, and under it its metrics.
+pub fn table(rows: &[Row]) -> String {
+    let headings = [
+        "", "ours", "peer", "ratio", "95%", "paper", "goal", "", "beside",
+    ];
+    let mut lines: Vec<Vec<String>> = vec![headings.map(str::to_owned).to_vec()];
+    let mut case = "";
+    for row in rows {
+        if row.case != case {
+            case = &row.case;
+            lines.push(vec![case.to_owned()]);
+        }
+        let some = |value: Option<f64>| value.map_or_else(String::new, number);
+        let interval = match (row.low, row.high) {
+            (Some(low), Some(high)) => format!("{}..{}", number(low), number(high)),
+            _ => String::new(),
+        };
+        let verdict = match row.holds {
+            None => "",
+            Some(true) => "holds",
+            Some(false) => "MISSED",
+        };
+        let how = match row.how {
+            None | Some(crate::How::Measured) => "",
+            Some(how) => how.name(),
+        };
+        let beside = [row.peer_name.as_deref().unwrap_or(""), how];
+        let beside: Vec<&str> = beside.into_iter().filter(|word| !word.is_empty()).collect();
+        lines.push(vec![
+            format!("  {} [{}]", row.metric, row.unit),
+            some(row.ours),
+            some(row.peer),
+            some(row.ratio),
+            interval,
+            some(row.paper),
+            row.goal.as_ref().map_or_else(String::new, goal),
+            verdict.to_owned(),
+            beside.join("; "),
+        ]);
+    }
+    let columns = headings.len();
+    let widths: Vec<usize> = (0..columns)
+        .map(|column| {
+            let cells = lines.iter().filter(|line| line.len() == columns);
+            cells
+                .map(|line| line[column].chars().count())
+                .max()
+                .unwrap_or(0)
+        })
+        .collect();
+    let mut text = String::new();
+    for line in &lines {
+        if line.len() < columns {
+            text += &line[0];
+        } else {
+            let mut shown = String::new();
+            for (column, (cell, width)) in line.iter().zip(&widths).enumerate() {
+                // Numbers end where their column ends.
+                let padding = " ".repeat(width - cell.chars().count());
+                match column {
+                    1..=5 => shown += &format!("{padding}{cell}  "),
+                    _ => shown += &format!("{cell}{padding}  "),
+                }
+            }
+            text += shown.trim_end();
+        }
+        text.push('\n');
+    }
+    text
+}
+
+/// The rows as CSV, with a line of headings; the goal takes three columns.
+///
+/// # Errors
+/// If `into` cannot be written to.
+pub fn csv(rows: &[Row], into: impl io::Write) -> io::Result<()> {
+    let mut writer = csv::Writer::from_writer(into);
+    writer.write_record([
+        "study",
+        "case",
+        "metric",
+        "unit",
+        "ours",
+        "peer",
+        "peer_name",
+        "ratio",
+        "low",
+        "high",
+        "paper",
+        "goal_on",
+        "goal_op",
+        "goal_value",
+        "holds",
+        "how",
+    ])?;
+    for row in rows {
+        let some = |value: Option<f64>| value.map_or_else(String::new, |value| value.to_string());
+        let (on, op, value) = match &row.goal {
+            None => ("", "", String::new()),
+            Some(goal) => (
+                match goal.on {
+                    On::Ratio => "ratio",
+                    On::Ours => "ours",
+                },
+                goal.op.sign(),
+                goal.value.to_string(),
+            ),
+        };
+        writer.write_record([
+            row.study.clone(),
+            row.case.clone(),
+            row.metric.clone(),
+            row.unit.clone(),
+            some(row.ours),
+            some(row.peer),
+            row.peer_name.clone().unwrap_or_default(),
+            some(row.ratio),
+            some(row.low),
+            some(row.high),
+            some(row.paper),
+            on.to_owned(),
+            op.to_owned(),
+            value,
+            row.holds
+                .map_or_else(String::new, |holds| holds.to_string()),
+            row.how
+                .map_or_else(String::new, |how| how.name().to_owned()),
+        ])?;
+    }
+    writer.flush()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::statistics::Estimate;
+
+    fn rows() -> Vec<Row> {
+        let estimate = Estimate {
+            value: 1.2,
+            low: 1.1,
+            high: 1.3,
+        };
+        vec![
+            Row::new("one, \"two\"", "time", "ns")
+                .ours(12.0)
+                .peer("plain", 10.0)
+                .ratio(estimate)
+                .goal(Goal::ratio_at_most(1.05)),
+            Row::paper_alone("one, \"two\"", "time", "us", 5.43),
+        ]
+    }
+
+    #[test]
+    fn people_see_what_was_missed_and_what_the_paper_says() {
+        let text = table(&rows());
+        assert_eq!(text.matches("one, \"two\"").count(), 1, "{text}");
+        assert!(
+            text.contains("MISSED") && text.contains("1.100..1.300"),
+            "{text}"
+        );
+        assert!(text.contains("5.43"), "{text}");
+    }
+
+    #[test]
+    fn csv_quotes_and_has_a_cell_for_everything() {
+        let mut bytes = Vec::new();
+        csv(&rows(), &mut bytes).unwrap();
+        let mut reader = csv::Reader::from_reader(&bytes[..]);
+        let columns = reader.headers().unwrap().len();
+        let records: Vec<_> = reader.records().collect::<Result<_, _>>().unwrap();
+        assert_eq!((records.len(), columns), (2, 16));
+        assert_eq!(&records[0][1], "one, \"two\"");
+        assert_eq!(&records[0][14], "false");
+        assert_eq!(&records[1][10], "5.43");
+        assert!(records[1][4].is_empty());
+    }
+
+    #[test]
+    fn numbers_have_the_digits_that_matter() {
+        for (value, text) in [
+            (12345.6, "12346"),
+            (123.45, "123.5"),
+            (1.0345, "1.034"),
+            (12.346, "12.35"),
+            (0.0345, "0.035"),
+            (0.0, "0"),
+        ] {
+            assert_eq!(number(value), text);
+        }
+    }
+}

@@ -1,0 +1,206 @@
+//! The little statistics that a claim needs: medians, and how sure they are.
+//!
+//! Times on a shared machine have long tails and no known distribution, so nothing here assumes one. The
+//! interval of a median is the sign test's, from order statistics; the interval of anything else comes from
+//! resampling, with a fixed seed, so that the same data give the same interval.
+
+/// A value and the 95% interval around it.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Estimate {
+    /// The value itself.
+    pub value: f64,
+    /// The lower end of the interval.
+    pub low: f64,
+    /// The upper end.
+    pub high: f64,
+}
+
+/// The median of `data`.
+///
+/// # Panics
+/// If there are none.
+pub fn median(data: &[f64]) -> f64 {
+    let sorted = sorted(data);
+    let middle = sorted.len() / 2;
+    if sorted.len().is_multiple_of(2) {
+        f64::midpoint(sorted[middle - 1], sorted[middle])
+    } else {
+        sorted[middle]
+    }
+}
+
+/// The largest of `data`.
+///
+/// # Panics
+/// If there are none.
+pub fn longest(data: &[f64]) -> f64 {
+    *sorted(data).last().expect("some data")
+}
+
+/// The median of `data` with its 95% interval: the narrowest pair of order statistics, equally far from both
+/// ends, between which the true median lies with that probability.
+///
+/// Fewer than six values have no such pair; their whole range is given.
+///
+/// ```
+/// use outlive_studies::statistics::median_estimate;
+/// let estimate = median_estimate(&[9.0, 1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0, 10.0]);
+/// assert_eq!((estimate.low, estimate.value, estimate.high), (2.0, 5.5, 9.0));
+/// ```
+///
+/// # Panics
+/// If there are none.
+pub fn median_estimate(data: &[f64]) -> Estimate {
+    let sorted = sorted(data);
+    let outside = outside(sorted.len());
+    Estimate {
+        value: median(data),
+        low: sorted[outside],
+        high: sorted[sorted.len() - 1 - outside],
+    }
+}
+
+/// How many of `count` ordered values may be left out at each end.
+fn outside(count: usize) -> usize {
+    // The probability that at most k values fall below the median is that of at most k heads.
+    let mut probability = 0.5f64.powi(i32::try_from(count).unwrap_or(i32::MAX));
+    let (mut below, mut k) = (probability, 0);
+    if probability == 0.0 {
+        // Beyond a thousand values the normal curve is as good.
+        let count = count as f64;
+        return (0.5 * count - 0.98 * count.sqrt() - 0.5).floor() as usize;
+    }
+    // Leaving out k at each end misses the median when at most k values lie on one side of it.
+    while below <= 0.025 {
+        k += 1;
+        probability *= (count - k + 1) as f64 / k as f64;
+        below += probability;
+    }
+    k.saturating_sub(1)
+}
+
+/// `statistic` of all `rounds`, with its 95% interval from resampling the rounds.
+///
+/// # Panics
+/// If there are no rounds.
+pub fn bootstrap<T: Clone>(rounds: &[T], statistic: impl Fn(&[T]) -> f64) -> Estimate {
+    const RESAMPLES: usize = 2000;
+    assert!(!rounds.is_empty(), "an estimate from no rounds");
+    let mut random = SplitMix(0x6F75_746C_6976_6521);
+    let mut drawn = rounds.to_vec();
+    let mut values: Vec<f64> = (0..RESAMPLES)
+        .map(|_| {
+            for place in &mut drawn {
+                *place = rounds[random.below(rounds.len())].clone();
+            }
+            statistic(&drawn)
+        })
+        .collect();
+    values.sort_by(f64::total_cmp);
+    Estimate {
+        value: statistic(rounds),
+        low: values[RESAMPLES * 25 / 1000],
+        high: values[RESAMPLES * 975 / 1000 - 1],
+    }
+}
+
+fn sorted(data: &[f64]) -> Vec<f64> {
+    assert!(!data.is_empty(), "an estimate from no data");
+    let mut sorted = data.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    sorted
+}
+
+/// A small generator of random numbers: the same after the same seed.
+#[derive(Clone, Debug)]
+pub struct SplitMix(pub u64);
+
+impl SplitMix {
+    /// The next number.
+    pub fn draw(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+        z ^ (z >> 31)
+    }
+
+    /// A number below `bound`.
+    pub fn below(&mut self, bound: usize) -> usize {
+        ((u128::from(self.draw()) * bound as u128) >> 64) as usize
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn medians_of_odd_and_even_counts() {
+        assert_eq!(median(&[3.0, 1.0, 2.0]), 2.0);
+        assert_eq!(median(&[4.0, 1.0, 2.0, 3.0]), 2.5);
+        assert_eq!(longest(&[3.0, 9.0, 2.0]), 9.0);
+    }
+
+    /// The published table of the sign test's 95% limits: how many order statistics to leave out.
+    #[test]
+    fn the_interval_is_the_sign_tests() {
+        for (count, left_out) in [
+            (1, 0),
+            (5, 0),
+            (6, 0),
+            (8, 0),
+            (9, 1),
+            (10, 1),
+            (11, 1),
+            (12, 2),
+            (15, 3),
+            (20, 5),
+            (25, 7),
+            (30, 9),
+            (40, 13),
+            (50, 17),
+            (100, 39),
+        ] {
+            assert_eq!(outside(count), left_out, "of {count}");
+        }
+        // Where the exact numbers end the approximation goes on.
+        let (exact, beyond) = (outside(1000), outside(1100));
+        assert!((468..=469).contains(&exact), "{exact}");
+        assert!((516..=518).contains(&beyond), "{beyond}");
+    }
+
+    /// Of many samples from one population, about 95% have the true median in their interval, and not many fewer.
+    #[test]
+    fn the_interval_covers_what_it_says() {
+        let mut random = SplitMix(7);
+        let mut uniform = || random.draw() as f64 / u64::MAX as f64;
+        let (mut covered, mut resampled) = (0, 0);
+        for _ in 0..400 {
+            // Skewed, as times are: the true median of u/(1-u) is 1.
+            let sample: Vec<f64> = (0..31)
+                .map(|_| uniform())
+                .map(|u| u / (1.0 - u + 1e-9))
+                .collect();
+            let signs = median_estimate(&sample);
+            covered += u32::from(signs.low <= 1.0 && 1.0 <= signs.high);
+        }
+        for _ in 0..60 {
+            let sample: Vec<f64> = (0..31).map(|_| uniform()).collect();
+            let drawn = bootstrap(&sample, median);
+            resampled += u32::from(drawn.low <= 0.5 && 0.5 <= drawn.high);
+        }
+        assert!(covered >= 372, "{covered} of 400");
+        assert!(resampled >= 50, "{resampled} of 60");
+    }
+
+    #[test]
+    fn resampling_repeats_itself_and_brackets_the_value() {
+        let data: Vec<f64> = (0..50).map(f64::from).collect();
+        let first = bootstrap(&data, median);
+        assert_eq!(first, bootstrap(&data, median));
+        assert_eq!(first.value, 24.5);
+        assert!(first.low < 24.5 && 24.5 < first.high);
+        assert!(first.high - first.low < 30.0, "{first:?}");
+    }
+}

@@ -1,0 +1,190 @@
+//! A study, what it is run with, and what it says while it runs.
+
+use crate::children::Launcher;
+use crate::machine::Ticks;
+use crate::row::Row;
+use outlive::host::OsError;
+use outlive::membership::{JoinError, StillMembers};
+use outlive::pod::PodError;
+use std::cell::RefCell;
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// A table or a figure, measured anew.
+pub struct Study {
+    /// Its name, as on the command line.
+    pub name: &'static str,
+    /// What it answers, in a line.
+    pub about: &'static str,
+    pub(crate) body: fn(&mut Run<'_>) -> Result<(), StudyError>,
+}
+
+/// How much work a study makes of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Effort {
+    /// As little as goes through all of its code. The numbers mean nothing.
+    Tiny,
+    /// A first look, in less than a minute.
+    Quick,
+    /// As many rounds as a claim needs.
+    Full,
+}
+
+/// What a study is run with.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    /// How much work to make of it.
+    pub effort: Effort,
+    /// How its parts in other processes are started.
+    pub launcher: Launcher,
+    /// Set by whoever wants the study to end early; what it had begun is cleared away.
+    pub stop: Arc<AtomicBool>,
+}
+
+/// Why a study has no answer.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum StudyError {
+    /// A pod for the measurement could not be had.
+    #[error(transparent)]
+    Pod(#[from] PodError),
+    /// It could not be joined.
+    #[error("a study's member could not join its pod: {0}")]
+    Join(#[from] JoinError),
+    /// It could not be left.
+    #[error("a study's process could not leave its pod: {0}")]
+    Leave(#[from] StillMembers),
+    /// The operating system refused something.
+    #[error(transparent)]
+    Os(#[from] OsError),
+    /// A file or a process was refused.
+    #[error("{doing}: {source}")]
+    Io {
+        /// What was tried.
+        doing: String,
+        /// Why it failed.
+        source: io::Error,
+    },
+    /// What was measured did not do what it should.
+    #[error("the measurement is void: {what}")]
+    Void {
+        /// What was wrong.
+        what: String,
+    },
+    /// A part of the study in another process ended early.
+    #[error("a part of the study in another process has failed: {what}")]
+    Part {
+        /// What it said, or how it ended.
+        what: String,
+    },
+    /// The study was told to stop.
+    #[error("stopped before it was done")]
+    Stopped,
+}
+
+impl StudyError {
+    pub(crate) fn io(doing: impl Into<String>) -> impl FnOnce(io::Error) -> Self {
+        let doing = doing.into();
+        move |source| Self::Io { doing, source }
+    }
+
+    pub(crate) fn void(what: impl Into<String>) -> Self {
+        Self::Void { what: what.into() }
+    }
+}
+
+impl Effort {
+    /// One of three numbers.
+    pub fn of<T>(self, tiny: T, quick: T, full: T) -> T {
+        match self {
+            Self::Tiny => tiny,
+            Self::Quick => quick,
+            Self::Full => full,
+        }
+    }
+}
+
+impl Plan {
+    /// A plan that nobody stops.
+    pub fn new(effort: Effort, launcher: Launcher) -> Self {
+        Self {
+            effort,
+            launcher,
+            stop: Arc::default(),
+        }
+    }
+}
+
+impl Study {
+    /// Runs it. `progress` hears what is being measured.
+    ///
+    /// # Errors
+    /// If something could not be measured, or the plan's stop was set. Nothing is left behind then either.
+    pub fn run(&self, plan: &Plan, progress: &mut dyn FnMut(&str)) -> Result<Vec<Row>, StudyError> {
+        let before = Ticks::now();
+        let mut run = Run {
+            plan,
+            progress: RefCell::new(progress),
+            rows: Vec::new(),
+        };
+        (self.body)(&mut run)?;
+        let mut rows = run.rows;
+        if let (Some(before), Some(now)) = (before, Ticks::now()) {
+            let stolen = now.stolen_since(before);
+            rows.push(
+                Row::new(
+                    "the machine, during the study",
+                    "time stolen by the hypervisor",
+                    "%",
+                )
+                .ours(stolen),
+            );
+        }
+        for row in &mut rows {
+            self.name.clone_into(&mut row.study);
+        }
+        Ok(rows)
+    }
+}
+
+/// A study that is being run.
+pub struct Run<'a> {
+    plan: &'a Plan,
+    progress: RefCell<&'a mut dyn FnMut(&str)>,
+    rows: Vec<Row>,
+}
+
+impl Run<'_> {
+    /// How much work to make of it.
+    pub fn effort(&self) -> Effort {
+        self.plan.effort
+    }
+
+    /// How its parts are started.
+    pub fn launcher(&self) -> &Launcher {
+        &self.plan.launcher
+    }
+
+    /// Says what is being measured.
+    pub fn begin(&self, what: &str) {
+        (self.progress.borrow_mut())(what);
+    }
+
+    /// Fails if the study was told to stop.
+    ///
+    /// # Errors
+    /// [`StudyError::Stopped`].
+    pub fn go_on(&self) -> Result<(), StudyError> {
+        // Relaxed: nothing comes with it.
+        match self.plan.stop.load(Ordering::Relaxed) {
+            true => Err(StudyError::Stopped),
+            false => Ok(()),
+        }
+    }
+
+    /// Adds to the answer.
+    pub fn answer(&mut self, rows: impl IntoIterator<Item = Row>) {
+        self.rows.extend(rows);
+    }
+}
