@@ -106,6 +106,7 @@ fn every_command_shows_examples() {
         &["pod", "clean"],
         &["prove", "kill"],
         &["prove", "schedule"],
+        &["prove", "chaos"],
         &["doctor"],
         &["completions"],
         &[],

@@ -1,0 +1,58 @@
+//! The reckoning: what the pod holds must be what the workers' tallies add up to.
+
+use super::ledger::{Ledger, Sum, Tally};
+use super::stage::{self, Stage, process_of, thread_of};
+use super::{blocks, counters};
+use outlive::membership::Member;
+use outlive::pod::Pod;
+
+/// Everything that is wrong, with all workers gone, and what they did.
+pub fn audit(pod: &Pod, stage: Stage, member: &Member, workers: u32) -> (Vec<String>, Sum) {
+    let mut wrong = Vec::new();
+    let recoverers = stage::recoverers(pod);
+    let (logs, mut sum) = (pod.logs(), Sum::default());
+    let mut tallies: Vec<Tally> = Vec::new();
+    for worker in 0..workers {
+        let log = logs.of(thread_of(worker));
+        let ledger = Ledger::at(stage.memory, log.program_room());
+        let tally = ledger.tally();
+        match ledger.intended(tally.sequence) {
+            Ok(None) => {}
+            Ok(Some(intent)) => wrong.push(format!(
+                "worker {worker} left, and {intent:?} is not settled"
+            )),
+            Err(what) => wrong.push(format!("worker {worker}: {what}")),
+        }
+        for id in [thread_of(worker), process_of(worker)] {
+            let log = logs.of(id);
+            if let Some(claimant) = log.claimant() {
+                wrong.push(format!("the log of id {id} is still claimed by {claimant}"));
+            }
+            if let Some(entry) = log.locks().next() {
+                wrong.push(format!("the log of id {id} still lists {entry:?}"));
+            }
+        }
+        sum.add(&tally);
+        tallies.push(tally);
+    }
+    wrong.extend(counters::audit(stage, member, &recoverers, &sum.counted));
+    let mut in_use = Vec::new();
+    for (worker, tally) in (0..).zip(&tallies) {
+        wrong.extend(blocks::audit(stage, worker, tally, &mut in_use));
+    }
+    match stage.buddy() {
+        Ok(buddy) => {
+            let report = buddy.check_reachable(in_use);
+            wrong.extend(
+                report
+                    .findings
+                    .iter()
+                    .map(|finding| format!("heap: {finding}")),
+            );
+        }
+        Err(what) => wrong.push(what),
+    }
+    let check = pod.check();
+    wrong.extend(check.violations.iter().map(|what| format!("pod: {what}")));
+    (wrong, sum)
+}

@@ -1,0 +1,160 @@
+//! A worker: joins under its ids, settles what its last incarnation had intended, and works until it is told
+//! to stop.
+
+use super::ledger::{COUNTERS, Intent, Ledger, Tally, What};
+use super::stage::{self, LARGE_CELLS, MOST_WORKERS, Stage, thread_of, worker_of};
+use super::{FORGETFUL, SEED, WORKERS, blocks, counters};
+use crate::schedule::engine::choices::Dice;
+use core::time::Duration;
+use outlive::heap::buddy::Buddy;
+use outlive::membership::{JoinError, Member, ProcessOptions};
+use outlive::pod::{Pod, PodError};
+use outlive::recovery::{OwnLog, Recoverers};
+use outlive::supervise::Place;
+use rustix::process::{Signal, getppid, set_parent_process_death_signal};
+use std::time::Instant;
+
+/// How long joining may take: a predecessor is buried and recovered meanwhile, a host fenced.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// What a worker works with.
+pub struct Hands<'w> {
+    pub stage: Stage,
+    pub worker: u32,
+    pub member: &'w Member,
+    pub recoverers: &'w Recoverers,
+    pub buddy: Buddy,
+}
+
+/// Plays the part of one worker, whose place in the pod stands in the environment, until it is told to stop.
+/// For the command that [`run`](super::run) is given.
+///
+/// # Errors
+/// With what is wrong, which the driver has been told too.
+pub fn work() -> Result<(), String> {
+    // A worker whose driver dies is of no use; should that have happened already, its parent is another.
+    set_parent_process_death_signal(Some(Signal::KILL)).map_err(text)?;
+    if getppid().is_none_or(|parent| parent.is_init()) {
+        return Err("the driver is gone".into());
+    }
+    // The driver's own host must not be taken for silent because its workers want every core.
+    // SAFETY: changes this process's priority and nothing else.
+    unsafe { libc::nice(10) };
+    let place = Place::from_env().map_err(text)?;
+    let number = |name: &str| -> Result<u64, String> {
+        let value = std::env::var(name).map_err(|error| format!("{name}: {error}"))?;
+        value.parse().map_err(|error| format!("{name}: {error}"))
+    };
+    let workers = number(WORKERS)?;
+    let seed = number(SEED)?;
+    let worker = worker_of(place.id);
+    if workers > u64::from(MOST_WORKERS) || u64::from(worker) >= workers {
+        return Err(format!("worker {worker} of {workers}"));
+    }
+    let pod = Pod::open(&place.pod).map_err(text)?;
+    let stage = Stage::of(&pod)?;
+    let options = ProcessOptions::on_host(place.host)
+        .id(place.id)
+        .name(format!("worker {worker}"));
+    let process = patiently(|| pod.join_with(options.clone(), stage::add_handlers))?;
+    let member = patiently(|| {
+        let name = format!("worker {worker}");
+        Ok(process.enter(Some(thread_of(worker)), &name)?)
+    })?;
+    let recoverers = stage::recoverers(&pod);
+    let hands = Hands {
+        stage,
+        worker,
+        member: &member,
+        recoverers: &recoverers,
+        buddy: stage.buddy()?,
+    };
+    let outcome = toil(&hands, seed, std::env::var_os(FORGETFUL).is_some());
+    if let Err(what) = &outcome {
+        stage.accuse(&format!("worker {worker}: {what}"));
+    }
+    drop(member);
+    process.leave().map_err(text)?;
+    outcome
+}
+
+/// Tries until nobody is in the way any more.
+fn patiently<T>(attempt: impl Fn() -> Result<T, PodError>) -> Result<T, String> {
+    let until = Instant::now() + PATIENCE;
+    loop {
+        match attempt() {
+            Ok(done) => return Ok(done),
+            Err(PodError::Join(
+                JoinError::InUse { .. } | JoinError::NotRecovered { .. } | JoinError::Gone { .. },
+            )) if Instant::now() < until => std::thread::sleep(Duration::from_millis(2)),
+            Err(error) => return Err(error.to_string()),
+        }
+    }
+}
+
+/// Settles what was intended, then intends and does one thing after another.
+fn toil(hands: &Hands<'_>, seed: u64, forgetful: bool) -> Result<(), String> {
+    let ledger = Ledger::at(
+        hands.stage.memory,
+        OwnLog::of(hands.member).log().program_room(),
+    );
+    let mut tally = ledger.tally();
+    if let Some(intent) = ledger.intended(tally.sequence)? {
+        // The broken variant takes for granted that what it does not remember did not happen.
+        let effect = !forgetful && ask(hands, intent)?;
+        tally.enter(intent, effect);
+        ledger.commit(&tally);
+    }
+    while !hands.stage.is_stopped() {
+        let intent = next(seed, hands.worker, &tally);
+        ledger.intend(intent);
+        let effect = perform(hands, intent)?;
+        tally.enter(intent, effect);
+        ledger.commit(&tally);
+    }
+    Ok(())
+}
+
+/// What a worker does next follows from the seed, its number and what it has done.
+fn next(seed: u64, worker: u32, tally: &Tally) -> Intent {
+    let sequence = tally.sequence + 1;
+    let mut dice = Dice::new(seed ^ u64::from(worker) << 48 ^ sequence << 8);
+    dice.roll();
+    let roll = dice.roll();
+    let (what, which) = match roll % 8 {
+        0..5 => (What::Count, dice.roll() % COUNTERS as u64),
+        _ => {
+            let cell = dice.roll() % LARGE_CELLS;
+            let what = if tally.large & 1 << cell == 0 {
+                What::Allocate
+            } else {
+                What::Free
+            };
+            (what, cell)
+        }
+    };
+    Intent {
+        sequence,
+        what,
+        which,
+        much: 0,
+    }
+}
+
+fn perform(hands: &Hands<'_>, intent: Intent) -> Result<bool, String> {
+    match intent.what {
+        What::Count => counters::count(hands, intent),
+        What::Allocate | What::Free => blocks::perform(hands, intent),
+    }
+}
+
+fn ask(hands: &Hands<'_>, intent: Intent) -> Result<bool, String> {
+    match intent.what {
+        What::Count => counters::ask(hands, intent),
+        What::Allocate | What::Free => blocks::ask(hands, intent),
+    }
+}
+
+fn text(error: impl ToString) -> String {
+    error.to_string()
+}
