@@ -2,6 +2,7 @@
 
 pub mod group_log;
 pub mod membership;
+pub mod reclaim;
 pub mod sync;
 
 use crate::schedule::{Bounds, Scenario, ScheduleReport};
@@ -49,5 +50,6 @@ pub fn all() -> Vec<Proof> {
     let mut all = sync::all();
     all.extend(membership::all());
     all.extend(group_log::all());
+    all.extend(reclaim::all());
     all
 }

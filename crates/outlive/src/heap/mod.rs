@@ -1,67 +1,176 @@
 //! Memory from a segment: a buddy allocator for large blocks, slabs for small ones, reclamation.
 //!
-//! [`buddy`] hands out blocks of a few KiB up to the whole region, under one recoverable lock. Slabs cut
+//! [`buddy`] hands out blocks of 16 KiB up to the whole region, under one recoverable lock. Slabs cut
 //! some of them up for small objects; [`LocalHeap`] is how a thread allocates, frees and reclaims.
+//!
+//! ```text
+//!  state:   header | the era of reclamation | hints | a table with an entry for each 32 KiB | buddy allocator
+//!  region:  the blocks, nothing else
+//! ```
 
 pub mod buddy;
+mod large;
 mod local;
 mod reclaim;
+mod recover;
+mod refill;
 mod room;
 mod slab;
 
-pub use local::LocalHeap;
-pub use reclaim::Pinned;
+pub use large::{HeapLargePoint, HeapOwePoint};
+pub use local::{HeapAllocatePoint, HeapFreePoint, LocalHeap};
+pub use reclaim::{Pinned, RETIRED_HEADER, ReclaimPoint, RetirePoint};
+pub use recover::HeapRecoverPoint;
+pub use refill::{HeapCollectPoint, HeapGiveBackPoint, HeapRefillPoint};
 
 use crate::recovery::Recoverers;
 use buddy::{Buddy, OpenError, RegionError};
-use outlive_memory::{Memory, Native, Offset};
+use outlive_memory::{Memory, Native, Offset, OffsetOutOfRange, Ordering};
+use slab::{Table, UNIT};
+
+const MAGIC: u64 = u64::from_le_bytes(*b"outsheap");
+/// Counts what may have made orphans of slabs; 0 when a whole round found none.
+const ORPHANS: u64 = 0x100;
+/// Counts the blocks that recoverers owe the buddy allocator; 0 when all have been paid.
+const OWED: u64 = 0x140;
+const TABLE: u64 = 0x180;
 
 /// The heap of a pod: one region, for blocks of every size.
+///
+/// ```
+/// # use outlive::membership::{Generations, Instance, Level, Member, State, Status};
+/// # use outlive::memory::{Memory, Native, Offset, Ordering, PersistenceDomain};
+/// # use outlive::recovery::{Logs, OwnLog};
+/// use outlive::heap::{self, Heap, LocalHeap};
+/// use outlive::sync;
+/// # let memory = Native::leaked(1 << 21, PersistenceDomain::Flushed);
+/// # let generations = Generations::new(memory, Offset::new(0), 4);
+/// # let logs = Logs::new(memory, Offset::new(4096), 4);
+/// # let live = State { generation: 1, host: 0, level: Some(Level::Thread), status: Status::Live };
+/// # assert!(generations.transition(0, State::FREE, live));
+/// # // SAFETY: this thread alone acts as 0.1, and nobody raises its generation.
+/// # let member = unsafe { Member::assume(memory, generations, Instance::new(0, 1), logs.at(0), None) };
+/// # OwnLog::open(&member).unwrap();
+/// let (state, region) = (Offset::new(1 << 16), Offset::new(1 << 20));
+/// let heap = Heap::create(memory, state, region, 1 << 20)?;
+/// let recoverers = heap::recoverers_of(heap::recoverers(sync::recoverers(logs)), heap);
+/// let local = LocalHeap::of(heap, &member, &recoverers);
+///
+/// // The cell holds the block, or there is no block: whenever this thread dies.
+/// let cell = Offset::new(2048);
+/// let block = local.allocate_into(100, cell)?;
+/// assert_eq!(memory.load::<u64>(cell, Ordering::Acquire), block.raw());
+/// local.free_from(cell, 0)?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Copy, Debug)]
 pub struct Heap<M: Memory = Native> {
     memory: M,
     state: Offset,
     buddy: Buddy<M>,
+    table: Table<M>,
 }
 
 impl<M: Memory> Heap<M> {
-    /// How many bytes of state a heap over `bytes` takes.
+    /// The largest block that comes from a slab, in bytes; larger ones are rounded up to a power of two
+    /// of 16 KiB.
+    pub const LARGEST_SMALL: u64 = slab::LARGEST;
+
+    /// How many bytes of state a heap over `bytes` takes: 2 % of them.
     ///
     /// # Errors
     /// If such a region cannot be managed.
     pub fn state_bytes(bytes: u64) -> Result<u64, RegionError> {
-        Ok(4096 + Buddy::<M>::metadata_bytes(bytes, 4096)?)
+        Ok(buddy_at(bytes) + Buddy::<M>::metadata_bytes(bytes, UNIT)?)
     }
 
-    /// Makes a heap of the `bytes` at `region`, whose words stand at `state` in zeroed memory.
+    /// Makes a heap of the `bytes` at `region`, whose words stand at `state` in zeroed memory. For whoever
+    /// creates a pod, before anybody else sees it.
     ///
     /// # Errors
-    /// If the region cannot be managed, or is not in the memory.
+    /// If the region cannot be managed, or is not in the memory; `state` is aligned to 128 bytes, `region`
+    /// to 4096.
+    ///
+    /// # Crash
+    /// Cut short, it leaves a state that [`open`](Self::open) refuses.
     pub fn create(
         memory: M,
         state: Offset,
         region: Offset,
         bytes: u64,
     ) -> Result<Self, RegionError> {
-        let buddy = Buddy::create(memory, state + 4096, region, bytes, 4096)?;
-        Ok(Self {
-            memory,
-            state,
-            buddy,
-        })
+        Self::described(memory, state, region, bytes)?;
+        let buddy = Buddy::create(memory, state + buddy_at(bytes), region, bytes, UNIT)?;
+        let header = [region.raw(), bytes];
+        let words = header.into_iter().chain([checksum(header)]);
+        for (index, word) in (1u64..).zip(words) {
+            memory.store(state + index * 8, word, Ordering::Relaxed);
+        }
+        memory.persist(state, 64);
+        // Release: whoever finds the first word finds all others.
+        memory.store(state, MAGIC, Ordering::Release);
+        memory.persist(state, 8);
+        Ok(Self::with(memory, state, region, buddy))
     }
 
     /// The heap whose words stand at `state`.
     ///
     /// # Errors
-    /// If there is none.
+    /// If there is none, or its header is damaged. Its table and its tree are not walked.
     pub fn open(memory: M, state: Offset) -> Result<Self, OpenError> {
-        let buddy = Buddy::open(memory, state + 4096)?;
-        Ok(Self {
+        let at = state;
+        let region_error = |source| OpenError::Region { at, source };
+        inside(memory, state, TABLE, 128).map_err(region_error)?;
+        // Acquire: what was written before the first word.
+        let magic: u64 = memory.load(state, Ordering::Acquire);
+        if magic != MAGIC {
+            return Err(OpenError::NotOne { at, magic });
+        }
+        let word = |index: u64| memory.load::<u64>(state + index * 8, Ordering::Relaxed);
+        let (words, found) = ([word(1), word(2)], word(3));
+        let expected = checksum(words);
+        if found != expected {
+            return Err(OpenError::Checksum {
+                at,
+                expected,
+                found,
+            });
+        }
+        let [region, bytes] = words;
+        let region = Offset::from_raw(region);
+        Self::described(memory, state, region, bytes).map_err(region_error)?;
+        let buddy = Buddy::open(memory, state + buddy_at(bytes))?;
+        if (buddy.region(), buddy.bytes()) != (region, bytes / UNIT * UNIT) {
+            // Each header is whole, and they are about different regions.
+            let at = buddy.metadata();
+            let source = RegionError::Overlap {
+                metadata: at,
+                payload: buddy.region(),
+            };
+            return Err(OpenError::Region { at, source });
+        }
+        Ok(Self::with(memory, state, region, buddy))
+    }
+
+    /// Refuses what cannot be before anything is written or followed.
+    fn described(memory: M, state: Offset, region: Offset, bytes: u64) -> Result<(), RegionError> {
+        let own = Self::state_bytes(bytes)?;
+        inside(memory, state, own, 128)?;
+        inside(memory, region, bytes, 4096)?;
+        if state < region + bytes && region < state + own {
+            let (metadata, payload) = (state, region);
+            return Err(RegionError::Overlap { metadata, payload });
+        }
+        Ok(())
+    }
+
+    fn with(memory: M, state: Offset, region: Offset, buddy: Buddy<M>) -> Self {
+        Self {
             memory,
             state,
             buddy,
-        })
+            table: Table::new(memory, state + TABLE, region, buddy.bytes()),
+        }
     }
 
     /// Where its words stand.
@@ -78,6 +187,34 @@ impl<M: Memory> Heap<M> {
     pub fn memory(&self) -> M {
         self.memory
     }
+
+    fn orphans(&self) -> Offset {
+        self.state + ORPHANS
+    }
+
+    fn owed(&self) -> Offset {
+        self.state + OWED
+    }
+}
+
+fn inside<M: Memory>(memory: M, at: Offset, len: u64, align: u64) -> Result<(), RegionError> {
+    let checked: Result<Offset, OffsetOutOfRange> =
+        Offset::checked(at.raw(), len, align, memory.size());
+    checked.map(drop).map_err(RegionError::Outside)
+}
+
+/// Where the buddy allocator's metadata stand in the state of a heap over `bytes`.
+fn buddy_at(bytes: u64) -> u64 {
+    TABLE + Table::<Native>::bytes(bytes.min(Offset::SPAN))
+}
+
+fn checksum(header: [u64; 2]) -> u64 {
+    let mut hasher = crc32fast::Hasher::new();
+    hasher.update(&MAGIC.to_le_bytes());
+    for word in header {
+        hasher.update(&word.to_le_bytes());
+    }
+    hasher.finalize().into()
 }
 
 /// Adds the handlers for the operations of this room that need to know no heap.
@@ -92,7 +229,8 @@ pub fn recoverers<M: Memory>(recoverers: Recoverers<M>) -> Recoverers<M> {
     buddy::recoverers(recoverers)
 }
 
-/// Adds the handlers for what the dead left in `heap`.
-pub fn recoverers_of<M: Memory>(recoverers: Recoverers<M>, _heap: Heap<M>) -> Recoverers<M> {
-    recoverers
+/// Adds the handlers for what the dead left in `heap`: the step that they were at, the blocks in their hands,
+/// what they had retired.
+pub fn recoverers_of<M: Memory>(recoverers: Recoverers<M>, heap: Heap<M>) -> Recoverers<M> {
+    recoverers.room(recover::RoomOf(heap))
 }

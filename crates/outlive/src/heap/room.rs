@@ -2,6 +2,7 @@
 //!
 //! ```text
 //!  0x000  step          the small allocation or free that the owner is at
+//!  0x020  tenant        the last instance that had slabs
 //!  0x040  reservation   which eras the owner may still be reading in
 //!  0x080  retired       what it retired and has not freed
 //!  0x0c0  hands         cells for what is allocated and not yet linked to anything
@@ -15,6 +16,10 @@ pub(super) const HANDS: u64 = 8;
 
 pub(super) fn step<M: Memory>(log: Log<M>) -> Offset {
     log.room()
+}
+
+pub(super) fn tenant<M: Memory>(log: Log<M>) -> Offset {
+    log.room() + 0x20
 }
 
 pub(super) fn reservation<M: Memory>(log: Log<M>) -> Offset {

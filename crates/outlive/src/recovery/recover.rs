@@ -338,6 +338,54 @@ impl<M: Memory> Recoverers<M> {
         Ok(done)
     }
 
+    /// Has the rooms settle and release again what the last incarnation of `id`, which is gone, left in its log: for
+    /// what could not be given up while others were reading it. As `member`, which holds the claim
+    /// meanwhile, like a recoverer; a new incarnation of the id waits so long. Waits for nobody.
+    ///
+    /// `NothingLeft` also if the id has an incarnation again.
+    ///
+    /// # Errors
+    /// As [`recover`](Self::recover).
+    ///
+    /// # Crash
+    /// The log is claimed by a dead instance, and whoever comes next recovers it.
+    pub fn revisit(&self, member: &Member<M>, id: InstanceId) -> Result<Recovered, RecoverError> {
+        let capacity = self.logs.capacity();
+        if id >= capacity {
+            return Err(RecoverError::NoSuchId { id, capacity });
+        }
+        let (memory, log) = (member.memory(), self.logs.of(id));
+        let at = log.claim_at();
+        // AcqRel: as for any claim.
+        let order = (Ordering::AcqRel, Ordering::Relaxed);
+        let me = member.instance().to_word();
+        let claim = memory.compare_exchange(at, Instance::NOBODY, me, order.0, order.1);
+        if claim.is_err() {
+            // Somebody is at it. If that is a dead instance, this takes its place.
+            return self.recover(member, id);
+        }
+        memory.persist(at, 8);
+        memory.crash_point(RecoverPoint::Claimed);
+        // Nobody's again, whatever happens.
+        let _claim = Revisited { log };
+        let Some(owner) = log.owner() else {
+            return Ok(Recovered::NothingLeft);
+        };
+        let dead = Recovering {
+            member,
+            log,
+            logs: self.logs,
+            owner,
+        };
+        for room in &self.rooms {
+            guarded(|| room.settle(&dead))?;
+        }
+        for room in self.rooms.iter().rev() {
+            guarded(|| room.release(&dead))?;
+        }
+        Ok(Recovered::NothingLeft)
+    }
+
     /// Recovers every id that is dead and that nobody else recovers, and says how many. Call it when a
     /// death was told, and after joining.
     ///
@@ -373,7 +421,12 @@ impl<M: Memory> Recoverers<M> {
             // The first incarnation died before it had opened its log.
             return Ok(Recovered::NothingLeft);
         };
-        let dead = Recovering { member, log, owner };
+        let dead = Recovering {
+            member,
+            log,
+            logs: self.logs,
+            owner,
+        };
         let redone = redo::committed(log, owner).unwrap_or(0);
         if let Some(target) = redo::bad_target(log, redone) {
             return Err(RecoverError::BadRecord { owner, target });
@@ -466,11 +519,23 @@ impl<M: Memory> Drop for Claim<M> {
     }
 }
 
+/// Settles a log again that was at rest before.
+struct Revisited<M: Memory> {
+    log: Log<M>,
+}
+
+impl<M: Memory> Drop for Revisited<M> {
+    fn drop(&mut self) {
+        self.log.settle();
+    }
+}
+
 /// A dead instance's log in the hands of its only recoverer: what handlers are given.
 #[derive(Debug)]
 pub struct Recovering<'r, M: Memory = Native> {
     member: &'r Member<M>,
     log: Log<M>,
+    logs: Logs<M>,
     owner: Instance,
 }
 
@@ -488,6 +553,11 @@ impl<'r, M: Memory> Recovering<'r, M> {
     /// Its log. Only the holder of this value writes to what the log's [room](Log::room) and nodes hold.
     pub fn log(&self) -> Log<M> {
         self.log
+    }
+
+    /// The logs of everybody, to look at.
+    pub fn logs(&self) -> Logs<M> {
+        self.logs
     }
 
     /// Whether the dead listed the lock at `lock` as held or being taken.

@@ -44,7 +44,7 @@ pub enum RegionError {
 #[non_exhaustive]
 pub enum OpenError {
     /// There is none there, or its creation was cut short.
-    #[error("there is no buddy allocator at {at}: its first word is {magic:#x}")]
+    #[error("there is no allocator at {at}: its first word is {magic:#x}")]
     NotOne {
         /// Where it was looked for.
         at: Offset,
@@ -53,7 +53,7 @@ pub enum OpenError {
     },
     /// The header is damaged.
     #[error(
-        "the header of the buddy allocator at {at} is corrupt: its checksum is {found:#x}, not {expected:#x}"
+        "the header of the allocator at {at} is corrupt: its checksum is {found:#x}, not {expected:#x}"
     )]
     Checksum {
         /// Where it is.
@@ -64,7 +64,7 @@ pub enum OpenError {
         found: u64,
     },
     /// The header describes a region that cannot be.
-    #[error("the header of the buddy allocator at {at} is impossible: {source}")]
+    #[error("the header of the allocator at {at} is impossible: {source}")]
     Region {
         /// Where it is.
         at: Offset,
@@ -94,6 +94,20 @@ pub enum AllocateError {
         asked: u64,
         /// The largest block that could have been had.
         largest_free: u64,
+    },
+    /// The heap has no room, whatever is given back: it is too small for what is kept in it.
+    #[error(
+        "the heap of {heap} bytes has no room for {asked} bytes (its largest free block has {largest_free}); create the pod with a heap of at least {enough} bytes"
+    )]
+    HeapFull {
+        /// What was asked for.
+        asked: u64,
+        /// The largest block that is free.
+        largest_free: u64,
+        /// The size of the heap.
+        heap: u64,
+        /// The size to ask for when the pod is made anew.
+        enough: u64,
     },
     /// No block can ever be that large.
     #[error("{asked} bytes were asked for; the largest block of this region has {most}")]

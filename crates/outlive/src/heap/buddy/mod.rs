@@ -289,6 +289,28 @@ impl<M: Memory> Buddy<M> {
         Ok(Locked { buddy: self, guard })
     }
 
+    /// As [`lock`](Self::lock), unless a live instance has the lock.
+    ///
+    /// # Errors
+    /// If the lock cannot be had.
+    pub fn try_lock<'b>(
+        &'b self,
+        member: &'b Member<M>,
+        recoverers: &Recoverers<M>,
+    ) -> Result<Option<Locked<'b, M>>, LockError> {
+        let guard = self.own_lock().try_lock(member, recoverers)?;
+        Ok(guard.map(|guard| Locked { buddy: self, guard }))
+    }
+
+    /// Whether an allocated block starts at `block`, for whoever has that block.
+    pub(super) fn has_block_at(&self, block: Offset) -> bool {
+        self.unit_of(block).is_ok_and(|unit| {
+            let at = self.places.size(&self.shape, unit);
+            // Relaxed: it was written before the block was known, and stays while it is not freed.
+            self.memory.load::<u8>(at, Ordering::Relaxed) != 0
+        })
+    }
+
     #[inline(always)]
     fn block_bytes(&self, order: u32) -> u64 {
         1 << (order + self.unit_shift)

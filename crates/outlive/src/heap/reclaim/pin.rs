@@ -1,0 +1,168 @@
+//! Reservations: the eras in which an instance may be reading.
+//!
+//! ```text
+//!  reservation   lower   the era of the outermost pin; 0 while there is none
+//!                upper   the newest era that a link was read in
+//! ```
+//!
+//! While `lower` is 0, `upper` means nothing.
+
+use super::LocalHeap;
+use crate::heap::room;
+use crate::membership::Status;
+use crate::recovery::Log;
+use outlive_memory::{Memory, Native, Offset, Ordering};
+
+const LOWER: u64 = 0;
+const UPPER: u64 = 8;
+
+/// A reservation that was read.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Reservation {
+    lower: u64,
+    upper: u64,
+}
+
+impl Reservation {
+    /// That of the owner of `log`, if it has one.
+    fn of<M: Memory>(memory: M, log: Log<M>) -> Option<Self> {
+        let at = room::reservation(log);
+        // Acquire: of a pin that is over by now the last reads come before what we do with the block. The
+        // upper end may be another pin's, an older or a newer: whichever pin began before our fence is
+        // seen in full, and none that began after it matters.
+        let lower: u64 = memory.load(at + LOWER, Ordering::Acquire);
+        let upper: u64 = memory.load(at + UPPER, Ordering::Relaxed);
+        (lower != 0).then_some(Self { lower, upper })
+    }
+
+    /// Whether its holder may be reading a block of these eras.
+    pub(super) fn meets(self, birth: u64, until: u64) -> bool {
+        birth <= self.upper && self.lower <= until
+    }
+}
+
+impl<M: Memory> LocalHeap<'_, M> {
+    /// Begins to read what others may retire. Wait-free, but for the retired blocks that it looks through now and then. Pins nest: the outermost
+    /// counts.
+    ///
+    /// In the name of the dead, it goes on with the reservation that the dead had, and dropping it leaves the
+    /// reservation to the end of the recovery.
+    ///
+    /// # Crash
+    /// What the pin protects stays allocated until the recovery of its holder has settled the operation that
+    /// was running.
+    #[inline]
+    pub fn pin(&self) -> Pinned<'_, M> {
+        let pins = self.reclaimer.pins.get();
+        if pins == 0 {
+            if self.reclaimer.is_due() {
+                self.reclaim();
+            }
+            self.reserve();
+        }
+        self.reclaimer.pins.set(pins + 1);
+        Pinned {
+            heap: self.shortened(),
+        }
+    }
+
+    #[inline]
+    fn reserve(&self) {
+        let (memory, at) = (self.memory(), room::reservation(self.log()));
+        if self.is_for_the_dead() {
+            let lower: u64 = memory.load(at + LOWER, Ordering::Relaxed);
+            if lower != 0 {
+                let upper: u64 = memory.load(at + UPPER, Ordering::Relaxed);
+                self.reclaimer.upper.set(upper);
+                return;
+            }
+        }
+        // Should the era have moved on by the time of the fence, the first load will notice.
+        let era = self.heap().present_era();
+        self.reclaimer.upper.set(era);
+        memory.store(at + UPPER, era, Ordering::Relaxed);
+        // Release: whoever finds this pin instead of the one before it has that one's reads behind it.
+        memory.store(at + LOWER, era, Ordering::Release);
+        // The reservation is there for whoever looks, or what it has unlinked is gone for us.
+        memory.fence(Ordering::SeqCst);
+    }
+
+    /// Takes the reservation back: nobody reads in this name any more.
+    pub(super) fn unreserve(&self) {
+        let at = room::reservation(self.log()) + LOWER;
+        // Release: what was read is read.
+        self.memory().store(at, 0u64, Ordering::Release);
+    }
+
+    /// Looks who may be reading now. After a full fence that follows whatever was unlinked.
+    pub(super) fn reservations(&self, into: &mut Vec<Reservation>) {
+        into.clear();
+        let (memory, generations, logs) = (self.memory(), self.member().generations(), self.logs());
+        for id in 0..logs.capacity().min(generations.capacity()) {
+            // Whoever joins after our fence reads what we unlinked. A word that is no state is taken for the worst.
+            let nobody = generations.state(id).is_ok_and(|state| {
+                matches!(
+                    state.status,
+                    Status::Free | Status::Recovered | Status::Left | Status::Retired
+                )
+            });
+            if !nobody {
+                into.extend(Reservation::of(memory, logs.of(id)));
+            }
+        }
+    }
+}
+
+/// While it exists, no block that its holder reaches is freed.
+#[derive(Debug)]
+pub struct Pinned<'h, M: Memory = Native> {
+    heap: &'h LocalHeap<'h, M>,
+}
+
+impl<M: Memory> Pinned<'_, M> {
+    /// Reads a link (acquire); what it leads to stays allocated while this pin exists, if the block that
+    /// the link stands in was part of the structure (or the link is no block's).
+    ///
+    /// Costs a load of the era beside that of the link, and a fence when the era has moved since. Lock-free: it
+    /// begins again only when others have allocated or retired a hundred blocks meanwhile.
+    #[inline]
+    pub fn load(&self, at: Offset) -> u64 {
+        let link: u64 = self.heap.memory().load(at, Ordering::Acquire);
+        // After the link: its maker had read the era before.
+        let era = self.heap.heap().present_era();
+        if era == self.heap.reclaimer.upper.get() {
+            return link;
+        }
+        self.load_later(at, era)
+    }
+
+    /// The era has moved: what the link led to may be younger than the reservation says.
+    #[cold]
+    fn load_later(&self, at: Offset, mut era: u64) -> u64 {
+        let heap = self.heap;
+        let (memory, upper) = (heap.memory(), room::reservation(heap.log()) + UPPER);
+        loop {
+            heap.reclaimer.upper.set(era);
+            memory.store(upper, era, Ordering::Relaxed);
+            // As for a new pin.
+            memory.fence(Ordering::SeqCst);
+            let link: u64 = memory.load(at, Ordering::Acquire);
+            let now = heap.heap().present_era();
+            if now == era {
+                return link;
+            }
+            era = now;
+        }
+    }
+}
+
+impl<M: Memory> Drop for Pinned<'_, M> {
+    #[inline]
+    fn drop(&mut self) {
+        let pins = &self.heap.reclaimer.pins;
+        pins.set(pins.get() - 1);
+        if pins.get() == 0 && !self.heap.is_for_the_dead() {
+            self.heap.unreserve();
+        }
+    }
+}

@@ -1,0 +1,150 @@
+//! The list of what an instance has retired and not freed.
+//!
+//! ```text
+//!  retired   head     the block retired last; it leads to the one before it, and so on to 0
+//!            keeper   whose LocalHeap looks after the list; nobody's if nobody's does
+//! ```
+
+use super::{BIRTH, LocalHeap, NEXT, PATIENCE, UNTIL};
+use crate::heap::room;
+use crate::recovery::Log;
+use outlive_memory::{Memory, Offset, Ordering};
+
+pub(super) const HEAD: u64 = 0;
+pub(super) const KEEPER: u64 = 8;
+
+/// Until when a block can be reached, as long as no reclaimer has looked.
+const UNKNOWN: u64 = u64::MAX;
+
+outlive_memory::crash_points! {
+    /// Where a retirement may be cut short.
+    pub enum RetirePoint for "heap.retire" {
+        /// The block's words are written; it is not retired.
+        Written,
+        /// It is retired.
+        Retired,
+    }
+}
+
+outlive_memory::crash_points! {
+    /// Where the freeing of retired blocks may be cut short.
+    pub enum ReclaimPoint for "heap.reclaim" {
+        /// A block has been told until when it could be reached.
+        Dated,
+        /// A block is freed and off the list.
+        Freed,
+        /// An instance that ends holds no reservation any more.
+        Unreserved,
+        /// Nobody looks after its list any more.
+        Unkept,
+        /// What is left of its list is known to be left.
+        Left,
+    }
+}
+
+impl<M: Memory> LocalHeap<'_, M> {
+    /// Hands over a block that nobody can reach any more, except those that are pinned; it is freed when they
+    /// are not. Exactly one instance retires a block. Wait-free, but for what it does for earlier
+    /// ones outside a pin.
+    ///
+    /// # Crash
+    /// The block is retired, or it is not: [`is_last_retired`](Self::is_last_retired) tells the handler of
+    /// an operation that retires under a pin, and dies.
+    pub fn retire(&self, block: Offset) {
+        if self.reclaimer.pins.get() == 0 && self.reclaimer.is_due() {
+            // Never under a pin, for the operation there may have retired a block and not said so yet.
+            self.reclaim();
+        }
+        let (memory, head) = (self.memory(), room::retired(self.log()) + HEAD);
+        // Relaxed: only this thread writes the list.
+        let before: u64 = memory.load(head, Ordering::Relaxed);
+        memory.store(block + UNTIL, UNKNOWN, Ordering::Relaxed);
+        memory.store(block + NEXT, before, Ordering::Relaxed);
+        memory.persist(block, super::RETIRED_HEADER);
+        memory.crash_point(RetirePoint::Written);
+        // Release: whoever takes the list over finds the block's words.
+        memory.store(head, block.raw(), Ordering::Release);
+        memory.persist(head, 8);
+        memory.crash_point(RetirePoint::Retired);
+        self.reclaimer.count.set(self.reclaimer.count.get() + 1);
+        self.step();
+    }
+
+    /// Whether `block` is what this instance, or the dead one, retired last: for the handler of an operation
+    /// that was cut short under a pin, in which it was to retire the block.
+    pub fn is_last_retired(&self, block: Offset) -> bool {
+        let head = room::retired(self.log()) + HEAD;
+        self.memory().load::<u64>(head, Ordering::Acquire) == block.raw()
+    }
+
+    /// Frees what this instance retired, and what those that are gone have left, as far as nobody can be
+    /// reading it, and says how many of its own blocks had to stay. It is done now and then by itself, before an outermost pin; a
+    /// program may do it when it has time. Takes time by the number of ids and of blocks retired; waits for nobody.
+    ///
+    /// # Crash
+    /// Every block is free, or in the list.
+    pub fn reclaim(&self) -> u64 {
+        self.look_after_the_gone();
+        let kept = self.free_retired();
+        self.reclaimer.count.set(kept);
+        self.reclaimer.due.set(2 * kept + PATIENCE);
+        kept
+    }
+
+    /// Frees what can be freed of the list in this log, and counts the rest.
+    pub(super) fn free_retired(&self) -> u64 {
+        let memory = self.memory();
+        let mut cell = room::retired(self.log()) + HEAD;
+        if memory.load::<u64>(cell, Ordering::Relaxed) == 0 {
+            return 0;
+        }
+        // Whoever does not see what was unlinked before this is seen reading.
+        memory.fence(Ordering::SeqCst);
+        let now = self.heap().present_era();
+        let mut reservations = self.reclaimer.reservations.borrow_mut();
+        self.reservations(&mut reservations);
+        let mut kept = 0;
+        // A list that is damaged may be a ring.
+        let most = memory.size() / super::RETIRED_HEADER;
+        while kept <= most {
+            // Relaxed, here and below: the list is this thread's, or was acquired with the claim.
+            let word: u64 = memory.load(cell, Ordering::Relaxed);
+            if word == 0 {
+                break;
+            }
+            let block = Offset::from_raw(word);
+            let birth: u64 = memory.load(block + BIRTH, Ordering::Relaxed);
+            let mut until: u64 = memory.load(block + UNTIL, Ordering::Relaxed);
+            if until == UNKNOWN {
+                until = now;
+                memory.store(block + UNTIL, now, Ordering::Relaxed);
+                memory.crash_point(ReclaimPoint::Dated);
+            }
+            let next: u64 = memory.load(block + NEXT, Ordering::Relaxed);
+            let read = reservations.iter().any(|one| one.meets(birth, until));
+            // What is no block's stays for `pod check` to report.
+            if read || self.free_from(cell, next).is_err() {
+                kept += 1;
+                cell = block + NEXT;
+            } else {
+                memory.crash_point(ReclaimPoint::Freed);
+            }
+        }
+        kept
+    }
+}
+
+/// What stands in the list of `log`, up to the first offset that can be no block's.
+pub(super) fn blocks<M: Memory>(memory: M, log: Log<M>) -> impl Iterator<Item = Offset> {
+    let mut cell = room::retired(log) + HEAD;
+    // A list that is damaged may be a ring.
+    let most = memory.size() / super::RETIRED_HEADER;
+    (0..most).map_while(move |_| {
+        // Acquire: the words of a block that is seen in the list have been written.
+        let word: u64 = memory.load(cell, Ordering::Acquire);
+        let size = memory.size();
+        let block = Offset::checked(word, super::RETIRED_HEADER, 8, size).ok()?;
+        cell = block + NEXT;
+        (word != 0).then_some(block)
+    })
+}

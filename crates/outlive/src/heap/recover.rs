@@ -1,0 +1,130 @@
+//! What the dead left in the heap: the step that they were at, and what they had in their hands.
+
+use super::slab::step::{self, owner_of};
+use super::slab::{Class, Kind, SLAB, Slab};
+use super::{Heap, LocalHeap, reclaim, room};
+use crate::recovery::{RecoverError, RecoverRoom, Recovering};
+use outlive_memory::{Memory, Offset, Ordering};
+
+outlive_memory::crash_points! {
+    /// Where the recovery of a dead instance's room may be cut short.
+    pub enum HeapRecoverPoint for "heap.recover" {
+        /// What the step was about is as it will be; the step is noted still.
+        StepDone,
+        /// There is no step.
+        StepSettled,
+        /// A hand is empty.
+        HandEmptied,
+        /// Others are told that slabs have no owner.
+        Orphaned,
+    }
+}
+
+/// The handler for the rooms of logs, for one heap.
+pub(super) struct RoomOf<M: Memory>(pub(super) Heap<M>);
+
+impl<M: Memory> RecoverRoom<M> for RoomOf<M> {
+    fn settle(&self, dead: &Recovering<'_, M>) -> Result<(), RecoverError> {
+        self.settle_step(dead)
+    }
+
+    fn release(&self, dead: &Recovering<'_, M>) -> Result<(), RecoverError> {
+        let (heap, memory) = (self.0, self.0.memory);
+        let way = LocalHeap::of_the_dead(heap, dead);
+        for number in 0..room::HANDS {
+            let hand = way.hand(number);
+            // Relaxed: the recoverer's alone.
+            if memory.load::<u64>(hand, Ordering::Relaxed) == 0 {
+                continue;
+            }
+            if way.free_from(hand, 0).is_err() {
+                // It holds no block, whatever it holds.
+                memory.store(hand, 0u64, Ordering::Relaxed);
+                memory.persist(hand, 8);
+            }
+            memory.crash_point(HeapRecoverPoint::HandEmptied);
+        }
+        reclaim::release(dead, heap);
+        if memory.load::<u64>(room::tenant(dead.log()), Ordering::Relaxed) != 0 {
+            // Relaxed: a hint; that the owner is gone is asked of the table of generations.
+            memory.fetch_add(heap.orphans(), 1u64, Ordering::Relaxed);
+        }
+        memory.crash_point(HeapRecoverPoint::Orphaned);
+        Ok(())
+    }
+}
+
+impl<M: Memory> RoomOf<M> {
+    /// Completes or undoes the step. Whatever it does can be done again; the step is struck out last.
+    fn settle_step(&self, dead: &Recovering<'_, M>) -> Result<(), RecoverError> {
+        let (heap, memory) = (self.0, self.0.memory);
+        let at = room::step(dead.log());
+        let damaged = |what: &str| {
+            RecoverError::Handler(format!(
+                "the step of {} at {at} is damaged: {what}; run `outlive pod check`",
+                dead.owner()
+            ))
+        };
+        let noted = step::read(memory, at).map_err(|_| damaged("it is of no kind"))?;
+        let Some(step) = noted else {
+            return Ok(());
+        };
+        if !memory.has_word::<u64>(step.cell) {
+            return Err(damaged("its cell is no word of this memory"));
+        }
+        let from = heap.table.within(step.block);
+        let from = from.ok_or_else(|| damaged("its block is not in the region"))?;
+        if step.kind != Kind::Allocate {
+            // Release: as its owner's.
+            memory.store(step.cell, step.instead, Ordering::Release);
+            memory.persist(step.cell, 8);
+        }
+        if step.kind == Kind::Owe {
+            heap.note_owed(from);
+        } else {
+            let slab = heap.table.slab_of(from);
+            let class = heap.table.class_of(slab);
+            let class = class.ok_or_else(|| damaged("its slab has no class"))?;
+            let index = class.block_of(from % SLAB);
+            if index >= u64::from(class.count) {
+                return Err(damaged("its block is beyond the last one"));
+            }
+            self.settle_bit(dead, step, slab, class, index);
+        }
+        memory.crash_point(HeapRecoverPoint::StepDone);
+        step::end(memory, at);
+        memory.crash_point(HeapRecoverPoint::StepSettled);
+        Ok(())
+    }
+
+    fn settle_bit(
+        &self,
+        dead: &Recovering<'_, M>,
+        step: step::Step,
+        slab: Slab,
+        _: Class,
+        index: u64,
+    ) {
+        let (table, memory) = (&self.0.table, self.0.memory);
+        let bit = 1u64 << (index % 64);
+        if step.kind == Kind::FreeRemote {
+            // Release: as its owner's. If it was set already the collector has left it alone.
+            memory.fetch_or(table.remote(slab, index / 64), bit, Ordering::Release);
+            memory.persist(table.remote(slab, index / 64), 8);
+            return;
+        }
+        if owner_of(table, slab) != Some(dead.owner()) {
+            // Nobody takes the slab while the step names it; only damage leads here.
+            return;
+        }
+        let at: Offset = table.local(slab, index / 64);
+        // Relaxed: the dead's own, hence the recoverer's.
+        let local: u64 = memory.load(at, Ordering::Relaxed);
+        let published = step.kind == Kind::Allocate
+            && memory.load::<u64>(step.cell, Ordering::Relaxed) == step.block.raw();
+        let settled = if published { local | bit } else { local & !bit };
+        // Release: before the step is struck out.
+        memory.store(at, settled, Ordering::Release);
+        memory.persist(at, 8);
+    }
+}

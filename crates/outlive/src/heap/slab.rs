@@ -1,1 +1,0 @@
-//! Small objects: slabs of one size class, each owned by one instance.

@@ -1,0 +1,124 @@
+//! Size classes: 16 to 128 bytes in steps of 16, then four for each doubling, up to 8 KiB.
+
+use super::SLAB;
+
+/// How many there are.
+pub(in crate::heap) const CLASSES: usize = 32;
+/// The largest block that comes from a slab.
+pub(in crate::heap) const LARGEST: u64 = 8 << 10;
+/// How many words of bits a slab of the smallest class has.
+pub(in crate::heap) const WORDS: u64 = SLAB / 16 / 64;
+
+/// What blocks a slab is cut into.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::heap) struct Class {
+    /// The size of a block in bytes.
+    pub(in crate::heap) size: u32,
+    /// How many blocks a slab has.
+    pub(in crate::heap) count: u32,
+    /// `2^20 / (size / 16)`, rounded up.
+    reciprocal: u32,
+}
+
+static TABLE: [Class; CLASSES] = {
+    let mut table = [Class {
+        size: 0,
+        count: 0,
+        reciprocal: 0,
+    }; CLASSES];
+    let mut class = 0;
+    while class < CLASSES {
+        let size = if class < 8 {
+            16 * (class as u32 + 1)
+        } else {
+            let doubling = (class as u32 - 8) / 4;
+            (128 << doubling) + ((class as u32 - 8) % 4 + 1) * (32 << doubling)
+        };
+        table[class] = Class {
+            size,
+            count: SLAB as u32 / size,
+            reciprocal: (1u32 << 20).div_ceil(size / 16),
+        };
+        class += 1;
+    }
+    table
+};
+
+/// The number of the smallest class whose blocks have `bytes`, which are at most [`LARGEST`].
+#[inline(always)]
+pub(in crate::heap) fn of(bytes: u64) -> usize {
+    let last = bytes.saturating_sub(1);
+    if last < 128 {
+        (last >> 4) as usize
+    } else {
+        let log = last.ilog2();
+        // Masked: a class, whatever was asked for.
+        (8 + (log as usize - 7) * 4 + ((last >> (log - 2)) & 3) as usize) & (CLASSES - 1)
+    }
+}
+
+impl Class {
+    /// The class with this number.
+    #[inline(always)]
+    pub(in crate::heap) fn get(number: usize) -> Self {
+        TABLE[number]
+    }
+
+    /// The class with this number from shared memory.
+    #[inline(always)]
+    pub(in crate::heap) fn checked(number: u64) -> Option<Self> {
+        TABLE.get(number as usize).copied()
+    }
+
+    /// Which block the byte at `from`, counted from the slab's start, is in; perhaps one beyond the last.
+    #[inline(always)]
+    pub(in crate::heap) fn block_of(self, from: u64) -> u64 {
+        // Exact: from/16 < 2^11, and what the reciprocal is too large by is less than size/16 <= 2^9.
+        ((from >> 4) * u64::from(self.reciprocal)) >> 20
+    }
+
+    /// How many words its bits have.
+    #[inline(always)]
+    pub(in crate::heap) fn words(self) -> u64 {
+        u64::from(self.count).div_ceil(64)
+    }
+
+    /// The bits of word `word` that stand for blocks.
+    #[inline(always)]
+    pub(in crate::heap) fn mask(self, word: u64) -> u64 {
+        match u64::from(self.count).saturating_sub(word * 64) {
+            0 => 0,
+            bits @ 1..64 => (1 << bits) - 1,
+            _ => u64::MAX,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_size_has_the_smallest_class_that_fits() {
+        for bytes in 0..=LARGEST {
+            let number = of(bytes);
+            assert!(u64::from(Class::get(number).size) >= bytes);
+            assert!(number == 0 || u64::from(Class::get(number - 1).size) < bytes);
+        }
+        assert_eq!(u64::from(Class::get(CLASSES - 1).size), LARGEST);
+    }
+
+    #[test]
+    fn every_byte_is_in_its_block() {
+        for number in 0..CLASSES {
+            let class = Class::get(number);
+            assert!(class.size.is_multiple_of(16));
+            assert!(class.words() <= WORDS);
+            for from in 0..SLAB {
+                assert_eq!(class.block_of(from), from / u64::from(class.size));
+            }
+            let bits: u32 = (0..WORDS).map(|word| class.mask(word).count_ones()).sum();
+            assert_eq!(bits, class.count);
+        }
+    }
+}

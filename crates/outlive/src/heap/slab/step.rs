@@ -1,0 +1,144 @@
+//! The step that an instance is at: one allocation or free of a block, noted in its log's room before
+//! anything is done.
+
+use super::WORDS;
+use super::table::{Slab, Table};
+use crate::heap::room;
+use crate::membership::{Generations, Instance, Status};
+use crate::recovery::Logs;
+use outlive_memory::{Link, Memory, Offset, Ordering};
+
+const CELL: u64 = 8;
+const INSTEAD: u64 = 16;
+
+/// What a step does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub(in crate::heap) enum Kind {
+    /// Sets the block's bit, then writes the block into the cell.
+    Allocate = 1,
+    /// Replaces the block in the cell, then clears its bit: the slab is the instance's own.
+    FreeOwn = 2,
+    /// Replaces the block in the cell, then sets its remote bit.
+    FreeRemote = 3,
+    /// Replaces the block in the cell, then notes that the buddy allocator's block is to be freed.
+    Owe = 4,
+}
+
+/// A step as the room has it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::heap) struct Step {
+    pub(in crate::heap) kind: Kind,
+    pub(in crate::heap) block: Offset,
+    pub(in crate::heap) cell: Offset,
+    pub(in crate::heap) instead: u64,
+}
+
+/// Notes a step at `at`, before its first effect.
+#[inline(always)]
+pub(in crate::heap) fn begin<M: Memory>(memory: M, at: Offset, step: Step) {
+    // Relaxed: the word below says that they count.
+    memory.store(at + CELL, step.cell.raw(), Ordering::Relaxed);
+    if step.kind != Kind::Allocate {
+        memory.store(at + INSTEAD, step.instead, Ordering::Relaxed);
+    }
+    memory.persist(at + CELL, 16);
+    let what = Link::new(step.block).with_tags(step.kind as u8);
+    // Release: after the cell, and for collectors that read it.
+    memory.store(at, what.to_word(), Ordering::Release);
+    memory.persist(at, 8);
+}
+
+/// The step at `at` is over.
+#[inline(always)]
+pub(in crate::heap) fn end<M: Memory>(memory: M, at: Offset) {
+    // Release: everything that it did is done.
+    memory.store(at, 0u64, Ordering::Release);
+    memory.persist(at, 8);
+}
+
+/// The step at `at`, if there is one; the word that is none, if it is damaged.
+pub(in crate::heap) fn read<M: Memory>(memory: M, at: Offset) -> Result<Option<Step>, u64> {
+    let word: u64 = memory.load(at, Ordering::Acquire);
+    if word == 0 {
+        return Ok(None);
+    }
+    let what = Link::from_word(word);
+    let kind = match what.tags() {
+        1 => Kind::Allocate,
+        2 => Kind::FreeOwn,
+        3 => Kind::FreeRemote,
+        4 => Kind::Owe,
+        _ => return Err(word),
+    };
+    Ok(Some(Step {
+        kind,
+        block: what.offset(),
+        cell: Offset::from_raw(memory.load(at + CELL, Ordering::Relaxed)),
+        instead: memory.load(at + INSTEAD, Ordering::Relaxed),
+    }))
+}
+
+/// The steps of all ids: what no collector may hand out again.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::heap) struct Steps<M: Memory> {
+    pub(in crate::heap) logs: Logs<M>,
+    pub(in crate::heap) generations: Generations<M>,
+}
+
+impl<M: Memory> Steps<M> {
+    /// The blocks that steps name now. A step that was begun before something that the caller has
+    /// acquired is among them, unless it is over.
+    fn blocks(self) -> impl Iterator<Item = Offset> {
+        let ids = self.logs.capacity().min(self.generations.capacity());
+        (0..ids).filter_map(move |id| {
+            let unused = matches!(
+                self.generations.state(id).map(|state| state.status),
+                Ok(Status::Free | Status::Left | Status::Recovered)
+            );
+            if unused {
+                return None;
+            }
+            let at = room::step(self.logs.of(id));
+            // Acquire: if the step is over, so is what it did.
+            let word: u64 = self.logs.memory().load(at, Ordering::Acquire);
+            (word != 0).then(|| Link::from_word(word).offset())
+        })
+    }
+
+    /// Whether a step names `block`.
+    pub(in crate::heap) fn name(self, block: Offset) -> bool {
+        self.blocks().any(|named| named == block)
+    }
+
+    /// Whether a step names a block of `slab`.
+    pub(in crate::heap) fn name_any_of(self, table: &Table<M>, slab: Slab) -> bool {
+        self.blocks()
+            .filter_map(|block| table.within(block))
+            .any(|from| table.slab_of(from) == slab)
+    }
+
+    /// The blocks of `slab` that steps name, as bits.
+    pub(in crate::heap) fn bits_of(self, table: &Table<M>, slab: Slab) -> [u64; WORDS as usize] {
+        let mut bits = [0; WORDS as usize];
+        let Some(class) = table.class_of(slab) else {
+            return [u64::MAX; WORDS as usize];
+        };
+        for from in self.blocks().filter_map(|block| table.within(block)) {
+            if table.slab_of(from) == slab {
+                let index = class.block_of(from % super::SLAB);
+                if let Some(word) = bits.get_mut((index / 64) as usize) {
+                    *word |= 1 << (index % 64);
+                }
+            }
+        }
+        bits
+    }
+}
+
+/// The instance that a word of a table names.
+pub(in crate::heap) fn owner_of<M: Memory>(table: &Table<M>, slab: Slab) -> Option<Instance> {
+    // Relaxed: whether the owner is gone is asked of the table of generations, with acquire; and who
+    // changes the word holds the buddy allocator's lock, as does who relies on it.
+    Instance::from_word(table.memory.load(table.owner(slab), Ordering::Relaxed))
+}

@@ -1,0 +1,211 @@
+//! Blocks are freed when nobody can be reading them, and not before; a reader that sleeps costs little.
+
+mod pod;
+mod reclaim;
+
+use outlive::heap::LocalHeap;
+use outlive::membership::Status;
+use outlive::memory::{Memory, Native, Ordering, PersistenceDomain};
+use outlive::recovery::Recovered;
+use pod::{IDS, Pod};
+use reclaim::{bytes_for, create, heap, put, read, retired, take};
+
+/// A pod in which everybody has joined, and a heap of so many bytes.
+fn pod_with(region: u64) -> Pod<Native> {
+    let bytes = bytes_for::<Native>(region);
+    let pod = create(Native::leaked(bytes, PersistenceDomain::Flushed), region);
+    (0..IDS).for_each(|id| drop(pod.join(id)));
+    pod
+}
+
+#[test]
+fn a_block_stays_while_somebody_reads_it_and_goes_afterwards() {
+    let pod = pod_with(1 << 20);
+    let (me, other) = (pod.act_as(0), pod.act_as(1));
+    let mine = LocalHeap::of(heap(pod.memory), &me, &pod.recoverers);
+    let others = LocalHeap::of(heap(pod.memory), &other, &pod.recoverers);
+    put(&mine, 0, 7);
+
+    let pin = others.pin();
+    let (block, payload) = read(&pin, pod.memory, 0).expect("a block");
+    assert_eq!((payload, take(pod.memory, 0)), (7, Some(block)));
+    assert!(!mine.is_last_retired(block));
+    mine.retire(block);
+    assert!(mine.is_last_retired(block));
+    assert_ne!(pod.memory.load::<u64>(block + 8, Ordering::Relaxed), 0);
+    assert_eq!((mine.reclaim(), retired(&pod, 0)), (1, 1));
+    // Neither an inner pin nor one that comes later matters.
+    drop(others.pin());
+    let third = pod.act_as(2);
+    let thirds = LocalHeap::of(heap(pod.memory), &third, &pod.recoverers);
+    let late = thirds.pin();
+    assert_eq!((read(&late, pod.memory, 0), mine.reclaim()), (None, 1));
+    drop(pin);
+    // The one that came later began when the block was not dated yet: it does not hold it back for ever.
+    drop(late);
+    assert_eq!((mine.reclaim(), retired(&pod, 0)), (0, 0));
+}
+
+/// The bound that is promised: what existed when the reader fell asleep, 128 births of the other, and
+/// what the other has not looked at yet.
+#[test]
+fn a_reader_that_sleeps_holds_back_a_bounded_number_of_blocks() {
+    const LINKED: u64 = 100;
+    let pod = pod_with(64 << 20);
+    let (me, other) = (pod.act_as(0), pod.act_as(1));
+    let mine = LocalHeap::of(heap(pod.memory), &me, &pod.recoverers);
+    let sleeper = LocalHeap::of(heap(pod.memory), &other, &pod.recoverers);
+    for index in 0..LINKED {
+        put(&mine, index, index);
+    }
+    let pin = sleeper.pin();
+    let (asleep_at, _) = read(&pin, pod.memory, 3).expect("a block");
+    let mut most = 0;
+    for round in 0..100_000u64 {
+        let busy = mine.pin();
+        let old = take(pod.memory, round % LINKED).expect("a block");
+        mine.retire(old);
+        put(&mine, round % LINKED, round);
+        drop(busy);
+        if round % 1000 == 0 {
+            most = most.max(retired(&pod, 0) as u64);
+        }
+    }
+    let held = LINKED + 128;
+    assert!(mine.reclaim() <= held, "{} are held back", retired(&pod, 0));
+    assert!(most <= 2 * held + 64 + 1, "{most} at a time");
+    println!(
+        "100000 retired; at most {most} were not freed, {} held back",
+        retired(&pod, 0)
+    );
+    // What it reads is still what it was.
+    assert_eq!(pod.memory.load::<u64>(asleep_at + 24, Ordering::Relaxed), 3);
+    // It wakes up, and what it reads from now on is protected.
+    assert!(read(&pin, pod.memory, 3).is_some());
+    drop(pin);
+    assert_eq!(mine.reclaim(), 0);
+}
+
+#[test]
+fn a_dead_reader_counts_until_it_is_recovered() {
+    let pod = pod_with(1 << 20);
+    let (me, dead) = (pod.act_as(0), pod.act_as(1));
+    let mine = LocalHeap::of(heap(pod.memory), &me, &pod.recoverers);
+    let deads = LocalHeap::of(heap(pod.memory), &dead, &pod.recoverers);
+    let block = put(&mine, 0, 7);
+    let pin = deads.pin();
+    assert_eq!(read(&pin, pod.memory, 0), Some((block, 7)));
+    std::mem::forget(pin);
+    std::mem::forget(deads);
+    pod.declare_dead(1);
+    mine.retire(take(pod.memory, 0).expect("a block"));
+    assert_eq!(mine.reclaim(), 1);
+    let recovered = pod.recoverers.recover(&me, 1).unwrap();
+    assert!(matches!(recovered, Recovered::Completed { .. }));
+    assert_eq!(mine.reclaim(), 0);
+}
+
+/// Somebody leaves, or dies, while a block that it has retired is being read.
+fn leaves_a_block(dies: bool) -> Pod<Native> {
+    let pod = pod_with(1 << 20);
+    let (reader, goes) = (pod.act_as(1), pod.act_as(0));
+    let readers = LocalHeap::of(heap(pod.memory), &reader, &pod.recoverers);
+    let gone = LocalHeap::of(heap(pod.memory), &goes, &pod.recoverers);
+    for index in 0..3 {
+        put(&gone, index, 7);
+    }
+    let pin = readers.pin();
+    assert!(read(&pin, pod.memory, 0).is_some());
+    (0..3).for_each(|index| gone.retire(take(pod.memory, index).expect("a block")));
+    if dies {
+        std::mem::forget(gone);
+        pod.declare_dead(0);
+        pod.recoverers.recover(&reader, 0).unwrap();
+        assert_eq!(pod.status(0), Status::Recovered);
+    } else {
+        drop(gone);
+        pod.leave(goes);
+    }
+    assert_eq!(retired(&pod, 0), 3);
+    // Somebody who reclaims, but cannot free them yet.
+    let other = pod.act_as(2);
+    let others = LocalHeap::of(heap(pod.memory), &other, &pod.recoverers);
+    assert_eq!((others.reclaim(), retired(&pod, 0)), (0, 3));
+    drop(pin);
+    assert_eq!((others.reclaim(), retired(&pod, 0)), (0, 0));
+    assert_eq!(pod.logs.of(0).claimant(), None);
+    drop(others);
+    drop(readers);
+    pod
+}
+
+#[test]
+fn what_those_leave_who_are_gone_is_freed_by_others() {
+    leaves_a_block(false);
+    leaves_a_block(true);
+}
+
+#[test]
+fn the_next_incarnation_has_what_the_last_one_left() {
+    let pod = pod_with(1 << 20);
+    let (reader, goes) = (pod.act_as(1), pod.act_as(0));
+    let readers = LocalHeap::of(heap(pod.memory), &reader, &pod.recoverers);
+    let gone = LocalHeap::of(heap(pod.memory), &goes, &pod.recoverers);
+    let block = put(&gone, 0, 7);
+    let pin = readers.pin();
+    assert!(read(&pin, pod.memory, 0).is_some());
+    gone.retire(take(pod.memory, 0).expect("a block"));
+    drop(gone);
+    pod.leave(goes);
+    let next = pod.join(0);
+    // It has no heap yet: the list is nobody's to look after, and is not forgotten.
+    let other = pod.act_as(2);
+    let others = LocalHeap::of(heap(pod.memory), &other, &pod.recoverers);
+    others.reclaim();
+    let nexts = LocalHeap::of(heap(pod.memory), &next, &pod.recoverers);
+    assert!(nexts.is_last_retired(block));
+    drop(pin);
+    drop(nexts.pin());
+    assert_eq!(retired(&pod, 0), 0);
+}
+
+#[test]
+fn threads_read_and_retire_at_once() {
+    const ROUNDS: u64 = 20_000;
+    let pod = pod_with(64 << 20);
+    {
+        let me = pod.act_as(0);
+        let mine = LocalHeap::of(heap(pod.memory), &me, &pod.recoverers);
+        for index in 0..8 {
+            put(&mine, index, index);
+        }
+    }
+    std::thread::scope(|scope| {
+        for id in 0..3 {
+            let pod = &pod;
+            scope.spawn(move || {
+                let me = pod.act_as(id);
+                let mine = LocalHeap::of(heap(pod.memory), &me, &pod.recoverers);
+                for round in 0..ROUNDS {
+                    let pin = mine.pin();
+                    let index = (round * 7 + u64::from(id)) % 8;
+                    if let Some((block, payload)) = read(&pin, pod.memory, index) {
+                        assert_eq!(payload % 8, index, "read from {block} after it was freed");
+                    }
+                    if round % 3 == 0
+                        && let Some(old) = take(pod.memory, index)
+                    {
+                        mine.retire(old);
+                        put(&mine, index, index + 8 * round);
+                    }
+                }
+            });
+        }
+    });
+    // Who went first may have had to leave something for when it has a heap again.
+    for id in 0..IDS {
+        let me = pod.act_as(id);
+        let mine = LocalHeap::of(heap(pod.memory), &me, &pod.recoverers);
+        assert_eq!((mine.reclaim(), retired(&pod, id)), (0, 0));
+    }
+}
