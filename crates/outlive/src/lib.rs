@@ -1,7 +1,7 @@
 //! **Outlive**: shared memory that outlives the hosts using it.
 //!
 //! The rooms, from the ground up; each uses only those before it:
-//! [`segment`], [`host`], [`membership`], [`recovery`], [`sync`], [`heap`], [`supervise`],
+//! [`segment`], [`host`], [`membership`], [`recovery`], [`sync`], [`heap`], [`structures`], [`supervise`],
 //! [`pod`].
 
 pub mod heap;
@@ -10,6 +10,7 @@ pub mod membership;
 pub mod pod;
 pub mod recovery;
 pub mod segment;
+pub mod structures;
 pub mod supervise;
 pub mod sync;
 

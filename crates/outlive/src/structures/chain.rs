@@ -1,0 +1,368 @@
+//! The list that lists and maps are made of: Harris's, as Michael changed it, sorted by one word.
+//!
+//! See the [room](super) for the argument.
+
+use super::datum::Datum;
+use super::error::InsertError;
+use super::header::Header;
+use super::node::{
+    INLINE, MARK, NEXT, OPENING, SEALED, SEEN, SORT, Typed, VALUE, stamp, target,
+};
+use super::operation::{
+    BLOCK_HAND, INSERT, InsertPoint, REMOVE, REPLACE, RemovePoint, ReplacePoint,
+};
+use crate::heap::buddy::AllocateError;
+use crate::heap::{LocalHeap, Pinned};
+use crate::recovery::OwnLog;
+use outlive_memory::{Memory, Offset, Ordering};
+
+/// What a node of the sort that is looked for is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Judgement {
+    /// Another; the one that is looked for stands behind it.
+    Before,
+    /// It.
+    Found,
+    /// Another; the one that is looked for would stand before it.
+    Behind,
+}
+
+/// Where a walk ended.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Place {
+    /// At the node.
+    Node {
+        node: Offset,
+        /// The word of its value, which is not sealed.
+        value: u64,
+        /// The word that leads to it.
+        link: Offset,
+    },
+    /// Where it would stand: between this word and what it leads to.
+    Gap { link: Offset, next: u64 },
+}
+
+/// Walks from `start`, a bucket or the head, to the node of `sort` that `judge` finds, and unlinks what is
+/// removed on the way. Lock-free.
+///
+/// What it returns is protected by `pin`.
+#[inline(always)]
+pub(super) fn seek<M: Memory>(
+    memory: M,
+    pin: &Pinned<'_, M>,
+    start: Offset,
+    sort: u64,
+    mut judge: impl FnMut(Offset) -> Judgement,
+) -> Place {
+    'walk: loop {
+        let mut link = start + NEXT;
+        let mut word = pin.load(link);
+        loop {
+            let node = target(word);
+            let mut next = pin.load(node + NEXT);
+            if next & (MARK | OPENING) != 0 {
+                if next & MARK == 0 {
+                    // A bucket that is in the list and does not know it yet.
+                    open(memory, node, next);
+                    continue;
+                }
+                match unlink(memory, link, word, next) {
+                    Some(after) => word = after,
+                    None => continue 'walk,
+                }
+                continue;
+            }
+            // Relaxed: written before the node was linked.
+            let its: u64 = memory.load(node + SORT, Ordering::Relaxed);
+            if its >= sort {
+                // The tail has the largest sort that there is, and leads nowhere.
+                if its > sort || next == 0 {
+                    return Place::Gap { link, next: word };
+                }
+                match judge(node) {
+                    Judgement::Before => {}
+                    Judgement::Behind => return Place::Gap { link, next: word },
+                    Judgement::Found => {
+                        let value = pin.load(node + VALUE);
+                        if value & SEALED == 0 {
+                            return Place::Node { node, value, link };
+                        }
+                        // Removed, if not yet marked: it must not stand before a successor of its key.
+                        next = mark(memory, node);
+                        match unlink(memory, link, word, next) {
+                            Some(after) => word = after,
+                            None => continue 'walk,
+                        }
+                        continue;
+                    }
+                }
+            }
+            link = node + NEXT;
+            word = next;
+        }
+    }
+}
+
+/// Takes the mark from a bucket that has been linked.
+#[cold]
+pub(super) fn open<M: Memory>(memory: M, bucket: Offset, next: u64) {
+    // Failure: another did, or something is linked behind it already.
+    let order = (Ordering::AcqRel, Ordering::Relaxed);
+    let _ = memory.compare_exchange(bucket + NEXT, next, next & !OPENING, order.0, order.1);
+}
+
+/// Freezes the link of a sealed node, and returns it.
+pub(super) fn mark<M: Memory>(memory: M, node: Offset) -> u64 {
+    // AcqRel: what follows it is what we are about to link in its place.
+    memory.fetch_or(node + NEXT, MARK, Ordering::AcqRel) | MARK
+}
+
+/// Takes a marked node out of the list, from between `link` and `next`; returns what follows.
+#[cold]
+fn unlink<M: Memory>(memory: M, link: Offset, node: u64, next: u64) -> Option<u64> {
+    let after = next & !MARK;
+    // Release: what follows was written by others. Acquire: whoever failed begins again.
+    let order = (Ordering::AcqRel, Ordering::Relaxed);
+    memory
+        .compare_exchange(link, node, after, order.0, order.1)
+        .is_ok()
+        .then_some(after)
+}
+
+/// Sees to it that the marked `node` of `sort` cannot be reached from `start`.
+pub(super) fn expel<M: Memory>(memory: M, pin: &Pinned<'_, M>, start: Offset, sort: u64) {
+    seek(memory, pin, start, sort, |_| Judgement::Before);
+}
+
+/// Retires the block of a replaced value, unless it is in its node.
+fn retire_value<M: Memory>(heap: &LocalHeap<'_, M>, word: u64) {
+    if word & INLINE == 0 {
+        heap.retire(target(word));
+    }
+}
+
+/// Says in the block of a value that somebody has seen it in its place.
+#[inline(always)]
+fn see<M: Memory>(memory: M, word: u64) {
+    if word & INLINE == 0 {
+        // Relaxed: the compare-and-swap that follows releases it.
+        memory.store(target(word) + SEEN, 1u64, Ordering::Relaxed);
+        memory.write_back(target(word) + SEEN, 8);
+    }
+}
+
+/// Empties the hand: what was in it is linked.
+#[inline(always)]
+pub(super) fn release_hand<M: Memory>(heap: &LocalHeap<'_, M>, hand: u64) {
+    let (memory, at) = (heap.memory(), heap.hand(hand));
+    // Release: it is linked before.
+    memory.store(at, 0u64, Ordering::Release);
+    memory.persist(at, 8);
+}
+
+/// Frees what is in the hand: it was not linked and will not be.
+#[cold]
+pub(super) fn drop_from_hand<M: Memory>(heap: &LocalHeap<'_, M>, hand: u64) {
+    // A damaged heap refuses; the hand stays full, and the next allocation says so.
+    let _ = heap.free_from(heap.hand(hand), 0);
+}
+
+/// One key's way through a structure: where to begin, and how to tell its node.
+pub(super) struct Path<J> {
+    pub start: Offset,
+    pub sort: u64,
+    pub judge: J,
+}
+
+/// Inserts `key` with `value` unless it is there.
+#[inline(always)]
+pub(super) fn insert<K: Datum + ?Sized, V: Datum + ?Sized, M: Memory>(
+    header: &Header<M>,
+    heap: &LocalHeap<'_, M>,
+    pin: &Pinned<'_, M>,
+    path: Path<impl Fn(Offset) -> Judgement>,
+    entry: (&K, &V),
+) -> Result<(), InsertError<V::Owned>> {
+    let memory = header.memory;
+    let Path { start, sort, judge } = path;
+    let exists = |node, value| InsertError::Exists(Typed::<K, V>::value(memory, node, value));
+    let mut gap = match seek(memory, pin, start, sort, &judge) {
+        Place::Node { node, value, .. } => return Err(exists(node, value)),
+        Place::Gap { link, next } => (link, next),
+    };
+    let bytes = Typed::<K, V>::node_bytes(entry.0, entry.1);
+    let node = heap.allocate_into(bytes, heap.hand(BLOCK_HAND))?;
+    Typed::<K, V>::fill_node(memory, node, heap.era(), sort, entry);
+    memory.crash_point(InsertPoint::Filled);
+    let operation =
+        OwnLog::of(heap.member()).begin(INSERT, &[header.at.raw(), node.raw()]);
+    loop {
+        let (link, next) = gap;
+        memory.store(node + NEXT, next, Ordering::Relaxed);
+        memory.persist(node, bytes);
+        // Through the pin, once more: from here on it covers the node itself, which another may remove and
+        // retire before we are done with it. AcqRel: release, for the node; acquire, as part of the chain of
+        // those who changed this word before.
+        let order = (Ordering::AcqRel, Ordering::Relaxed);
+        if pin.load(link) == next
+            && memory
+                .compare_exchange(link, next, node.raw(), order.0, order.1)
+                .is_ok()
+        {
+            memory.persist(link, 8);
+            break;
+        }
+        match seek(memory, pin, start, sort, &judge) {
+            Place::Node { node, value, .. } => {
+                operation.abandon(&[]);
+                let found = exists(node, value);
+                drop_from_hand(heap, BLOCK_HAND);
+                return Err(found);
+            }
+            Place::Gap { link, next } => gap = (link, next),
+        }
+    }
+    memory.crash_point(InsertPoint::Linked);
+    release_hand(heap, BLOCK_HAND);
+    memory.crash_point(InsertPoint::Released);
+    operation.finish(&[]);
+    Ok(())
+}
+
+/// Removes the node at the end of `path`; returns it and the word of its last value.
+pub(super) fn remove<M: Memory>(
+    header: &Header<M>,
+    heap: &LocalHeap<'_, M>,
+    pin: &Pinned<'_, M>,
+    path: Path<impl Fn(Offset) -> Judgement>,
+) -> Option<(Offset, u64)> {
+    let memory = header.memory;
+    let Path { start, sort, judge } = path;
+    let Place::Node {
+        node,
+        mut value,
+        link,
+    } = seek(memory, pin, start, sort, &judge)
+    else {
+        return None;
+    };
+    let operation =
+        OwnLog::of(heap.member()).begin(REMOVE, &[header.at.raw(), node.raw()]);
+    let seal = SEALED | stamp(heap.instance().id, operation.sequence());
+    loop {
+        operation.note(value);
+        see(memory, value);
+        memory.crash_point(RemovePoint::Noted);
+        let order = (Ordering::AcqRel, Ordering::Relaxed);
+        let sealed = memory.compare_exchange(node + VALUE, value, seal, order.0, order.1);
+        if sealed.is_ok() {
+            memory.persist(node + VALUE, 8);
+            break;
+        }
+        value = pin.load(node + VALUE);
+        if value & SEALED != 0 {
+            // Another was faster.
+            operation.abandon(&[]);
+            return None;
+        }
+    }
+    memory.crash_point(RemovePoint::Sealed);
+    let next = mark(memory, node);
+    memory.crash_point(RemovePoint::Marked);
+    if unlink(memory, link, node.raw(), next).is_none() {
+        expel(memory, pin, start, sort);
+    }
+    memory.crash_point(RemovePoint::Unlinked);
+    retire_value(heap, value);
+    memory.crash_point(RemovePoint::ValueRetired);
+    heap.retire(node);
+    memory.crash_point(RemovePoint::Retired);
+    operation.finish(&[]);
+    Some((node, value))
+}
+
+/// What came of a replacement.
+pub(super) enum Replaced {
+    /// There is no such key.
+    Absent,
+    /// The caller did not want to replace the value that this word stands for.
+    Refused(Offset, u64),
+    /// The value that this word stood for is replaced.
+    Replaced(Offset, u64),
+}
+
+/// Replaces the value at the end of `path` by what `want` makes of the present one.
+pub(super) fn replace<K: Datum + ?Sized, V: Datum + ?Sized, M: Memory, W: AsValue<V>>(
+    header: &Header<M>,
+    heap: &LocalHeap<'_, M>,
+    pin: &Pinned<'_, M>,
+    path: Path<impl Fn(Offset) -> Judgement>,
+    mut want: impl FnMut(Offset, u64) -> Option<W>,
+) -> Result<Replaced, AllocateError> {
+    let memory = header.memory;
+    let found = seek(memory, pin, path.start, path.sort, &path.judge);
+    let Place::Node {
+        node, mut value, ..
+    } = found
+    else {
+        return Ok(Replaced::Absent);
+    };
+    loop {
+        let Some(wanted) = want(node, value) else {
+            return Ok(Replaced::Refused(node, value));
+        };
+        let wanted = wanted.as_value();
+        let bytes = Typed::<K, V>::block_bytes(wanted);
+        let block = heap.allocate_into(bytes, heap.hand(BLOCK_HAND))?;
+        Typed::<K, V>::fill_block(memory, block, heap.era(), wanted);
+        memory.persist(block, bytes);
+        memory.crash_point(ReplacePoint::Filled);
+        let arguments = [header.at.raw(), node.raw(), block.raw()];
+        let operation = OwnLog::of(heap.member()).begin(REPLACE, &arguments);
+        operation.note(value);
+        see(memory, value);
+        memory.crash_point(ReplacePoint::Noted);
+        // Through the pin, as in `insert`: from here on it covers the block.
+        let order = (Ordering::AcqRel, Ordering::Relaxed);
+        if pin.load(node + VALUE) == value
+            && memory
+                .compare_exchange(node + VALUE, value, block.raw(), order.0, order.1)
+                .is_ok()
+        {
+            memory.persist(node + VALUE, 8);
+            memory.crash_point(ReplacePoint::Replaced);
+            release_hand(heap, BLOCK_HAND);
+            memory.crash_point(ReplacePoint::Released);
+            retire_value(heap, value);
+            memory.crash_point(ReplacePoint::Retired);
+            operation.finish(&[]);
+            return Ok(Replaced::Replaced(node, value));
+        }
+        operation.abandon(&[]);
+        drop_from_hand(heap, BLOCK_HAND);
+        value = pin.load(node + VALUE);
+        if value & SEALED != 0 {
+            return Ok(Replaced::Absent);
+        }
+    }
+}
+
+/// A value to be written: the caller's, or one that was made from what stood there.
+pub(super) trait AsValue<V: ?Sized> {
+    fn as_value(&self) -> &V;
+}
+
+impl<V: ?Sized> AsValue<V> for &V {
+    fn as_value(&self) -> &V {
+        self
+    }
+}
+
+/// A value that was made from another.
+pub(super) struct Made<V: Datum + ?Sized>(pub V::Owned);
+
+impl<V: Datum + ?Sized> AsValue<V> for Made<V> {
+    fn as_value(&self) -> &V {
+        V::borrow(&self.0)
+    }
+}

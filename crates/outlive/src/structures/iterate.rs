@@ -1,0 +1,144 @@
+//! Walking over all entries.
+//!
+//! A walk pins the heap for a few entries at a time, and finds its place again by the sort of the last one: so it
+//! holds back little of what others retire, however long it takes.
+
+use super::datum::Datum;
+use super::header::{Header, Kind};
+use super::node::{MARK, NEXT, OPENING, SEALED, SORT, Typed, VALUE, target};
+use crate::heap::{LocalHeap, Pinned};
+use core::marker::PhantomData;
+use outlive_memory::{Memory, Offset, Ordering};
+use std::collections::VecDeque;
+
+/// How many entries are read under one pin.
+const AT_ONCE: usize = 64;
+
+/// The entries of a [`Map`](super::Map) or [`List`](super::List).
+///
+/// What is there during the whole iteration comes exactly once; what is inserted or removed meanwhile comes or
+/// does not. A value is one that the key had at some moment of the iteration.
+#[derive(Debug)]
+pub struct Iter<'h, K: Datum + ?Sized, V: Datum + ?Sized, M: Memory> {
+    header: Header<M>,
+    heap: &'h LocalHeap<'h, M>,
+    /// The sort of the last entries read; those of this sort have all been.
+    last: Option<u64>,
+    ready: VecDeque<(K::Owned, V::Owned)>,
+    ended: bool,
+    types: PhantomData<fn(&K, &V)>,
+}
+
+impl<'h, K: Datum + ?Sized, V: Datum + ?Sized, M: Memory> Iter<'h, K, V, M> {
+    pub(super) fn new(header: Header<M>, heap: &'h LocalHeap<'h, M>) -> Self {
+        Self {
+            header,
+            heap,
+            last: None,
+            ready: VecDeque::new(),
+            ended: false,
+            types: PhantomData,
+        }
+    }
+
+    /// Reads on until it has enough and the run of entries of one sort is over.
+    fn read_on(&mut self) {
+        let (header, memory) = (self.header, self.header.memory);
+        let pin = self.heap.pin();
+        // Of the run that is being read, those that have been: its walk may begin again.
+        let mut run: (Option<u64>, Vec<Offset>) = (self.last, Vec::new());
+        let start = match self.last {
+            Some(last) => header.start_for(last),
+            None => header.head(),
+        };
+        let read = &mut self.ready;
+        let whole_run = self.last;
+        let ended = walk(memory, &pin, start, |node, sort| {
+            if header.kind == Kind::Map && sort & 1 == 0 {
+                return true;
+            }
+            if whole_run.is_some_and(|last| sort <= last) || run.0.is_some_and(|now| sort < now) {
+                return true;
+            }
+            if run.0 != Some(sort) {
+                if read.len() >= AT_ONCE {
+                    return false;
+                }
+                run = (Some(sort), Vec::new());
+            } else if run.1.contains(&node) {
+                return true;
+            }
+            run.1.push(node);
+            let value = pin.load(node + VALUE);
+            if value & SEALED == 0 {
+                read.push_back((
+                    Typed::<K, V>::key(memory, node),
+                    Typed::<K, V>::value(memory, node, value),
+                ));
+            }
+            true
+        });
+        self.last = run.0;
+        self.ended = ended;
+    }
+}
+
+impl<K: Datum + ?Sized, V: Datum + ?Sized, M: Memory> Iterator for Iter<'_, K, V, M> {
+    type Item = (K::Owned, V::Owned);
+
+    fn next(&mut self) -> Option<Self::Item> {
+        loop {
+            if let Some(entry) = self.ready.pop_front() {
+                return Some(entry);
+            }
+            if self.ended {
+                return None;
+            }
+            self.read_on();
+        }
+    }
+}
+
+/// Shows the nodes and buckets behind `start` to `visit` until it has enough; from `start` again whenever the
+/// way back is lost. Whether the end was reached.
+fn walk<M: Memory>(
+    memory: M,
+    pin: &Pinned<'_, M>,
+    start: Offset,
+    mut visit: impl FnMut(Offset, u64) -> bool,
+) -> bool {
+    'walk: loop {
+        let mut link = start + NEXT;
+        let mut word = pin.load(link);
+        loop {
+            let node = target(word);
+            let next = pin.load(node + NEXT);
+            if next & MARK != 0 {
+                // As in `seek`: what stands behind a removed node is not protected until it is out.
+                let order = (Ordering::AcqRel, Ordering::Relaxed);
+                let after = next & !MARK;
+                if memory
+                    .compare_exchange(link, word, after, order.0, order.1)
+                    .is_err()
+                {
+                    continue 'walk;
+                }
+                word = after;
+                continue;
+            }
+            if next & OPENING != 0 {
+                super::chain::open(memory, node, next);
+                continue;
+            }
+            if next == 0 {
+                return true;
+            }
+            let sort: u64 = memory.load(node + SORT, Ordering::Relaxed);
+            if !visit(node, sort) {
+                return false;
+            }
+            link = node + NEXT;
+            word = next;
+        }
+    }
+}
