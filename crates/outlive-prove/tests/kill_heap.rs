@@ -1,9 +1,9 @@
-//! The buddy allocator, killed after every instruction, and its recovery too; and ways to get it wrong,
+//! The allocators, killed after every instruction, and their recovery too; and ways to get them wrong,
 //! each of which must be found.
 
 mod support;
 
-use outlive_prove::sweeps::buddy;
+use outlive_prove::sweeps::{buddy, heap};
 
 #[test]
 fn the_buddy_allocator_survives_a_kill_at_every_instruction() {
@@ -13,4 +13,14 @@ fn the_buddy_allocator_survives_a_kill_at_every_instruction() {
 #[test]
 fn cells_that_are_written_apart_from_the_transaction_are_found() {
     support::assert_found(buddy::broken());
+}
+
+#[test]
+fn small_objects_survive_a_kill_at_every_instruction() {
+    support::assert_clean(heap::add_to);
+}
+
+#[test]
+fn small_objects_that_are_not_noted_first_are_found() {
+    support::assert_found(heap::broken());
 }

@@ -1,6 +1,7 @@
 //! Every recoverable operation of Outlive, ready to be swept: what `outlive prove kill` runs.
 
 pub mod buddy;
+pub mod heap;
 pub mod joining;
 pub mod membership;
 pub mod sync;
@@ -14,5 +15,6 @@ pub fn all() -> Suite {
     joining::add_to(&mut suite);
     sync::add_to(&mut suite);
     buddy::add_to(&mut suite);
+    heap::add_to(&mut suite);
     suite
 }

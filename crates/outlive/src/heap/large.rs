@@ -115,7 +115,9 @@ impl<M: Memory> LocalHeap<'_, M> {
         let Some(from) = self.heap.table.within(block) else {
             return Err(self.outside(block));
         };
-        if !from.is_multiple_of(UNIT) || !self.heap.buddy.has_block_at(block) || self.is_owed(block)
+        if !from.is_multiple_of(UNIT)
+            || self.heap.buddy.allocated_at(block).is_none()
+            || self.is_owed(block)
         {
             return Err(FreeError::NotAllocated { block });
         }

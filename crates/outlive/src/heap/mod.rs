@@ -9,6 +9,7 @@
 //! ```
 
 pub mod buddy;
+mod check;
 mod large;
 mod local;
 mod reclaim;
@@ -17,6 +18,7 @@ mod refill;
 mod room;
 mod slab;
 
+pub use check::{ClassStatistics, HeapFinding, HeapRepair, HeapReport, HeapStatistics};
 pub use large::{HeapLargePoint, HeapOwePoint};
 pub use local::{HeapAllocatePoint, HeapFreePoint, LocalHeap};
 pub use reclaim::{Pinned, RETIRED_HEADER, ReclaimPoint, RetirePoint};

@@ -302,13 +302,16 @@ impl<M: Memory> Buddy<M> {
         Ok(guard.map(|guard| Locked { buddy: self, guard }))
     }
 
-    /// Whether an allocated block starts at `block`, for whoever has that block.
-    pub(super) fn has_block_at(&self, block: Offset) -> bool {
-        self.unit_of(block).is_ok_and(|unit| {
-            let at = self.places.size(&self.shape, unit);
-            // Relaxed: it was written before the block was known, and stays while it is not freed.
-            self.memory.load::<u8>(at, Ordering::Relaxed) != 0
-        })
+    /// The size of the allocated block that starts at `block`, if one does: for whoever has that block, or
+    /// has the segment for itself.
+    pub(super) fn allocated_at(&self, block: Offset) -> Option<u64> {
+        let unit = self.unit_of(block).ok()?;
+        // Relaxed: it was written before the block was known, and stays while it is not freed.
+        let size: u8 = self
+            .memory
+            .load(self.places.size(&self.shape, unit), Ordering::Relaxed);
+        let order = u32::from(size.checked_sub(1)?);
+        (order < self.shape.orders()).then(|| self.block_bytes(order))
     }
 
     #[inline(always)]

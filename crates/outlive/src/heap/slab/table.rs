@@ -36,7 +36,7 @@ pub(in crate::heap) struct Table<M: Memory> {
 }
 
 /// A place in the table and the part of the region that it is about. Never beyond the end.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(in crate::heap) struct Slab(u32);
 
 impl Slab {
