@@ -143,7 +143,9 @@ fn median(mut of: Vec<f64>) -> f64 {
 
 fn number(name: &str, otherwise: u64) -> u64 {
     let given = std::env::var(name).ok();
-    given.and_then(|text| text.parse().ok()).unwrap_or(otherwise)
+    given
+        .and_then(|text| text.parse().ok())
+        .unwrap_or(otherwise)
 }
 
 fn main() {
@@ -169,7 +171,11 @@ fn main() {
         let (insert, get) = (of(|took| took.insert), of(|took| took.get));
         let longest = of(|took| took.longest as f64);
         let ratio = |pick: fn(&Took) -> f64| {
-            median(all.iter().map(|row| pick(&row[0]) / pick(&row[index])).collect())
+            median(
+                all.iter()
+                    .map(|row| pick(&row[0]) / pick(&row[index]))
+                    .collect(),
+            )
         };
         println!(
             "{name}: insert {insert:.0} (outlive's is {:.2} of it), get {get:.0} ({:.2}), longest insertion {longest:.0}",

@@ -2,14 +2,19 @@
 
 use super::ledger::{Ledger, Sum, Tally};
 use super::stage::{self, Stage, process_of, thread_of};
-use super::{blocks, counters};
+use super::{blocks, counters, entries};
+use outlive::heap::LocalHeap;
 use outlive::membership::Member;
 use outlive::pod::Pod;
 
 /// Everything that is wrong, with all workers gone, and what they did.
 pub fn audit(pod: &Pod, stage: Stage, member: &Member, workers: u32) -> (Vec<String>, Sum) {
     let mut wrong = Vec::new();
-    let recoverers = stage::recoverers(pod);
+    let heap = match stage.heap() {
+        Ok(heap) => heap,
+        Err(what) => return (vec![what], Sum::default()),
+    };
+    let recoverers = stage::recoverers(pod, heap);
     let (logs, mut sum) = (pod.logs(), Sum::default());
     let mut tallies: Vec<Tally> = Vec::new();
     for worker in 0..workers {
@@ -40,17 +45,19 @@ pub fn audit(pod: &Pod, stage: Stage, member: &Member, workers: u32) -> (Vec<Str
     for (worker, tally) in (0..).zip(&tallies) {
         wrong.extend(blocks::audit(stage, worker, tally, &mut in_use));
     }
-    match stage.buddy() {
-        Ok(buddy) => {
-            let report = buddy.check_reachable(in_use);
-            wrong.extend(
-                report
-                    .findings
-                    .iter()
-                    .map(|finding| format!("heap: {finding}")),
-            );
-        }
-        Err(what) => wrong.push(what),
+    let local = LocalHeap::of(heap, member, &recoverers);
+    wrong.extend(entries::audit(stage, &local, &tallies, &sum, &mut in_use));
+    drop(local);
+    let report = heap.check_reachable(in_use);
+    wrong.extend(
+        report
+            .findings
+            .iter()
+            .map(|finding| format!("heap: {finding}")),
+    );
+    let generations = pod.tables().generations();
+    for finding in heap.check_members(logs, generations) {
+        wrong.push(format!("heap: {finding}"));
     }
     let check = pod.check();
     wrong.extend(check.violations.iter().map(|what| format!("pod: {what}")));

@@ -7,6 +7,7 @@ use super::stage::{self, DRIVER, MOST_HOSTS, MOST_WORKERS, Stage, host_of, proce
 use super::{FORGETFUL, SEED, WORKERS};
 use core::fmt;
 use core::time::Duration;
+use outlive::heap::LocalHeap;
 use outlive::membership::{EventKind, GroupEvents, News, ProcessOptions, Settings};
 use outlive::pod::{Pod, PodOptions};
 use outlive::supervise::{
@@ -246,10 +247,17 @@ impl Show<'_> {
         let driver = ProcessOptions::on_host(DRIVER[0])
             .id(DRIVER[1])
             .name("chaos driver");
+        let heap = self.stage.heap()?;
         let process = self
             .pod
-            .join_with(driver, stage::add_handlers)
+            .join_with(driver, |known| stage::add_handlers(known, heap));
+        let process = process.map_err(text)?;
+        let member = process
+            .enter(Some(DRIVER[2]), "chaos audit")
             .map_err(text)?;
+        let recoverers = stage::recoverers(self.pod, heap);
+        self.stage
+            .prepare_map(&LocalHeap::of(heap, &member, &recoverers))?;
         let mut events = process.events();
         let supervision = Supervision::new(self.options, self.pod, process.clone(), command);
         let killer = Killer::new(self.pod, hosts, processes)?;
@@ -287,9 +295,6 @@ impl Show<'_> {
                 "workers found {many} things wrong, the first: {first}"
             ));
         }
-        let member = process
-            .enter(Some(DRIVER[2]), "chaos audit")
-            .map_err(text)?;
         let (audited, sum) = audit(self.pod, self.stage, &member, processes);
         self.failures.extend(audited);
         drop(member);

@@ -2,14 +2,14 @@
 //!
 //! ```text
 //!  0x000  which tally counts: its sequence number
-//!  0x040  intent: sequence number, what, which, how much
+//!  0x040  intent: sequence number, what, which, how much, after which operation of the log
 //!  0x080  tally 0      0x240  tally 1
 //! ```
 //!
 //! A tally is written into the copy that does not count, and counts by one store, so that a death leaves the
 //! old one or the new one. An intent's number is written last.
 
-use super::stage::LARGE_CELLS;
+use super::stage::{COMMON_KEYS, LARGE_CELLS, OWN_KEYS, SHARED_KEYS, SMALL_CELLS};
 use bytemuck::{Pod, Zeroable};
 use outlive_memory::{Memory, Native, Offset, Ordering};
 
@@ -28,13 +28,36 @@ pub enum What {
     Allocate = 2,
     /// Frees it from there.
     Free = 3,
+    /// The same with small blocks.
+    AllocateSmall = 4,
+    FreeSmall = 5,
+    /// Inserts a key of its own, or gives it another value.
+    Put = 6,
+    /// Removes it.
+    Remove = 7,
+    /// Adds one to the value of a key that everybody adds to, by compare-and-exchange.
+    Add = 8,
+    /// Inserts a key that everybody inserts and removes.
+    InsertCommon = 9,
+    RemoveCommon = 10,
 }
 
 impl What {
     fn of(number: u64) -> Option<Self> {
-        [Self::Count, Self::Allocate, Self::Free]
-            .into_iter()
-            .find(|what| *what as u64 == number)
+        [
+            Self::Count,
+            Self::Allocate,
+            Self::Free,
+            Self::AllocateSmall,
+            Self::FreeSmall,
+            Self::Put,
+            Self::Remove,
+            Self::Add,
+            Self::InsertCommon,
+            Self::RemoveCommon,
+        ]
+        .into_iter()
+        .find(|what| *what as u64 == number)
     }
 }
 
@@ -46,8 +69,10 @@ pub struct Intent {
     pub what: What,
     /// Which lock, cell or key.
     pub which: u64,
-    /// How many bytes.
+    /// What value.
     pub much: u64,
+    /// The number of the log's last operation before it.
+    pub after: u64,
 }
 
 /// How many counters there are.
@@ -64,13 +89,26 @@ pub struct Tally {
     /// How many blocks it has allocated, and freed.
     pub allocated: u64,
     pub freed: u64,
-    /// Which of its cells hold a large block, as bits.
+    /// Which of its cells hold a block, as bits.
     pub large: u64,
+    pub small: u64,
+    pub small_allocated: u64,
+    pub small_freed: u64,
+    /// How often it has changed keys of its own, and what they hold; 0 if they are not in the map.
+    pub puts: u64,
+    pub removes: u64,
+    pub own: [u64; OWN_KEYS as usize],
+    /// How often it has added to each shared key.
+    pub added: [u64; SHARED_KEYS as usize],
+    /// How often it has inserted and removed each common key.
+    pub inserted: [u64; COMMON_KEYS as usize],
+    pub removed: [u64; COMMON_KEYS as usize],
     /// How many intents had no effect.
     pub vain: u64,
 }
 
-const _: () = assert!(size_of::<Tally>() as u64 <= TALLY_BYTES && LARGE_CELLS <= 64);
+const _: () =
+    assert!(size_of::<Tally>() as u64 <= TALLY_BYTES && LARGE_CELLS <= 64 && SMALL_CELLS <= 64);
 
 impl Tally {
     /// Enters what came of `intent`.
@@ -90,6 +128,25 @@ impl Tally {
                 self.freed += 1;
                 self.large &= !(1 << intent.which);
             }
+            What::AllocateSmall => {
+                self.small_allocated += 1;
+                self.small |= 1 << intent.which;
+            }
+            What::FreeSmall => {
+                self.small_freed += 1;
+                self.small &= !(1 << intent.which);
+            }
+            What::Put => {
+                self.puts += 1;
+                self.own[intent.which as usize] = intent.much;
+            }
+            What::Remove => {
+                self.removes += 1;
+                self.own[intent.which as usize] = 0;
+            }
+            What::Add => self.added[intent.which as usize] += 1,
+            What::InsertCommon => self.inserted[intent.which as usize] += 1,
+            What::RemoveCommon => self.removed[intent.which as usize] += 1,
         }
     }
 }
@@ -101,17 +158,35 @@ pub struct Sum {
     pub counted: [u64; COUNTERS],
     pub allocated: u64,
     pub freed: u64,
+    pub small_allocated: u64,
+    pub small_freed: u64,
+    pub puts: u64,
+    pub removes: u64,
+    pub added: [u64; SHARED_KEYS as usize],
+    pub inserted: [u64; COMMON_KEYS as usize],
+    pub removed: [u64; COMMON_KEYS as usize],
     pub vain: u64,
+}
+
+fn add_all<const N: usize>(sums: &mut [u64; N], of: [u64; N]) {
+    for (sum, one) in sums.iter_mut().zip(of) {
+        *sum += one;
+    }
 }
 
 impl Sum {
     pub fn add(&mut self, tally: &Tally) {
         self.sequence += tally.sequence;
-        for (sum, counted) in self.counted.iter_mut().zip(tally.counted) {
-            *sum += counted;
-        }
+        add_all(&mut self.counted, tally.counted);
         self.allocated += tally.allocated;
         self.freed += tally.freed;
+        self.small_allocated += tally.small_allocated;
+        self.small_freed += tally.small_freed;
+        self.puts += tally.puts;
+        self.removes += tally.removes;
+        add_all(&mut self.added, tally.added);
+        add_all(&mut self.inserted, tally.inserted);
+        add_all(&mut self.removed, tally.removed);
         self.vain += tally.vain;
     }
 
@@ -121,6 +196,13 @@ impl Sum {
             ("counts", self.counted.iter().sum()),
             ("large blocks allocated", self.allocated),
             ("large blocks freed", self.freed),
+            ("small blocks allocated", self.small_allocated),
+            ("small blocks freed", self.small_freed),
+            ("own keys put", self.puts),
+            ("own keys removed", self.removes),
+            ("additions to shared keys", self.added.iter().sum()),
+            ("common keys inserted", self.inserted.iter().sum()),
+            ("common keys removed", self.removed.iter().sum()),
         ]
     }
 }
@@ -175,7 +257,7 @@ impl Ledger {
     /// Writes down what is about to be done.
     pub fn intend(self, intent: Intent) {
         let at = self.at + INTENT;
-        let words = [intent.what as u64, intent.which, intent.much];
+        let words = [intent.what as u64, intent.which, intent.much, intent.after];
         for (i, word) in (1..).zip(words) {
             self.memory.store(at + i * 8, word, Ordering::Relaxed);
         }
@@ -189,8 +271,8 @@ impl Ledger {
         if sequence <= settled {
             return Ok(None);
         }
-        let [what, which, much] =
-            [1, 2, 3].map(|i| self.memory.load::<u64>(at + i * 8, Ordering::Relaxed));
+        let [what, which, much, after] =
+            [1, 2, 3, 4].map(|i| self.memory.load::<u64>(at + i * 8, Ordering::Relaxed));
         if sequence != settled + 1 {
             return Err(format!("intent {sequence} follows tally {settled}"));
         }
@@ -200,6 +282,7 @@ impl Ledger {
             what,
             which,
             much,
+            after,
         }))
     }
 }

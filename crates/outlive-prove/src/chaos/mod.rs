@@ -2,29 +2,31 @@
 //! at the end nothing is lost, nothing happened twice, nothing leaked.
 //!
 //! Workers are processes on several hosts (groups of processes of this machine), each with one member
-//! thread, all under ids of their own. They count under recoverable locks and allocate and free blocks. Each
+//! thread, all under ids of their own. They count under recoverable locks, allocate and free large and small
+//! blocks, and insert, replace, exchange and remove entries of a map. Each
 //! writes into the program's part of its own log what it is about to do (its *intent*), does it, and then
 //! enters into its *tally* whether it took effect. A worker that is killed in between is restarted under
 //! the same ids by a supervisor of the library; its next incarnation finds the intent, *asks* whether it
 //! took effect (the descriptor of the operation says so, or the cell into which a block was to be
-//! allocated), and goes on. So the tallies of all workers are exact, and in the end the pod must hold what they
+//! allocated, or the value under the mutex), and goes on. So the tallies of all workers are exact, and in the end the pod must hold what they
 //! add up to.
 //!
 //! What took effect can be seen in two ways wherever possible (each counter also keeps, for each worker,
-//! its last intent that was carried out under the lock); whoever asks compares them.
+//! its last intent that was carried out under the lock, and some keys are changed by one worker only); whoever asks compares them.
 //!
 //! The kills follow from a seed; what they hit does not, since processes run as they like. A worker that
 //! forgets to ask ([`Options::forgetful`]) is what the accounting must catch.
 //!
 //! ```text
 //!  driver (host 0, not killed): supervisor, killer, audit
-//!  hosts 1 to H: workers  ->  locks, counters, heap in the payload; tallies in their logs
+//!  hosts 1 to H: workers  ->  locks, counters, heap and map in the payload; tallies in their logs
 //! ```
 
 mod audit;
 mod blocks;
 mod counters;
 mod driver;
+mod entries;
 mod killer;
 mod ledger;
 mod stage;

@@ -2,14 +2,18 @@
 //! to stop.
 
 use super::ledger::{COUNTERS, Intent, Ledger, Tally, What};
-use super::stage::{self, LARGE_CELLS, MOST_WORKERS, Stage, thread_of, worker_of};
-use super::{FORGETFUL, SEED, WORKERS, blocks, counters};
+use super::stage::{
+    self, COMMON_KEYS, LARGE_CELLS, MOST_WORKERS, OWN_KEYS, SHARED_KEYS, SMALL_CELLS, Stage,
+    thread_of, worker_of,
+};
+use super::{FORGETFUL, SEED, WORKERS, blocks, counters, entries};
 use crate::schedule::engine::choices::Dice;
 use core::time::Duration;
-use outlive::heap::buddy::Buddy;
+use outlive::heap::LocalHeap;
 use outlive::membership::{JoinError, Member, ProcessOptions};
 use outlive::pod::{Pod, PodError};
 use outlive::recovery::{OwnLog, Recoverers};
+use outlive::structures::Map;
 use outlive::supervise::Place;
 use rustix::process::{Signal, getppid, set_parent_process_death_signal};
 use std::time::Instant;
@@ -23,7 +27,16 @@ pub struct Hands<'w> {
     pub worker: u32,
     pub member: &'w Member,
     pub recoverers: &'w Recoverers,
-    pub buddy: Buddy,
+    pub heap: LocalHeap<'w>,
+    pub map: Map<u64, u64>,
+}
+
+impl Hands<'_> {
+    /// Whether the key of one's own that `intent` is about is in the map, by one's tally.
+    pub fn owns(&self, intent: Intent) -> bool {
+        let room = OwnLog::of(self.member).log().program_room();
+        Ledger::at(self.stage.memory, room).tally().own[intent.which as usize] != 0
+    }
 }
 
 /// Plays the part of one worker, whose place in the pod stands in the environment, until it is told to stop.
@@ -56,23 +69,27 @@ pub fn work() -> Result<(), String> {
     let options = ProcessOptions::on_host(place.host)
         .id(place.id)
         .name(format!("worker {worker}"));
-    let process = patiently(|| pod.join_with(options.clone(), stage::add_handlers))?;
+    let heap = stage.heap()?;
+    let process =
+        patiently(|| pod.join_with(options.clone(), |known| stage::add_handlers(known, heap)))?;
     let member = patiently(|| {
         let name = format!("worker {worker}");
         Ok(process.enter(Some(thread_of(worker)), &name)?)
     })?;
-    let recoverers = stage::recoverers(&pod);
+    let recoverers = stage::recoverers(&pod, heap);
     let hands = Hands {
         stage,
         worker,
         member: &member,
         recoverers: &recoverers,
-        buddy: stage.buddy()?,
+        heap: LocalHeap::of(heap, &member, &recoverers),
+        map: stage.map()?,
     };
     let outcome = toil(&hands, seed, std::env::var_os(FORGETFUL).is_some());
     if let Err(what) = &outcome {
         stage.accuse(&format!("worker {worker}: {what}"));
     }
+    drop(hands);
     drop(member);
     process.leave().map_err(text)?;
     outcome
@@ -100,13 +117,21 @@ fn toil(hands: &Hands<'_>, seed: u64, forgetful: bool) -> Result<(), String> {
     );
     let mut tally = ledger.tally();
     if let Some(intent) = ledger.intended(tally.sequence)? {
-        // The broken variant takes for granted that what it does not remember did not happen.
-        let effect = !forgetful && ask(hands, intent)?;
+        // The broken variant takes for granted that what it does not remember did not happen; where that
+        // would be noticed at once (a cell is full, a key is there), it asks.
+        let forgets = forgetful
+            && matches!(
+                intent.what,
+                What::Count | What::Add | What::InsertCommon | What::RemoveCommon
+            );
+        let effect = !forgets && ask(hands, intent)?;
         tally.enter(intent, effect);
         ledger.commit(&tally);
     }
     while !hands.stage.is_stopped() {
-        let intent = next(seed, hands.worker, &tally);
+        let mut intent = next(seed, hands.worker, &tally);
+        let last = OwnLog::of(hands.member).log().operation().map_err(text)?;
+        intent.after = last.map_or(0, |operation| operation.sequence);
         ledger.intend(intent);
         let effect = perform(hands, intent)?;
         tally.enter(intent, effect);
@@ -121,37 +146,52 @@ fn next(seed: u64, worker: u32, tally: &Tally) -> Intent {
     let mut dice = Dice::new(seed ^ u64::from(worker) << 48 ^ sequence << 8);
     dice.roll();
     let roll = dice.roll();
-    let (what, which) = match roll % 8 {
-        0..5 => (What::Count, dice.roll() % COUNTERS as u64),
-        _ => {
-            let cell = dice.roll() % LARGE_CELLS;
-            let what = if tally.large & 1 << cell == 0 {
-                What::Allocate
-            } else {
-                What::Free
-            };
-            (what, cell)
-        }
+    let mut one_of = |many: u64| dice.roll() % many;
+    let (what, which) = match roll % 16 {
+        0..4 => (What::Count, one_of(COUNTERS as u64)),
+        4..6 => match one_of(LARGE_CELLS) {
+            cell if tally.large & 1 << cell == 0 => (What::Allocate, cell),
+            cell => (What::Free, cell),
+        },
+        6..9 => match one_of(SMALL_CELLS) {
+            cell if tally.small & 1 << cell == 0 => (What::AllocateSmall, cell),
+            cell => (What::FreeSmall, cell),
+        },
+        9..12 => match (one_of(OWN_KEYS), one_of(3)) {
+            (key, 0) if tally.own[key as usize] != 0 => (What::Remove, key),
+            (key, _) => (What::Put, key),
+        },
+        12..14 => (What::Add, one_of(SHARED_KEYS)),
+        14 => (What::InsertCommon, one_of(COMMON_KEYS)),
+        _ => (What::RemoveCommon, one_of(COMMON_KEYS)),
     };
     Intent {
         sequence,
         what,
         which,
-        much: 0,
+        // A value that was never there before.
+        much: sequence,
+        after: 0,
     }
 }
 
 fn perform(hands: &Hands<'_>, intent: Intent) -> Result<bool, String> {
     match intent.what {
         What::Count => counters::count(hands, intent),
-        What::Allocate | What::Free => blocks::perform(hands, intent),
+        What::Allocate | What::Free | What::AllocateSmall | What::FreeSmall => {
+            blocks::perform(hands, intent)
+        }
+        _ => entries::perform(hands, intent),
     }
 }
 
 fn ask(hands: &Hands<'_>, intent: Intent) -> Result<bool, String> {
     match intent.what {
         What::Count => counters::ask(hands, intent),
-        What::Allocate | What::Free => blocks::ask(hands, intent),
+        What::Allocate | What::Free | What::AllocateSmall | What::FreeSmall => {
+            blocks::ask(hands, intent)
+        }
+        _ => entries::ask(hands, intent),
     }
 }
 
