@@ -79,6 +79,9 @@ pub fn count(hands: &Hands<'_>, intent: Intent) -> Result<bool, String> {
             purse.count += 1;
             purse.mirror += 1;
             purse.last[hands.worker as usize] = intent.sequence;
+            hands.dawdle(256);
+            purse.commit();
+            hands.dawdle(256);
         }
     }
     Ok(true)
@@ -100,7 +103,9 @@ fn add(hands: &Hands<'_>, at: Offset, intent: Intent) -> Result<(), String> {
         .map_err(text)?;
     redo.store(at + MIRROR_AT, count + 1).map_err(text)?;
     operation.finish_by(&mut redo, &[count + 1]).map_err(text)?;
+    hands.dawdle(256);
     redo.commit();
+    hands.dawdle(256);
     Ok(())
 }
 

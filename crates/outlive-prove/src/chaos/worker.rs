@@ -8,6 +8,7 @@ use super::stage::{
 };
 use super::{FORGETFUL, SEED, WORKERS, blocks, counters, entries};
 use crate::schedule::engine::choices::Dice;
+use core::cell::RefCell;
 use core::time::Duration;
 use outlive::heap::LocalHeap;
 use outlive::membership::{JoinError, Member, ProcessOptions};
@@ -29,9 +30,19 @@ pub struct Hands<'w> {
     pub recoverers: &'w Recoverers,
     pub heap: LocalHeap<'w>,
     pub map: Map<u64, u64>,
+    pub dawdles: RefCell<Dice>,
 }
 
 impl Hands<'_> {
+    /// Now and then, once in `one_in` times, sleeps for a moment. Where death would do most harm a worker
+    /// is otherwise for a few nanoseconds only.
+    pub fn dawdle(&self, one_in: u64) {
+        let roll = self.dawdles.borrow_mut().roll();
+        if roll.is_multiple_of(one_in) {
+            std::thread::sleep(Duration::from_micros(20 + roll / one_in % 200));
+        }
+    }
+
     /// Whether the key of one's own that `intent` is about is in the map, by one's tally.
     pub fn owns(&self, intent: Intent) -> bool {
         let room = OwnLog::of(self.member).log().program_room();
@@ -84,6 +95,7 @@ pub fn work() -> Result<(), String> {
         recoverers: &recoverers,
         heap: LocalHeap::of(heap, &member, &recoverers),
         map: stage.map()?,
+        dawdles: RefCell::new(Dice::new(seed ^ u64::from(std::process::id()))),
     };
     let outcome = toil(&hands, seed, std::env::var_os(FORGETFUL).is_some());
     if let Err(what) = &outcome {
@@ -133,7 +145,9 @@ fn toil(hands: &Hands<'_>, seed: u64, forgetful: bool) -> Result<(), String> {
         let last = OwnLog::of(hands.member).log().operation().map_err(text)?;
         intent.after = last.map_or(0, |operation| operation.sequence);
         ledger.intend(intent);
+        hands.dawdle(256);
         let effect = perform(hands, intent)?;
+        hands.dawdle(64);
         tally.enter(intent, effect);
         ledger.commit(&tally);
     }
