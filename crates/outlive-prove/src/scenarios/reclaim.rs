@@ -4,8 +4,8 @@
 use super::{Proof, Reach};
 use crate::fixtures::pod::Pod;
 use crate::fixtures::reclaim::{
-    REGION, block, bytes_for, create_heap, heap, link, move_on, pod as pod_of, put, read, retired,
-    take,
+    REGION, block, bytes_for, create_heap, heap, link, move_on, pod as pod_of, put, read, remove,
+    retired, take,
 };
 use crate::fixtures::weakened::{Weakened, Weakness};
 use crate::schedule::{self, Bounds, Ghost, Scenario, Scheduled};
@@ -45,9 +45,10 @@ pub fn all() -> Vec<Proof> {
         every(reader_of_the_young(Reads::Pinned), 4, 4, 0),
         every(pin_in_a_later_era(Until::AfterTheFence), 4, 4, 0),
         every(death_of_a_reader(Release::AfterTheHandler), 1, 1, 1),
-        every(death_of_a_reclaimer(), 1, 1, 2),
-        every(heirs_of_the_gone(), 1, 1, 1),
-        drawn(heirs_of_the_gone(), 1, 10_000),
+        every(death_of_a_reclaimer(), 0, 1, 1),
+        drawn(death_of_a_reclaimer(), 2, 20_000),
+        every(heirs_of_the_gone(), 0, 1, 1),
+        drawn(heirs_of_the_gone(), 1, 20_000),
         drawn(everybody(), 1, 20_000),
     ]
 }
@@ -167,7 +168,7 @@ fn reads(m: Scheduled, id: u32, fences: bool, freed: &Freed) {
     });
 }
 
-/// A scenario whose threads, by number, act as members, of which number 1 has linked a block with payload 7; number 3
+/// A scenario whose threads, by number, act as members, of which number 1 has linked two blocks with payload 7; number 3
 /// is for the check.
 fn members(name: &str) -> Scenario<Scheduled> {
     schedule::scenario(name)
@@ -178,6 +179,7 @@ fn members(name: &str) -> Scenario<Scheduled> {
             (0..4).for_each(|id| drop(pod.join(id)));
             with_heap(m, 1, true, |local| {
                 put(local, 0, 7);
+                put(local, 1, 7);
             });
         })
         .on_death(|m, host| pod(sound(m), true).declare_dead(host as u32))
@@ -234,9 +236,9 @@ fn reader_of_the_young(way: Reads) -> Scenario {
                 let pin = local.pin();
                 let m = local.memory();
                 let found = match way {
-                    Reads::Pinned => read(&pin, m, 1),
+                    Reads::Pinned => read(&pin, m, 2),
                     Reads::Unpublished => {
-                        let word: u64 = m.load(link(1), Ordering::Acquire);
+                        let word: u64 = m.load(link(2), Ordering::Acquire);
                         (word != 0).then(|| {
                             let block = Offset::from_raw(word);
                             (block, m.load(block + 24, Ordering::Relaxed))
@@ -254,8 +256,8 @@ fn reader_of_the_young(way: Reads) -> Scenario {
                 let young = block(local, 8);
                 move_on(m);
                 m.store(young, local.era(), Ordering::Relaxed);
-                m.store(link(1), young.raw(), Ordering::Release);
-                let young = take(m, 1).expect("our own");
+                m.store(link(2), young.raw(), Ordering::Release);
+                let young = take(m, 2).expect("our own");
                 local.retire(young);
             });
             tell_if_freed(m, 1, &again);
@@ -402,16 +404,8 @@ fn death_of_a_reclaimer() -> Scenario {
     members("death of a reclaimer")
         .mortal("retires", |m| {
             with_heap(m, 0, true, |local| {
-                put(local, 1, 8);
-                for index in [1, 0] {
-                    let old = take(local.memory(), index).expect("nobody else takes it");
-                    // What a structure's operation would keep of it until it is retired.
-                    local
-                        .memory()
-                        .store(local.hand(1), old.raw(), Ordering::Relaxed);
-                    local.retire(old);
-                    local.memory().store(local.hand(1), 0u64, Ordering::Relaxed);
-                }
+                remove(local, 1);
+                remove(local, 0);
             });
         })
         .mortal_after_death("r1", recover(1))

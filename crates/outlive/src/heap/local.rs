@@ -104,6 +104,9 @@ impl Aids {
 
 impl<'m, M: Memory> LocalHeap<'m, M> {
     /// `member`'s way to `heap`. It has one at a time, and its log is open.
+    ///
+    /// # Panics
+    /// If `member` has one already.
     pub fn of(heap: Heap<M>, member: &'m Member<M>, recoverers: &'m Recoverers<M>) -> Self {
         let (log, acting) = (
             recoverers.logs().of(member.instance().id),
