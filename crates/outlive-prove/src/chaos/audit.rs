@@ -1,20 +1,20 @@
 //! The reckoning: what the pod holds must be what the workers' tallies add up to.
 
 use super::ledger::{Ledger, Sum, Tally};
-use super::stage::{self, Stage, process_of, thread_of};
+use super::stage::{Stage, process_of, thread_of};
 use super::{blocks, counters, entries};
 use outlive::heap::LocalHeap;
 use outlive::membership::Member;
 use outlive::pod::Pod;
+use outlive_memory::Offset;
 
 /// Everything that is wrong, with all workers gone, and what they did.
 pub fn audit(pod: &Pod, stage: Stage, member: &Member, workers: u32) -> (Vec<String>, Sum) {
     let mut wrong = Vec::new();
-    let heap = match stage.heap() {
-        Ok(heap) => heap,
-        Err(what) => return (vec![what], Sum::default()),
+    let (heap, recoverers) = match (pod.heap(), member.recoverers()) {
+        (Some(heap), Some(recoverers)) => (heap, recoverers),
+        _ => return (vec!["the pod has no heap".into()], Sum::default()),
     };
-    let recoverers = stage::recoverers(pod, heap);
     let (logs, mut sum) = (pod.logs(), Sum::default());
     let mut tallies: Vec<Tally> = Vec::new();
     for worker in 0..workers {
@@ -40,12 +40,12 @@ pub fn audit(pod: &Pod, stage: Stage, member: &Member, workers: u32) -> (Vec<Str
         sum.add(&tally);
         tallies.push(tally);
     }
-    wrong.extend(counters::audit(stage, member, &recoverers, &sum.counted));
-    let mut in_use = Vec::new();
+    wrong.extend(counters::audit(stage, member, recoverers, &sum.counted));
+    let mut in_use = vec![Offset::from_raw(stage.place())];
     for (worker, tally) in (0..).zip(&tallies) {
         wrong.extend(blocks::audit(stage, worker, tally, &mut in_use));
     }
-    let local = LocalHeap::of(heap, member, &recoverers);
+    let local = LocalHeap::of(heap, member, recoverers);
     wrong.extend(entries::audit(stage, &local, &tallies, &sum, &mut in_use));
     drop(local);
     let report = heap.check_reachable(in_use);

@@ -8,7 +8,7 @@
 //! Under the logged locks a redo transaction stores all of it and finishes the operation's descriptor.
 
 use super::ledger::{COUNTERS, Intent};
-use super::stage::{COUNT, MOST_WORKERS, Stage};
+use super::stage::{COUNT, MOST_WORKERS, Stage, text};
 use super::worker::Hands;
 use bytemuck::{Pod, Zeroable};
 use outlive::membership::Member;
@@ -198,8 +198,4 @@ pub fn audit(
         }
     }
     wrong
-}
-
-fn text(error: impl ToString) -> String {
-    error.to_string()
 }

@@ -3,12 +3,15 @@
 use super::audit::audit;
 use super::killer::{Kill, Killer, Schedule};
 use super::ledger::Ledger;
-use super::stage::{self, DRIVER, MOST_HOSTS, MOST_WORKERS, Stage, host_of, process_of, thread_of};
-use super::{FORGETFUL, SEED, WORKERS};
+use super::stage::{
+    self, DRIVER, MOST_HOSTS, MOST_WORKERS, Stage, host_of, process_of, text, thread_of,
+};
+use super::{FORGETFUL, SEED, STAGE, WORKERS};
 use core::fmt;
 use core::time::Duration;
-use outlive::heap::LocalHeap;
-use outlive::membership::{EventKind, GroupEvents, News, ProcessOptions, Settings};
+use outlive::membership::{
+    EventKind, GroupEvents, Member, News, Process, ProcessOptions, Settings,
+};
 use outlive::pod::{Pod, PodOptions};
 use outlive::supervise::{
     Child, Outlook, ProcessSupervisor, RestartPolicy, Stop, What as Told, home,
@@ -16,7 +19,7 @@ use outlive::supervise::{
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::process::Command;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
@@ -39,6 +42,8 @@ pub struct Options {
     pub seed: u64,
     /// Whether workers forget to ask whether what they had intended took effect: the broken variant.
     pub forgetful: bool,
+    /// Set, it ends the killing early; the reckoning follows. For signal handlers.
+    pub enough: Arc<AtomicBool>,
 }
 
 impl Options {
@@ -50,6 +55,7 @@ impl Options {
             processes: 8,
             seed,
             forgetful: false,
+            enough: Arc::default(),
         }
     }
 
@@ -210,8 +216,16 @@ pub fn run(
     let pod = Pod::create(&path, PodOptions::new().size(32 << 20).settings(settings));
     let pod = pod.map_err(text)?;
     let _place = Place { path: path.into() };
-    let stage = Stage::of(&pod)?;
-    stage.prepare()?;
+    let heap = stage::heap_of(&pod)?;
+    let driver = ProcessOptions::on_host(DRIVER[0])
+        .id(DRIVER[1])
+        .name("chaos driver");
+    let process = pod.join_with(driver, |known| stage::add_handlers(known, heap));
+    let process = process.map_err(text)?;
+    let member = process
+        .enter(Some(DRIVER[2]), "chaos audit")
+        .map_err(text)?;
+    let stage = Stage::prepare(&pod, &member.heap(&pod).map_err(text)?)?;
     let mut show = Show {
         options,
         pod: &pod,
@@ -221,7 +235,10 @@ pub fn run(
         failures: Vec::new(),
         moved: vec![(0, started); options.processes as usize],
     };
-    show.play(command, &mut hear)
+    let report = show.play(&process, &member, command, &mut hear);
+    drop(member);
+    process.leave().map_err(text)?;
+    report
 }
 
 struct Show<'r> {
@@ -238,40 +255,29 @@ struct Show<'r> {
 impl Show<'_> {
     fn play(
         &mut self,
+        process: &Process,
+        member: &Member,
         command: impl Fn() -> Command + Clone + Send + 'static,
         hear: &mut impl FnMut(&Progress),
     ) -> Result<Report, String> {
         let Options {
             hosts, processes, ..
         } = *self.options;
-        let driver = ProcessOptions::on_host(DRIVER[0])
-            .id(DRIVER[1])
-            .name("chaos driver");
-        let heap = self.stage.heap()?;
-        let process = self
-            .pod
-            .join_with(driver, |known| stage::add_handlers(known, heap));
-        let process = process.map_err(text)?;
-        let member = process
-            .enter(Some(DRIVER[2]), "chaos audit")
-            .map_err(text)?;
-        let recoverers = stage::recoverers(self.pod, heap);
-        self.stage
-            .prepare_map(&LocalHeap::of(heap, &member, &recoverers))?;
         let mut events = process.events();
-        let supervision = Supervision::new(self.options, self.pod, process.clone(), command);
+        let supervision =
+            Supervision::new(self.options, self.pod, self.stage, process.clone(), command);
         let killer = Killer::new(self.pod, hosts, processes)?;
         let mut schedule = Schedule::new(self.options.seed, hosts, processes);
         let supervision = supervision.begin();
         let curtain = Instant::now() + self.options.time;
-        while Instant::now() < curtain && self.failures.is_empty() {
+        while Instant::now() < curtain && self.failures.is_empty() && !self.is_enough() {
             let blow = schedule.next();
             let strike_at = Instant::now() + blow.after;
-            while Instant::now() < strike_at.min(curtain) {
+            while Instant::now() < strike_at.min(curtain) && !self.is_enough() {
                 let nap = (strike_at - Instant::now()).min(Duration::from_millis(100));
                 self.listen(&mut events, nap, &supervision, hear);
             }
-            if Instant::now() >= curtain {
+            if Instant::now() >= curtain || self.is_enough() {
                 break;
             }
             match killer.strike(blow) {
@@ -295,11 +301,9 @@ impl Show<'_> {
                 "workers found {many} things wrong, the first: {first}"
             ));
         }
-        let (audited, sum) = audit(self.pod, self.stage, &member, processes);
+        let (audited, sum) = audit(self.pod, self.stage, member, processes);
         self.failures.extend(audited);
-        drop(member);
         drop(events);
-        process.leave().map_err(text)?;
         self.progress.operations = sum.sequence;
         self.progress.elapsed = self.started.elapsed();
         Ok(Report {
@@ -309,6 +313,10 @@ impl Show<'_> {
             failures: core::mem::take(&mut self.failures),
             seconds: self.started.elapsed().as_secs_f64(),
         })
+    }
+
+    fn is_enough(&self) -> bool {
+        self.options.enough.load(Ordering::Relaxed)
     }
 
     /// Hears what is told for a while, and looks whether everybody moves.
@@ -382,7 +390,8 @@ impl Supervision {
     fn new(
         options: &Options,
         pod: &Pod,
-        process: outlive::membership::Process,
+        stage: Stage,
+        process: Process,
         command: impl Fn() -> Command + Clone + Send + 'static,
     ) -> Self {
         let told = Arc::<Heard>::default();
@@ -410,6 +419,7 @@ impl Supervision {
                 let mut command = command();
                 command
                     .env(WORKERS, workers.to_string())
+                    .env(STAGE, stage.place().to_string())
                     .env(SEED, seed.to_string());
                 if forgetful {
                     command.env(FORGETFUL, "1");
@@ -483,8 +493,4 @@ impl Supervising {
         }
         failures
     }
-}
-
-fn text(error: impl ToString) -> String {
-    error.to_string()
 }

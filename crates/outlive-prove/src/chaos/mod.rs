@@ -19,7 +19,7 @@
 //!
 //! ```text
 //!  driver (host 0, not killed): supervisor, killer, audit
-//!  hosts 1 to H: workers  ->  locks, counters, heap and map in the payload; tallies in their logs
+//!  hosts 1 to H: workers  ->  locks, counters, blocks and map in the heap; tallies in their logs
 //! ```
 
 mod audit;
@@ -38,6 +38,8 @@ pub use worker::work;
 
 /// The environment variable that tells a worker how many there are.
 const WORKERS: &str = "OUTLIVE_CHAOS_WORKERS";
+/// The environment variable that tells a worker where the stage is.
+const STAGE: &str = "OUTLIVE_CHAOS_STAGE";
 /// The environment variable that tells a worker what its work follows from.
 const SEED: &str = "OUTLIVE_CHAOS_SEED";
 /// The environment variable that makes a worker one that forgets to ask.

@@ -1,13 +1,12 @@
-//! The pod of a chaos run: who has which id, and where things stand in the payload.
+//! The pod of a chaos run: who has which id, and where things stand in the block that all work on.
 //!
 //! ```text
 //!  0x00000  whether the workers are to stop; the first thing that one of them found wrong
 //!  0x01000  counters, 1 KiB each
 //!  0x04000  the workers' cells, 4 KiB each
-//!  0x24000  the heap's state, then its region to the end
 //! ```
 
-use outlive::heap::{self, Heap, LocalHeap};
+use outlive::heap::{Heap, LocalHeap};
 use outlive::membership::InstanceId;
 use outlive::pod::Pod;
 use outlive::recovery::{
@@ -41,9 +40,8 @@ const COUNTERS: u64 = 0x1000;
 const COUNTER_BYTES: u64 = 0x400;
 const CELLS: u64 = 0x4000;
 const CELL_BYTES: u64 = 0x1000;
-const HEAP: u64 = CELLS + MOST_WORKERS as u64 * CELL_BYTES;
+const BYTES: u64 = CELLS + MOST_WORKERS as u64 * CELL_BYTES;
 const MAP: u64 = 0xC0;
-const PAGE: u64 = 4096;
 
 /// Counting under a logged lock, as the descriptors of operations name it.
 pub const COUNT: OperationKind = OperationKind::new(0xC4A0_0001);
@@ -68,63 +66,52 @@ pub fn host_of(worker: u32, hosts: u32) -> InstanceId {
     1 + worker % hosts
 }
 
-/// The places in a pod's payload.
+/// The places in the block that the driver has allocated for all.
 #[derive(Clone, Copy, Debug)]
 pub struct Stage {
     pub memory: Native,
-    payload: Offset,
-    bytes: u64,
+    at: Offset,
 }
 
 impl Stage {
-    pub fn of(pod: &Pod) -> Result<Self, String> {
-        let payload = pod.payload().ok_or("the pod has no payload")?;
-        Ok(Self {
-            memory: pod.segment().memory(),
-            payload: payload.offset,
-            bytes: payload.size,
-        })
+    /// The stage at `at`.
+    pub fn at(pod: &Pod, at: u64) -> Result<Self, String> {
+        let memory = pod.segment().memory();
+        let at = Offset::checked(at, BYTES, 128, memory.size());
+        let at = at.map_err(text)?;
+        Ok(Self { memory, at })
     }
 
-    /// Makes the heap, before anybody else is there.
-    pub fn prepare(self) -> Result<(), String> {
-        let (state, bytes) = (self.payload + HEAP, self.bytes.saturating_sub(HEAP));
-        let needed = Heap::<Native>::state_bytes(bytes).map_err(|error| error.to_string())?;
-        let region = (HEAP + needed).next_multiple_of(PAGE);
-        let left = self.bytes.saturating_sub(region);
-        Heap::create(self.memory, state, self.payload + region, left)
-            .map_err(|error| error.to_string())?;
-        Ok(())
-    }
-
-    /// Makes the map, with the keys that everybody adds to, before the workers are there.
-    pub fn prepare_map(self, heap: &LocalHeap<'_>) -> Result<(), String> {
-        let map = Map::<u64, u64>::create(heap, self.payload + MAP);
-        let map = map.map_err(|error| error.to_string())?;
+    /// Allocates it, with the map and the keys that everybody adds to, before the workers are there.
+    pub fn prepare(pod: &Pod, heap: &LocalHeap<'_>) -> Result<Self, String> {
+        let at = heap.allocate_into(BYTES, stage_cell(pod)).map_err(text)?;
+        let this = Self::at(pod, at.raw())?;
+        this.memory.copy_in(at, &vec![0; BYTES as usize]);
+        let map = Map::<u64, u64>::create(heap, this.at + MAP).map_err(text)?;
         for number in 0..SHARED_KEYS {
-            map.insert(heap, &shared_key(number), &0)
-                .map_err(|error| error.to_string())?;
+            map.insert(heap, &shared_key(number), &0).map_err(text)?;
         }
-        Ok(())
+        Ok(this)
     }
 
-    pub fn heap(self) -> Result<Heap, String> {
-        Heap::open(self.memory, self.payload + HEAP).map_err(|error| error.to_string())
+    /// Where it is, for the workers.
+    pub fn place(self) -> u64 {
+        self.at.raw()
     }
 
     pub fn map(self) -> Result<Map<u64, u64>, String> {
-        let at: u64 = self.memory.load(self.payload + MAP, Ordering::Acquire);
-        Map::open(self.memory, Offset::from_raw(at)).map_err(|error| error.to_string())
+        let at: u64 = self.memory.load(self.at + MAP, Ordering::Acquire);
+        Map::open(self.memory, Offset::from_raw(at)).map_err(text)
     }
 
     /// The place of counter `number`.
     pub fn counter(self, number: u64) -> Offset {
-        self.payload + COUNTERS + number * COUNTER_BYTES
+        self.at + COUNTERS + number * COUNTER_BYTES
     }
 
     /// The cell of worker `worker` for its large block `number`.
     pub fn large_cell(self, worker: u32, number: u64) -> Offset {
-        self.payload + CELLS + u64::from(worker) * CELL_BYTES + number * 8
+        self.at + CELLS + u64::from(worker) * CELL_BYTES + number * 8
     }
 
     /// The cell of worker `worker` for its small block `number`.
@@ -134,32 +121,29 @@ impl Stage {
 
     /// Tells the workers to stop.
     pub fn stop(self) {
-        self.memory
-            .store(self.payload + STOP, 1u64, Ordering::Release);
+        self.memory.store(self.at + STOP, 1u64, Ordering::Release);
     }
 
     pub fn is_stopped(self) -> bool {
-        self.memory
-            .load::<u64>(self.payload + STOP, Ordering::Acquire)
-            != 0
+        self.memory.load::<u64>(self.at + STOP, Ordering::Acquire) != 0
     }
 
     /// A worker found something wrong. The first one is kept in words.
     pub fn accuse(self, what: &str) {
-        let faults = self.payload + FAULTS;
+        let faults = self.at + FAULTS;
         if self.memory.fetch_add(faults, 1u64, Ordering::AcqRel) == 0 {
             let mut text = [0; FAULT_BYTES];
             let len = what.len().min(FAULT_BYTES);
             text[..len].copy_from_slice(&what.as_bytes()[..len]);
-            self.memory.copy_in(self.payload + FAULT, &text);
+            self.memory.copy_in(self.at + FAULT, &text);
         }
     }
 
     /// How much the workers found wrong, and the first of it.
     pub fn accusations(self) -> Option<(u64, String)> {
-        let faults: u64 = self.memory.load(self.payload + FAULTS, Ordering::Acquire);
+        let faults: u64 = self.memory.load(self.at + FAULTS, Ordering::Acquire);
         let mut text = [0; FAULT_BYTES];
-        self.memory.copy_out(self.payload + FAULT, &mut text);
+        self.memory.copy_out(self.at + FAULT, &mut text);
         let text = String::from_utf8_lossy(&text);
         (faults != 0).then(|| (faults, text.trim_end_matches('\0').to_owned()))
     }
@@ -180,16 +164,23 @@ pub fn common_key(number: u64) -> u64 {
     1 << 61 | number
 }
 
-/// What every process of the pod has to know to recover the others.
-pub fn recoverers(pod: &Pod, heap: Heap) -> Recoverers {
-    let known = heap::recoverers(outlive::sync::recoverers(pod.logs()));
-    add_handlers(known, heap)
+/// The word that says where the stage is: the driver's own.
+fn stage_cell(pod: &Pod) -> Offset {
+    pod.logs().of(DRIVER[2]).program_room()
 }
 
-/// Adds the handlers for this program's heap and operations.
+/// Adds the handlers for what this program does.
 pub fn add_handlers(recoverers: Recoverers, heap: Heap) -> Recoverers {
-    structures::recoverers(heap::recoverers_of(recoverers, heap), heap)
-        .operation(COUNT, CountUncommitted)
+    structures::recoverers(recoverers, heap).operation(COUNT, CountUncommitted)
+}
+
+/// The heap of `pod`.
+pub fn heap_of(pod: &Pod) -> Result<Heap, String> {
+    pod.heap().ok_or_else(|| "the pod has no heap".into())
+}
+
+pub fn text(error: impl ToString) -> String {
+    error.to_string()
 }
 
 /// A count is part of the transaction that finishes its descriptor: one that runs was not committed.

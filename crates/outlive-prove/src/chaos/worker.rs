@@ -3,10 +3,10 @@
 
 use super::ledger::{COUNTERS, Intent, Ledger, Tally, What};
 use super::stage::{
-    self, COMMON_KEYS, LARGE_CELLS, MOST_WORKERS, OWN_KEYS, SHARED_KEYS, SMALL_CELLS, Stage,
+    self, COMMON_KEYS, LARGE_CELLS, MOST_WORKERS, OWN_KEYS, SHARED_KEYS, SMALL_CELLS, Stage, text,
     thread_of, worker_of,
 };
-use super::{FORGETFUL, SEED, WORKERS, blocks, counters, entries};
+use super::{FORGETFUL, SEED, STAGE, WORKERS, blocks, counters, entries};
 use crate::schedule::engine::choices::Dice;
 use core::cell::RefCell;
 use core::time::Duration;
@@ -76,24 +76,23 @@ pub fn work() -> Result<(), String> {
         return Err(format!("worker {worker} of {workers}"));
     }
     let pod = Pod::open(&place.pod).map_err(text)?;
-    let stage = Stage::of(&pod)?;
+    let stage = Stage::at(&pod, number(STAGE)?)?;
+    let heap = stage::heap_of(&pod)?;
     let options = ProcessOptions::on_host(place.host)
         .id(place.id)
         .name(format!("worker {worker}"));
-    let heap = stage.heap()?;
     let process =
         patiently(|| pod.join_with(options.clone(), |known| stage::add_handlers(known, heap)))?;
     let member = patiently(|| {
         let name = format!("worker {worker}");
         Ok(process.enter(Some(thread_of(worker)), &name)?)
     })?;
-    let recoverers = stage::recoverers(&pod, heap);
     let hands = Hands {
         stage,
         worker,
         member: &member,
-        recoverers: &recoverers,
-        heap: LocalHeap::of(heap, &member, &recoverers),
+        recoverers: member.recoverers().ok_or("no recoverers")?,
+        heap: member.heap(&pod).map_err(text)?,
         map: stage.map()?,
         dawdles: RefCell::new(Dice::new(seed ^ u64::from(std::process::id()))),
     };
@@ -207,8 +206,4 @@ fn ask(hands: &Hands<'_>, intent: Intent) -> Result<bool, String> {
         }
         _ => entries::ask(hands, intent),
     }
-}
-
-fn text(error: impl ToString) -> String {
-    error.to_string()
 }

@@ -6,9 +6,11 @@ use crate::output;
 use clap::Args;
 use outlive_prove::chaos::{self, Options, Report};
 use serde::Serialize;
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use std::collections::BTreeMap;
 use std::io::{IsTerminal, stderr};
 use std::process::Command;
+use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 /// Workers on several hosts that are killed, stopped, fenced and restarted while they work.
@@ -19,7 +21,7 @@ use std::time::{Duration, SystemTime};
     Makes a pod of its own in /dev/shm (32 MiB) and removes it. Each worker writes down what it is about to do; \
     restarted after a death, it asks whether that took effect. In the end the locks' counters and the heap must \
     be what all workers together know that they did: nothing lost, nothing twice, nothing leaked. The kills \
-    follow from the seed, which is printed. Exits with 1 if anything is wrong.")]
+    follow from the seed, which is printed. Interrupted, it ends early, with the reckoning. Exits with 1 if anything is wrong.")]
 pub struct Chaos {
     /// For how many minutes members are killed [default: 1]
     #[arg(long, value_name = "M", conflicts_with = "seconds",
@@ -85,6 +87,14 @@ impl Chaos {
         options.hosts = self.hosts;
         options.processes = self.processes;
         options.forgetful = self.forgetful;
+        // Interrupted, it ends in good order, and removes its pod.
+        for signal in [SIGINT, SIGTERM, SIGHUP] {
+            signal_hook::flag::register(signal, Arc::clone(&options.enough)).map_err(|error| {
+                Failure::new(format_args!(
+                    "signal {signal} cannot be waited for: {error}"
+                ))
+            })?;
+        }
         let program = std::env::current_exe()
             .map_err(|error| Failure::new(format_args!("this program cannot be found: {error}")))?;
         let command = move || {
