@@ -26,6 +26,13 @@ impl Bench {
         let state_bytes = Heap::<Native>::state_bytes(region).expect("a region");
         let at = (state + state_bytes).raw().next_multiple_of(4096);
         let memory = Native::leaked(at + region, PersistenceDomain::Flushed);
+        // As the allocator of the others does, see `main`.
+        let base = memory.address(Offset::new(0), at + region);
+        // SAFETY: advice about memory of our own.
+        let advised = unsafe {
+            libc::madvise(base.as_ptr().cast(), (at + region) as usize, libc::MADV_HUGEPAGE)
+        };
+        assert_eq!(advised, 0);
         let generations = Generations::new(memory, Offset::new(0), 4);
         let logs = Logs::new(memory, Offset::new(4096), 4);
         let live = State {
@@ -94,8 +101,7 @@ fn measure(
     }
 }
 
-fn outlive(bench: &Bench, heap: &LocalHeap<'_>, cells: &mut u64, entries: u64) -> Took {
-    let _ = bench;
+fn outlive(heap: &LocalHeap<'_>, cells: &mut u64, entries: u64) -> Took {
     let mut make = || {
         *cells += 8;
         Map::<u64, u64>::create(heap, Offset::new(*cells)).expect("a map")
@@ -143,26 +149,30 @@ fn median(mut of: Vec<f64>) -> f64 {
 
 fn number(name: &str, otherwise: u64) -> u64 {
     let given = std::env::var(name).ok();
-    given
-        .and_then(|text| text.parse().ok())
-        .unwrap_or(otherwise)
+    given.and_then(|text| text.parse().ok()).unwrap_or(otherwise)
 }
 
 fn main() {
     let entries = number("OUTLIVE_BENCH_ENTRIES", 1_000_000);
     let rounds = number("OUTLIVE_BENCH_ROUNDS", 7);
     // Every round's pages stay with its maps, which are not taken down.
-    let bench = Bench::new((entries * 400 * (rounds + 1)).max(64 << 20));
+    let bench = Bench::new((entries * 400 * (rounds + 1)).max(64 << 20).next_multiple_of(4096));
     let heap = LocalHeap::of(bench.heap, &bench.member, &bench.recoverers);
     let mut cells = 2048;
     let mut all: Vec<[Took; 3]> = Vec::new();
+    // For a profiler.
+    let alone = std::env::var_os("OUTLIVE_BENCH_ALONE").is_some();
     // The first round warms up.
     for _ in 0..=rounds {
-        all.push([
-            outlive(&bench, &heap, &mut cells, entries),
-            dash(entries),
-            papaya(entries),
-        ]);
+        let own = outlive(&heap, &mut cells, entries);
+        if alone {
+            println!("insert {:.0}, get {:.0}, longest insertion {}", own.insert, own.get, own.longest);
+            continue;
+        }
+        all.push([own, dash(entries), papaya(entries)]);
+    }
+    if alone {
+        return;
     }
     all.remove(0);
     println!("{entries} entries, {rounds} rounds, medians, ns");
@@ -171,11 +181,7 @@ fn main() {
         let (insert, get) = (of(|took| took.insert), of(|took| took.get));
         let longest = of(|took| took.longest as f64);
         let ratio = |pick: fn(&Took) -> f64| {
-            median(
-                all.iter()
-                    .map(|row| pick(&row[0]) / pick(&row[index]))
-                    .collect(),
-            )
+            median(all.iter().map(|row| pick(&row[0]) / pick(&row[index])).collect())
         };
         println!(
             "{name}: insert {insert:.0} (outlive's is {:.2} of it), get {get:.0} ({:.2}), longest insertion {longest:.0}",

@@ -110,7 +110,12 @@ impl<M: Memory> Header<M> {
 
     /// Where to begin for `hash`; opens the bucket if nobody has.
     #[inline(always)]
-    pub(super) fn start(&self, heap: &LocalHeap<'_, M>, pin: &Pinned<'_, M>, hash: u64) -> Offset {
+    pub(super) fn start(
+        &self,
+        heap: &LocalHeap<'_, M>,
+        pin: &Pinned<'_, M>,
+        hash: u64,
+    ) -> Offset {
         let bucket = self.bucket_of(hash);
         match self.opened(bucket) {
             Some(start) => start,
@@ -118,23 +123,35 @@ impl<M: Memory> Header<M> {
         }
     }
 
+    /// Where to begin to look for `hash`. Whoever looks opens nothing: the bucket that it splits from is near.
+    #[inline(always)]
+    pub(super) fn start_to_look(&self, hash: u64) -> Offset {
+        let bucket = self.bucket_of(hash);
+        match self.opened(bucket) {
+            Some(start) => start,
+            None => self.nearest_to(parent(bucket)),
+        }
+    }
+
     /// Opens `bucket` and those that it was split from, as far as they are not; says where to begin.
     #[cold]
     #[inline(never)]
     fn split(&self, heap: &LocalHeap<'_, M>, pin: &Pinned<'_, M>, bucket: u64) -> Offset {
-        let mut start = self.head();
-        // From the oldest on: the one after the first k bits.
-        let mut bits = 0;
-        for bit in 0..64 - bucket.leading_zeros() {
-            bits |= bucket & 1 << bit;
-            if bucket & 1 << bit == 0 {
-                continue;
+        // The next of them that is open; bucket 0 is. Most often it is the first.
+        let mut opened = parent(bucket);
+        let mut start = loop {
+            match self.opened(opened) {
+                Some(start) => break start,
+                None if opened == 0 => return self.head(),
+                None => opened = parent(opened),
             }
-            match self
-                .opened(bits)
-                .or_else(|| self.open_bucket(heap, pin, bits, start))
-            {
-                Some(opened) => start = opened,
+        };
+        // Back, one bit of the bucket's number more each time.
+        while opened != bucket {
+            let rest = bucket & !opened;
+            opened |= 1 << rest.trailing_zeros();
+            match self.open_bucket(heap, pin, opened, start) {
+                Some(next) => start = next,
                 None => return start,
             }
         }
@@ -155,7 +172,8 @@ impl<M: Memory> Header<M> {
         }
         let operation = OwnLog::of(heap.member()).begin(OPEN_BUCKET, &[self.at.raw(), bucket]);
         let claim = CLAIMED | stamp(heap.instance().id, operation.sequence());
-        let claimed = memory.compare_exchange(at, 0, claim, Ordering::Relaxed, Ordering::Relaxed);
+        let claimed =
+            memory.compare_exchange(at, 0, claim, Ordering::Relaxed, Ordering::Relaxed);
         if claimed.is_err() {
             operation.abandon(&[]);
             return None;

@@ -145,16 +145,32 @@ impl<K: Datum + ?Sized, V: Datum + ?Sized, M: Memory> Map<K, V, M> {
     }
 
     #[inline(always)]
+    fn hash(&self, key: &K) -> u64 {
+        xxh3_64_with_seed(key.bytes(), self.header.seed)
+    }
+
+    /// The way to `key` for whoever changes something.
+    #[inline(always)]
     fn path<'k>(
         &self,
         heap: &LocalHeap<'_, M>,
         pin: &Pinned<'_, M>,
         key: &'k K,
     ) -> Path<impl Fn(Offset) -> Judgement + use<'k, K, V, M>> {
+        let hash = self.hash(key);
+        self.path_from(self.header.start(heap, pin, hash), hash, key)
+    }
+
+    #[inline(always)]
+    fn path_from<'k>(
+        &self,
+        start: Offset,
+        hash: u64,
+        key: &'k K,
+    ) -> Path<impl Fn(Offset) -> Judgement + use<'k, K, V, M>> {
         let memory = self.header.memory;
-        let hash = xxh3_64_with_seed(key.bytes(), self.header.seed);
         Path {
-            start: self.header.start(heap, pin, hash),
+            start,
             sort: sort_of(hash),
             judge: move |node| {
                 if Typed::<K, V>::has_key(memory, node, key) {
@@ -167,8 +183,9 @@ impl<K: Datum + ?Sized, V: Datum + ?Sized, M: Memory> Map<K, V, M> {
     }
 
     #[inline(always)]
-    fn find(&self, heap: &LocalHeap<'_, M>, pin: &Pinned<'_, M>, key: &K) -> Option<(Offset, u64)> {
-        let path = self.path(heap, pin, key);
+    fn find(&self, pin: &Pinned<'_, M>, key: &K) -> Option<(Offset, u64)> {
+        let hash = self.hash(key);
+        let path = self.path_from(self.header.start_to_look(hash), hash, key);
         match seek(self.header.memory, pin, path.start, path.sort, path.judge) {
             Place::Node { node, value, .. } => Some((node, value)),
             Place::Gap { .. } => None,
@@ -179,13 +196,13 @@ impl<K: Datum + ?Sized, V: Datum + ?Sized, M: Memory> Map<K, V, M> {
     #[inline]
     pub fn get(&self, heap: &LocalHeap<'_, M>, key: &K) -> Option<V::Owned> {
         let pin = heap.pin();
-        let (node, value) = self.find(heap, &pin, key)?;
+        let (node, value) = self.find(&pin, key)?;
         Some(Typed::<K, V>::value(self.header.memory, node, value))
     }
 
     /// Whether `key` is there. Lock-free.
     pub fn contains(&self, heap: &LocalHeap<'_, M>, key: &K) -> bool {
-        self.find(heap, &heap.pin(), key).is_some()
+        self.find(&heap.pin(), key).is_some()
     }
 
     /// Inserts `key` with `value`. Lock-free.
@@ -261,8 +278,9 @@ impl<K: Datum + ?Sized, V: Datum + ?Sized, M: Memory> Map<K, V, M> {
     ) -> Result<Option<V::Owned>, AllocateError> {
         let pin = heap.pin();
         let path = self.path(heap, &pin, key);
-        let replaced =
-            chain::replace::<K, V, M, &V>(&self.header, heap, &pin, path, |_, _| Some(value))?;
+        let replaced = chain::replace::<K, V, M, &V>(&self.header, heap, &pin, path, |_, _| {
+            Some(value)
+        })?;
         Ok(match replaced {
             Replaced::Replaced(node, old) => Some(self.value(node, old)),
             _ => None,
@@ -337,10 +355,9 @@ impl<K: Datum + ?Sized, V: Datum + ?Sized, M: Memory> Map<K, V, M> {
     ) -> Result<Exchange<V::Owned>, AllocateError> {
         let (pin, memory) = (heap.pin(), self.header.memory);
         let path = self.path(heap, &pin, key);
-        let replaced =
-            chain::replace::<K, V, M, &V>(&self.header, heap, &pin, path, |node, old| {
-                Typed::<K, V>::has_value(memory, node, old, expected).then_some(new)
-            })?;
+        let replaced = chain::replace::<K, V, M, &V>(&self.header, heap, &pin, path, |node, old| {
+            Typed::<K, V>::has_value(memory, node, old, expected).then_some(new)
+        })?;
         Ok(match replaced {
             Replaced::Replaced(..) => Exchange::Done,
             Replaced::Refused(node, value) => Exchange::Different(self.value(node, value)),

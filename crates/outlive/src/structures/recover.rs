@@ -85,7 +85,10 @@ struct Insertion<M: Memory> {
 
 impl<M: Memory> RecoverOperation<M> for Insertion<M> {
     fn recover(&self, dead: &Recovering<'_, M>, operation: &Operation) -> Result<(), RecoverError> {
-        let (heap, memory) = (LocalHeap::of_the_dead(self.heap, dead), self.heap.memory());
+        let (heap, memory) = (
+            LocalHeap::of_the_dead(self.heap, dead),
+            self.heap.memory(),
+        );
         let header = header(memory, operation)?;
         let node = Offset::from_raw(operation.arguments[1]);
         let pin = heap.pin();
@@ -125,7 +128,10 @@ struct Removal<M: Memory> {
 
 impl<M: Memory> RecoverOperation<M> for Removal<M> {
     fn recover(&self, dead: &Recovering<'_, M>, operation: &Operation) -> Result<(), RecoverError> {
-        let (heap, memory) = (LocalHeap::of_the_dead(self.heap, dead), self.heap.memory());
+        let (heap, memory) = (
+            LocalHeap::of_the_dead(self.heap, dead),
+            self.heap.memory(),
+        );
         let header = header(memory, operation)?;
         let node = Offset::from_raw(operation.arguments[1]);
         let pin = heap.pin();
@@ -161,7 +167,10 @@ struct Replacement<M: Memory> {
 
 impl<M: Memory> RecoverOperation<M> for Replacement<M> {
     fn recover(&self, dead: &Recovering<'_, M>, operation: &Operation) -> Result<(), RecoverError> {
-        let (heap, memory) = (LocalHeap::of_the_dead(self.heap, dead), self.heap.memory());
+        let (heap, memory) = (
+            LocalHeap::of_the_dead(self.heap, dead),
+            self.heap.memory(),
+        );
         let [_, node, block, ..] = operation.arguments;
         // Acquire, and this one first: who replaced the block marked it before.
         let value: u64 = memory.load(Offset::from_raw(node) + VALUE, Ordering::Acquire);
@@ -213,3 +222,4 @@ impl<M: Memory> RecoverOperation<M> for Addition<M> {
         Ok(())
     }
 }
+
