@@ -106,6 +106,7 @@ fn what_cannot_be_is_refused_with_a_reason() {
     // Not there.
     looks(path, "nothing is there");
     outlive(["pod", "destroy", path]).fails(1, "nothing is there");
+    outlive(["pod", "create", "/nowhere/at/all"]).fails(1, "directory");
     // Foreign.
     fs::write(path, vec![b'x'; 1 << 20]).unwrap();
     looks(path, "not");
@@ -140,7 +141,7 @@ fn there_is_no_room_for_more_than_there_is() {
         "something was left behind"
     );
     // Too small for its own tables.
-    outlive(["pod", "create", place.path(), "--size", "64K"]).fails(1, "");
+    outlive(["pod", "create", place.path(), "--size", "64K"]).fails(1, "MiB");
     assert!(
         !fs::exists(place.path()).unwrap(),
         "something was left behind"
@@ -206,7 +207,13 @@ fn a_host_that_is_killed_is_told_to_the_other() {
         "2",
     ]);
     // Its child's threads too.
-    survivor.wait_for(&["beta", "idler 0.0", "idler 0.1", "idler 1.0", "idler 1.1"]);
+    survivor.wait_for(&[
+        "beta",
+        "idler 1.0.0",
+        "idler 1.0.1",
+        "idler 1.1.0",
+        "idler 1.1.1",
+    ]);
 
     let status = json(&outlive(["pod", "status", path, "--json"]).succeeds());
     let members = status["members"].as_array().unwrap();
@@ -249,6 +256,15 @@ fn a_host_that_is_killed_is_told_to_the_other() {
     // The id can be joined again, under a new generation.
     let mut again = Running::start(["pod", "host", path, "--host", "1"]);
     again.wait_for(&["host 1.3 joined"]);
+    // A second command with the same number says what it has become.
+    let mut beside = Running::start(["pod", "host", path, "--host", "1"]);
+    beside.wait_for(&[
+        "host 1.3 joined",
+        "host 1.3 was up already",
+        "one more process",
+    ]);
+    beside.interrupt();
+    assert!(beside.ends().contains("left in good order"));
     again.interrupt();
     let last = again.ends();
     assert!(last.contains("left in good order"), "{last}");

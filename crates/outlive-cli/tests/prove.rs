@@ -56,7 +56,8 @@ fn interleavings_are_listed_tried_and_counted() {
 #[test]
 fn a_proof_that_is_not_there_is_bad_usage() {
     outlive(["prove", "kill", "perpetual.motion"]).fails(2, "--list");
-    outlive(["prove", "kill"]).fails(2, "");
+    outlive(["prove", "kill"]).fails(2, "--all");
+    outlive(["prove", "schedule"]).fails(2, "--all");
     outlive(["prove", "kill", "--all", "role"]).fails(2, "");
 }
 
@@ -105,6 +106,7 @@ fn every_command_shows_examples() {
         &["pod", "clean"],
         &["prove", "kill"],
         &["prove", "schedule"],
+        &["prove", "chaos"],
         &["doctor"],
         &["completions"],
         &[],

@@ -3,8 +3,10 @@
 //! * [`kill`]: a child runs an operation and dies after its n-th instruction, for every n.
 //! * [`schedule`]: threads interleave at every access, under a memory model weaker than x86's, and any
 //!   access may be a thread's last.
+//! * [`chaos`]: a pod does real work while its processes and hosts are killed; everything is accounted for.
 //! * [`explore`]: a host dies and its caches with it; every set of lines that may be lost is lost.
 
+pub mod chaos;
 pub mod explore;
 mod fixtures;
 pub mod kill;

@@ -5,10 +5,12 @@ mod pod;
 
 use outlive::membership::{Instance, Status};
 use outlive::memory::{Memory, Ordering, PersistenceDomain};
-use outlive::recovery::{LockKind, Logs, OwnLog};
+use outlive::recovery::{
+    LockKind, Logs, Operation, OperationKind, OwnLog, RecoverError, RecoverOperation, Recovering,
+};
 use outlive::sync::{
-    Abandoned, BareTatas, LockError, MutexPoint, QueueLock, QueuePoint, RecoverableMutex, Repair,
-    Tatas, TatasLockPoint, TatasUnlockPoint, audit_own_locks,
+    self, Abandoned, BareTatas, LockError, MutexPoint, QueueLock, QueuePoint, RecoverableMutex,
+    Repair, Tatas, TatasLockPoint, TatasUnlockPoint, audit_own_locks,
 };
 use pod::{Countdown, DATA, IDS, LOCK, OTHER_LOCK, Pod, cut, declared, native, sweep};
 use std::collections::BTreeSet;
@@ -339,6 +341,49 @@ fn misuse_and_damage_are_errors() {
     assert_eq!(tatas.holder(), None);
     log.unlist(entries.swap_remove(7));
     assert!(tatas.lock(&member, &pod.recoverers).is_ok());
+}
+
+/// A handler that panics as often as it is told to, and then says that the operation is done.
+struct Panics(std::sync::atomic::AtomicU32);
+
+impl<M: Memory> RecoverOperation<M> for Panics {
+    fn recover(&self, dead: &Recovering<'_, M>, operation: &Operation) -> Result<(), RecoverError> {
+        use std::sync::atomic::Ordering::Relaxed;
+        let more = |left: u32| left.checked_sub(1);
+        if self.0.fetch_update(Relaxed, Relaxed, more).is_ok() {
+            std::panic::resume_unwind(Box::new("not today"));
+        }
+        dead.running(operation).finish(&[]);
+        Ok(())
+    }
+}
+
+/// A waiter recovers the dead one before it with a handler of the program's, which panics: the waiter gets
+/// an error and stands in nobody's way.
+#[test]
+fn a_handler_that_panics_leaves_no_ghost_in_the_queue() {
+    const KIND: OperationKind = OperationKind::new(77);
+    let pod = Pod::new(native());
+    let recoverers = sync::recoverers(pod.logs).operation(KIND, Panics(2.into()));
+    let (victim, waiter, other) = (pod.join(0), pod.join(1), pod.join(2));
+    let (queue, tatas) = (
+        QueueLock::new(pod.memory, LOCK),
+        Tatas::new(pod.memory, OTHER_LOCK),
+    );
+    std::mem::forget(queue.lock(&victim, &recoverers).unwrap());
+    std::mem::forget(tatas.lock(&victim, &recoverers).unwrap());
+    let _ = OwnLog::of(&victim).begin(KIND, &[]);
+    pod.declare_dead(0);
+    let failed = queue.lock(&waiter, &recoverers).unwrap_err();
+    assert!(matches!(failed, LockError::Unrecovered { .. }), "{failed}");
+    let failed = tatas.lock(&waiter, &recoverers).unwrap_err();
+    assert!(failed.to_string().contains("not today"), "{failed}");
+    assert_eq!(pod.logs.of(1).locks().count(), 0);
+    // The next one recovers, and waits for nobody.
+    drop(queue.lock(&other, &recoverers).unwrap());
+    drop(tatas.lock(&other, &recoverers).unwrap());
+    drop(queue.lock(&waiter, &recoverers).unwrap());
+    assert!(!queue.is_held(pod.logs));
 }
 
 #[test]

@@ -12,21 +12,23 @@ use std::fs::File;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
-/// What this operating system keeps for pods that are gone.
+/// Side files: what this operating system keeps beside each pod, also after the pod is gone.
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:\n  \
     outlive pod clean\n  \
     outlive pod clean --remove\n  \
     outlive pod clean --remove --keep /dev/dax0.0\n\n\
-    Beside each pod, every operating system that has members in it keeps a file of its own in /dev/shm \
-    (outlive.POD.BOOT.NAMESPACE). `outlive pod destroy` removes it; it stays if a pod's file is removed in \
-    another way. Pods are looked for in /dev/shm and at the paths given by --keep; files that a process uses \
-    are never removed.")]
+    Every operating system that has members in a pod keeps a side file for it in /dev/shm, called \
+    outlive.POD.BOOT.NAMESPACE, by which the kernel tells of deaths. `outlive pod destroy` removes it; \
+    it stays if the pod's file is removed in another way (rm, a reboot of another machine). This command lists \
+    the side files and which pod each belongs to. It looks for pods in /dev/shm only: name those that are \
+    elsewhere with --keep, or their side files count as left over. A side file that a process uses is never \
+    removed.")]
 pub struct Clean {
-    /// Remove those whose pod was not found
+    /// Remove the side files of pods that were not found
     #[arg(long)]
     remove: bool,
-    /// Pods outside /dev/shm, whose files are to stay
+    /// Pods outside /dev/shm, whose side files are to stay
     #[arg(long, value_name = "PATH", num_args = 1..)]
     keep: Vec<PathBuf>,
     /// Print what was found as JSON

@@ -26,10 +26,10 @@ use std::time::Duration;
 pub struct Create {
     #[command(flatten)]
     which: Which,
-    /// The size of the whole segment, its tables included
+    /// The size of the whole segment, its tables included: bytes, or a whole number with K, M, G or T
     #[arg(long, default_value = "64M", value_parser = amount::size)]
     size: u64,
-    /// How many hosts, processes and threads there can be at once; each takes about 9 KiB
+    /// How many hosts, processes and threads there can be at once, all together; each takes about 9 KiB
     #[arg(long, default_value_t = 256,
           value_parser = clap::value_parser!(u32).range(1..=i64::from(Generations::<outlive::memory::Native>::MOST)))]
     ids: u32,
@@ -76,7 +76,8 @@ pub struct Create {
 enum Domain {
     /// Caches survive their host, or are flushed when it fails
     Flushed,
-    /// What was not written back is lost with its host
+    /// What was not written back is lost with its host; refused so far, because not everything in a pod
+    /// has been proven on such memory
     WriteBack,
 }
 

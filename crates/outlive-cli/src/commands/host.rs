@@ -6,10 +6,11 @@
 
 use super::Which;
 use crate::failure::Failure;
+use crate::look::Look;
 use crate::news::describe;
 use crate::output;
 use clap::Args;
-use outlive::membership::{Member, Process, ProcessOptions};
+use outlive::membership::{Level, Member, Process, ProcessOptions};
 use outlive::pod::Pod;
 use rustix::process::{Pid, Signal, getppid, kill_process, set_parent_process_death_signal};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
@@ -28,7 +29,8 @@ use std::time::{Duration, Instant};
 pub struct Host {
     #[command(flatten)]
     which: Which,
-    /// The host's id, the same after every restart
+    /// The host's id, the same after every restart. If a host of that id is up, this becomes another
+    /// process of it
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(..=65_535))]
     host: u32,
     /// The host's name, for people and for the fence command [default: host N]
@@ -68,14 +70,20 @@ impl Host {
             })?;
         }
         let pod = self.which.open()?;
-        let mut options = ProcessOptions::on_host(self.host).name(format!("outlive {index}"));
+        let others = if index == 0 {
+            processes_of(&pod, self.host)
+        } else {
+            Vec::new()
+        };
+        let mut options =
+            ProcessOptions::on_host(self.host).name(format!("pod host {}.{index}", self.host));
         if let Some(name) = &self.name {
             options = options.host_name(name);
         }
         let process = pod.join(options)?;
         let idlers = Idlers::start(&process, self.threads, index)?;
         let outcome = if index == 0 {
-            self.lead(&pod, &process, &stop)
+            self.lead(&pod, &process, &others, &stop)
         } else {
             while !stop.load(Ordering::Relaxed) {
                 std::thread::sleep(PATIENCE);
@@ -91,7 +99,13 @@ impl Host {
     }
 
     /// Starts the other processes, and tells what happens until it is interrupted or nobody reads.
-    fn lead(&self, pod: &Pod, process: &Process, stop: &AtomicBool) -> Result<(), Failure> {
+    fn lead(
+        &self,
+        pod: &Pod,
+        process: &Process,
+        others: &[String],
+        stop: &AtomicBool,
+    ) -> Result<(), Failure> {
         let mut events = process.events();
         let started = Instant::now();
         output::line(format_args!(
@@ -101,6 +115,14 @@ impl Host {
             process.instance(),
             std::process::id(),
         ))?;
+        if !others.is_empty() {
+            output::line(format_args!(
+                "host {} was up already ({}): this is one more process of it, and the host is up until the \
+                 last of them ends; for a host of its own take another --host",
+                process.host(),
+                others.join(", "),
+            ))?;
+        }
         let mut children = Children::default();
         for index in 1..self.processes {
             children.start(self, index)?;
@@ -117,6 +139,16 @@ impl Host {
         }
         Ok(())
     }
+}
+
+/// The processes of `host` that are there, for people.
+fn processes_of(pod: &Pod, host: u32) -> Vec<String> {
+    let look = Look::at(pod);
+    let here = look.there().filter(|seen| {
+        seen.state().level == Some(Level::Process) && u32::from(seen.state().host) == host
+    });
+    here.map(|seen| format!("process {}, pid {}", seen.status.instance(), seen.pid()))
+        .collect()
 }
 
 /// Dies when the process `parent` does, even if that has happened already.
@@ -195,14 +227,14 @@ impl Idlers {
             threads: Vec::new(),
         };
         for number in 0..count {
-            let process = process.clone();
+            let (process, host) = (process.clone(), process.host().id);
             let (stop, stopped) = mpsc::channel::<()>();
             let (answer, entered) = mpsc::channel();
             let thread = std::thread::Builder::new()
                 .name(format!("idler {number}"))
                 .spawn(move || {
                     let entered: Result<Member, _> =
-                        process.enter(None, &format!("idler {index}.{number}"));
+                        process.enter(None, &format!("idler {host}.{index}.{number}"));
                     match entered {
                         Ok(_member) => {
                             let _ = answer.send(Ok(()));

@@ -1,5 +1,6 @@
 //! `outlive prove`: the proofs, from the command line.
 
+mod chaos;
 mod kill;
 mod schedule;
 
@@ -15,6 +16,8 @@ pub enum Prove {
     Kill(kill::Kill),
     /// Try every interleaving of small scenarios, with deaths
     Schedule(schedule::Schedule),
+    /// Kill, stop and restart processes and hosts that do real work, and account for all of it
+    Chaos(chaos::Chaos),
 }
 
 impl Prove {
@@ -22,6 +25,7 @@ impl Prove {
         match self {
             Self::Kill(command) => command.run(),
             Self::Schedule(command) => command.run(),
+            Self::Chaos(command) => command.run(),
         }
     }
 }

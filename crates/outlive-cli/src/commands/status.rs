@@ -86,15 +86,15 @@ fn heading(path: &Path, pod: &Pod, look: &Look) -> String {
         None => "fenced by a kill".into(),
     };
     format!(
-        "{}: a pod of {} ({}, {}), created {created}\n  {} of {} ids have been used; {} control groups at \
-         most\n  hearts beat every {}, are looked at every {}; silent for {}: {fence}\n  {manager}",
+        "{}: a pod of {} ({}, {}), created {created}\n  {} of {} ids have been used; {} control groups \
+         at most, besides the pod's own\n  hearts beat every {}, are looked at every {}; silent for {}: {fence}\n  {manager}",
         path.display(),
         Bytes(segment.size()),
         segment.backend(),
         segment.domain(),
         look.members.len(),
         pod.tables().extent().ids,
-        pod.tables().extent().groups,
+        pod.tables().extent().groups.saturating_sub(1),
         format_duration(settings.heartbeat),
         format_duration(settings.poll),
         format_duration(settings.suspicion),

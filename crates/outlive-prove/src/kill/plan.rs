@@ -82,8 +82,10 @@ impl Plan {
         }
     }
 
-    /// A real kill after every instruction, and the recovery of every image swept. What is quadratic
-    /// still, second kills in real sweeps, is sampled densely.
+    /// A real kill after every instruction, and the recovery of every image swept. Where each kill costs a
+    /// pod and three processes ([`RealSweep`](super::RealSweep)), kills and second kills are spread
+    /// evenly over the instructions instead, besides those after each crash point and at each system call;
+    /// the report says what share that is.
     pub fn full() -> Self {
         Self {
             most_instructions: 1 << 24,
@@ -92,10 +94,10 @@ impl Plan {
             real_kills: Sample::Every,
             recoveries: Sample::Every,
             real: RealPlan {
-                kills: Sample::Every,
+                kills: Sample::UpTo(12_000),
                 call_kills: Sample::Every,
-                recoveries: Sample::UpTo(64),
-                second_kills: Sample::UpTo(64),
+                recoveries: Sample::UpTo(48),
+                second_kills: Sample::UpTo(48),
             },
             most_failures: 32,
         }

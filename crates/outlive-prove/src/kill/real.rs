@@ -138,6 +138,7 @@ impl<S: RealSweep> Run<'_, S> {
         }
         kills.sort_unstable();
         kills.dedup();
+        self.report.share = Some((kills.len() as u64, trace.steps() + 1));
         for step in kills {
             self.kill_and_survive(&trace, At::Instruction(step))?;
         }

@@ -113,6 +113,9 @@ pub struct SweepReport {
     pub images: u64,
     /// Victims that were really killed, by SIGKILL.
     pub kills: u64,
+    /// In a real sweep: after how many instructions victims were killed, and after how many they could
+    /// have been; the chosen ones are spread evenly, with one more right after each crash point.
+    pub share: Option<(u64, u64)>,
     /// Of the victims really killed, those that had gone another way than the recorded run, so that
     /// they died elsewhere than at the instruction meant for them. Each is as good a death.
     pub strayed: u64,
@@ -146,6 +149,7 @@ impl SweepReport {
             addresses: 0,
             images: 0,
             kills: 0,
+            share: None,
             strayed: 0,
             recoveries: 0,
             recoveries_swept: 0,
@@ -179,6 +183,17 @@ impl SweepReport {
             self.kills,
             self.recoveries,
         )?;
+        if let Some((killed, places)) = self.share {
+            let stride = places as f64 / killed.max(1) as f64;
+            match (killed, killed == places) {
+                (0, _) => write!(f, "; killed after no instruction, at system calls only"),
+                (_, true) => write!(f, "; killed after every instruction"),
+                _ => write!(
+                    f,
+                    "; killed after every {stride:.1}th instruction on average"
+                ),
+            }?;
+        }
         if self.recoveries_swept != 0 {
             write!(
                 f,

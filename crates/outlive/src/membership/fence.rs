@@ -12,7 +12,10 @@ use std::sync::Arc;
 
 /// Fences a host that this operating system cannot kill by itself: a BMC, a hypervisor, a cluster manager.
 ///
-/// It is called on a thread of its own and may take as long as it needs.
+/// It is called on a thread of its own and may take as long as it needs. A process that
+/// [leaves](super::Process::leave) waits for the agent that it has called, because a fence that came after
+/// would hit a host that has come back: so an agent had better come to an end. (The pod's fence command is
+/// killed after [`Settings::fence_timeout`](super::Settings::fence_timeout).)
 pub trait FenceAgent: Send + Sync {
     /// Makes sure that the host `host`, called `name`, no longer runs. `Ok` is a promise: on the strength
     /// of it others take what the host held.

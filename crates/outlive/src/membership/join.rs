@@ -58,7 +58,9 @@ outlive_memory::crash_points! {
 #[non_exhaustive]
 pub enum JoinError {
     /// Somebody who lives has the id.
-    #[error("id {id} is in use by {by}; wait until it leaves or dies, or join under another id")]
+    #[error(
+        "id {id} is in use by {by}; wait until it leaves or dies, or join under another id (hosts, processes and threads share one space of ids)"
+    )]
     InUse {
         /// The id.
         id: InstanceId,
@@ -76,7 +78,7 @@ pub enum JoinError {
         why: String,
     },
     /// There is no such id.
-    #[error("there is no id {id}: this pod has {ids}; create it with more")]
+    #[error("there is no id {id}: hosts, processes and threads share the ids 0 to {last} of this pod; take one of those, or create a pod with more", last = ids.saturating_sub(1))]
     NoSuchId {
         /// The id.
         id: InstanceId,
@@ -84,7 +86,9 @@ pub enum JoinError {
         ids: u32,
     },
     /// No id is free.
-    #[error("all {ids} ids of this pod are in use; create it with more")]
+    #[error(
+        "all {ids} ids of this pod are in use, for its hosts, processes and threads together; create a pod with more"
+    )]
     Full {
         /// How many there are.
         ids: u32,

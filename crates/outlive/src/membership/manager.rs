@@ -359,6 +359,9 @@ impl Drop for Manager {
         self.lingering
             .extend(fences.into_values().filter_map(Fence::into_running));
         for agent in self.lingering.drain(..) {
+            if !agent.is_finished() {
+                tracing::info!("waiting for a fence agent that is still at work");
+            }
             let _ = agent.join();
         }
     }

@@ -413,7 +413,9 @@ impl Process {
         GroupEvents::new(Arc::clone(&self.inner.shared), group, subscription)
     }
 
-    /// Leaves in good order, and ends the host if this was its last process. Waits for the sentinel.
+    /// Leaves in good order, and ends the host if this was its last process. Waits for the sentinel,
+    /// and so, if this process is fencing somebody, for its fence command (at most the settings'
+    /// `fence_timeout`) or its [agent](super::FenceAgent) (as long as that takes).
     ///
     /// # Errors
     /// If threads of this process are members still; then nothing has happened.

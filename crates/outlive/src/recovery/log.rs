@@ -244,7 +244,10 @@ pub enum CloseError {
     BadOperation(#[from] BadOperation),
 }
 
-/// An entry for a lock in the log of the instance that listed it.
+/// An entry for a lock in the log of the instance that listed it: for those who make locks of their own.
+///
+/// It belongs to one log and is spent by [`OwnLog::unlist`]; given to another member's log, or a second
+/// time, it strikes out somebody else's entry, and that lock is lost if its holder dies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use = "an entry stays listed until it is given to `unlist`"]
 pub struct Listed {
@@ -325,12 +328,16 @@ impl<'m, M: Memory> OwnLog<'m, M> {
 
     /// Opens the log for a new incarnation: once, while it joins, before it does anything else. Wait-free.
     ///
+    /// For proofs and for whoever brings a membership of their own; [`Pod::join`](crate::pod::Pod::join) has
+    /// seen to it. Opened already, nothing happens.
+    ///
     /// # Errors
     /// With the claimant, if the log is not settled: the previous incarnation has not been recovered.
     /// [Recover](super::Recoverers::recover) it, or wait for whoever does.
     ///
     /// # Crash
     /// A member that dies in here leaves a log without contents, settled or claimed by the dead.
+    #[doc(hidden)]
     pub fn open(member: &'m Member<M>) -> Result<Self, Instance> {
         let own = Self::of(member);
         let (memory, log) = (own.log.memory, own.log);
@@ -348,6 +355,8 @@ impl<'m, M: Memory> OwnLog<'m, M> {
             Err(Some(holder)) if holder != own.instance => return Err(holder),
             // A word that names nobody: only damage makes one, and a settled log is what it means.
             Err(None) => memory.store(log.claim_at(), word, Ordering::Relaxed),
+            // Ours already: what is under way in it stays.
+            Err(Some(_)) if log.owner() == Some(own.instance) => return Ok(own),
             _ => {}
         }
         memory.persist(log.claim_at(), 8);
@@ -362,8 +371,12 @@ impl<'m, M: Memory> OwnLog<'m, M> {
 
     /// Closes the log as its owner leaves. Wait-free.
     ///
+    /// For proofs and for whoever brings a membership of their own: a [`Member`] of a pod does so when it is
+    /// dropped. Whoever goes on after it takes locks that no recovery finds.
+    ///
     /// # Errors
     /// If a lock is held or an operation runs; nothing is changed then.
+    #[doc(hidden)]
     pub fn close(self) -> Result<(), CloseError> {
         let (log, instance) = (self.log, self.instance);
         match log.claimant() {

@@ -274,7 +274,7 @@ pub enum LayoutError {
     #[error("the area `{0}` asks for the rest of a segment whose size was not said: call size()")]
     NoSize(AreaKind),
     /// The areas need more than the segment has.
-    #[error("the areas need {needed} bytes and the segment has {size}: ask for a larger size")]
+    #[error("the areas need {needed} bytes ({} MiB) and the segment has {size} ({} MiB): ask for a larger size", mebibytes(*needed), mebibytes(*size))]
     TooSmall {
         /// Bytes that the superblock and the areas take (one page for an area that takes the rest).
         needed: u64,
@@ -284,6 +284,11 @@ pub enum LayoutError {
     /// The size is more than an offset can name.
     #[error("{0} bytes are more than one segment can have ({most} bytes)", most = Offset::SPAN)]
     TooLarge(u64),
+}
+
+/// For people, rounded up: who asks for so much gets enough.
+fn mebibytes(bytes: u64) -> f64 {
+    (bytes as f64 / (1 << 20) as f64 * 10.0).ceil() / 10.0
 }
 
 /// An area that is asked for.

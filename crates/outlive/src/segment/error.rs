@@ -122,7 +122,7 @@ pub enum CreateError {
 #[non_exhaustive]
 pub enum OpenError {
     /// There is nothing at the path.
-    #[error("there is no segment at {}: nothing is there", path.display())]
+    #[error("there is no segment at {}: nothing is there; create it first, or look at the path", path.display())]
     NotFound {
         /// The path.
         path: PathBuf,

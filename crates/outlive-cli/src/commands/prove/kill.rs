@@ -11,21 +11,25 @@ use std::cell::RefCell;
 
 /// Kill sweeps of every recoverable operation.
 #[derive(Args, Debug)]
-#[command(after_help = "Examples:\n  \
+#[command(
+    override_usage = "outlive prove kill <--all|NAME...|--list> [--full] [--json]",
+    after_help = "Examples:\n  \
     outlive prove kill --list\n  \
     outlive prove kill group              # every operation with \"group\" in its name\n  \
     outlive prove kill --all --full --json\n\n\
     A child runs one operation under single-stepping; what a death after each of its instructions leaves behind \
     is recovered by a survivor and checked, twice, and recovery itself is swept in turn. Exits with 1 if \
-    anything failed or a declared crash point was not covered. Needs ptrace.")]
+    anything failed or a declared crash point was not covered. Needs ptrace."
+)]
 pub struct Kill {
     /// Only operations whose name contains one of these
-    #[arg(value_name = "NAME", required_unless_present_any = ["all", "list"])]
+    #[arg(value_name = "NAME")]
     names: Vec<String>,
     /// Every operation
     #[arg(long, conflicts_with = "names")]
     all: bool,
-    /// Really kill after every instruction, and sweep the recovery of every image: takes long
+    /// Really kill after every instruction, and sweep the recovery of every image: some 20 minutes. Of
+    /// joining, where every kill takes a pod of its own, an evenly spread share; the report says which
     #[arg(long)]
     full: bool,
     /// Print the names of the operations instead
@@ -41,6 +45,8 @@ struct Details {
     instructions: u64,
     images: u64,
     kills: u64,
+    /// Where every kill takes a world of its own: after how many of the instructions one was made.
+    killed_after: Option<u64>,
     recoveries: u64,
     /// The crash states of recoverers that were killed in turn.
     second_kills: u64,
@@ -57,6 +63,13 @@ impl Kill {
                 true => output::json(&names),
                 false => names.iter().try_for_each(output::line),
             };
+        }
+        if self.names.is_empty() && !self.all {
+            return Err(Failure::Usage(
+                "say which operations: --all, or a part of their names (`outlive prove kill --list` prints \
+                 them), as in `outlive prove kill --all` or `outlive prove kill buddy`"
+                    .into(),
+            ));
         }
         for wanted in &self.names {
             if !names.iter().any(|name| name.contains(wanted.as_str())) {
@@ -169,6 +182,7 @@ fn proof(report: &SweepReport) -> Proof<Details> {
             instructions: report.instructions,
             images: report.images,
             kills: report.kills,
+            killed_after: report.share.map(|(killed, _)| killed),
             recoveries: report.recoveries,
             second_kills: report.second_kills,
             messages: report.failures.iter().map(ToString::to_string).collect(),

@@ -10,16 +10,19 @@ use serde::Serialize;
 
 /// Every interleaving of small scenarios, with deaths.
 #[derive(Args, Debug)]
-#[command(after_help = "Examples:\n  \
+#[command(
+    override_usage = "outlive prove schedule <--all|NAME...|--list> [--full] [--json]",
+    after_help = "Examples:\n  \
     outlive prove schedule --list\n  \
     outlive prove schedule queue          # every scenario with \"queue\" in its name\n  \
     outlive prove schedule --all --full --json\n\n\
     Two to four threads run the real algorithms over a memory whose model is weaker than x86's; any access \
     may be a thread's last. All executions within bounds are tried, or a sample where there are too many. \
-    Exits with 1 if one failed, and prints its trace.")]
+    Exits with 1 if one failed, and prints its trace."
+)]
 pub struct Schedule {
     /// Only scenarios whose name contains one of these
-    #[arg(value_name = "NAME", required_unless_present_any = ["all", "list"])]
+    #[arg(value_name = "NAME")]
     names: Vec<String>,
     /// Every scenario
     #[arg(long, conflicts_with = "names")]
@@ -56,6 +59,13 @@ impl Schedule {
                 true => output::json(&names),
                 false => names.iter().try_for_each(output::line),
             };
+        }
+        if self.names.is_empty() && !self.all {
+            return Err(Failure::Usage(
+                "say which scenarios: --all, or a part of their names (`outlive prove schedule --list` \
+                 prints them), as in `outlive prove schedule --all` or `outlive prove schedule queue`"
+                    .into(),
+            ));
         }
         for wanted in &self.names {
             if !names.iter().any(|name| name.contains(wanted.as_str())) {

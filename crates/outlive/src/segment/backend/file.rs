@@ -7,7 +7,7 @@
 //! by its own tool) is filled in place, if its creator asks to replace it.
 
 use super::{Backend, BackendKind, Fresh, read_first_page};
-use crate::segment::error::{CallFailed, CreateError};
+use crate::segment::error::{CallFailed, CreateError, Unsuitable};
 use crate::segment::space::{HUGETLBFS_MAGIC, NotReserved, Places, filesystem, reserve};
 use crate::segment::superblock::{SUPERBLOCK_BYTES, incomplete_word};
 use outlive_memory::Native;
@@ -115,6 +115,11 @@ fn taken(path: &Path, error: Errno) -> CreateError {
             path: path.into(),
             what: "somebody created it at the same time, or it is a dangling link".into(),
         },
+        Errno::NOENT => Unsuitable::new(
+            path,
+            "the directory that it is to be in does not exist; make it, or choose another path",
+        )
+        .into(),
         error => CallFailed::new("create", path, error).into(),
     }
 }

@@ -16,6 +16,7 @@
 //! file in the device's place.
 
 pub(super) mod dax;
+mod emulated;
 pub(super) mod file;
 pub(super) mod memfd;
 pub(super) mod pci;
@@ -209,7 +210,7 @@ fn existing(
         return Ok(Box::new(dax::DaxDevice::new(open(path)?, path, attributes)));
     }
     if pci::is_one(path, places) {
-        return Ok(Box::new(pci::PciBar::open(path)?));
+        return Ok(Box::new(pci::PciBar::open(path, places)?));
     }
     if kind.is_file() {
         let file = open(path)?;

@@ -3,8 +3,10 @@
 //!
 //! A resource file can be mapped but neither read nor written; its length is that of the BAR. Futexes do
 //! not work on such memory, and it must be what the processor treats as ordinary memory: under
-//! virtualisation it usually is, on a real bus an atomic operation may not be one. Whoever uses it checks
-//! first that atomics between the machines work. This has not been run on such a device.
+//! virtualisation it usually is, on a real bus an atomic operation may not be one. A machine that is known to
+//! have no atomics for others is refused (`emulated.rs`, which also says what cannot be known from here); for
+//! the rest, whoever uses it checks first that atomics between the machines work. This has not been run on
+//! such a device.
 
 use super::{Backend, BackendKind, OpenError, open};
 use crate::segment::error::{CallFailed, CreateError, Unsuitable};
@@ -68,8 +70,11 @@ pub(super) struct PciBar {
 }
 
 impl PciBar {
-    pub fn open(path: &Path) -> Result<Self, OpenError> {
+    pub fn open(path: &Path, places: &Places) -> Result<Self, OpenError> {
         let unsuitable = |why: String| OpenError::from(Unsuitable::new(path, why));
+        if let Some(why) = super::emulated::distrust(&places.at("sys")) {
+            return Err(unsuitable(why));
+        }
         let place =
             fs::canonicalize(path).map_err(|error| CallFailed::new("realpath", path, error))?;
         let Some(number) = number(&place) else {

@@ -1,0 +1,153 @@
+//! `outlive prove chaos`: real work under random deaths, accounted for to the last operation.
+
+use super::Proof;
+use crate::failure::Failure;
+use crate::output;
+use clap::Args;
+use outlive_prove::chaos::{self, Options, Report};
+use serde::Serialize;
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use std::collections::BTreeMap;
+use std::io::{IsTerminal, stderr};
+use std::process::Command;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+/// Workers on several hosts that are killed, stopped, fenced and restarted while they work.
+#[derive(Args, Debug)]
+#[command(after_help = "Examples:\n  \
+    outlive prove chaos --minutes 5\n  \
+    outlive prove chaos --seconds 20 --hosts 4 --processes 8 --seed 7 --json\n\n\
+    Makes a pod of its own in /dev/shm (32 MiB) and removes it. Each worker writes down what it is about to do; \
+    restarted after a death, it asks whether that took effect. In the end the locks' counters and the heap must \
+    be what all workers together know that they did: nothing lost, nothing twice, nothing leaked. The kills \
+    follow from the seed, which is printed. Interrupted, it ends early, with the reckoning. Exits with 1 if anything is wrong.")]
+pub struct Chaos {
+    /// For how many minutes members are killed [default: 1]
+    #[arg(long, value_name = "M", conflicts_with = "seconds",
+          value_parser = clap::value_parser!(u64).range(1..=10_080))]
+    minutes: Option<u64>,
+    /// For how many seconds, instead
+    #[arg(long, value_name = "S", value_parser = clap::value_parser!(u64).range(1..=604_800))]
+    seconds: Option<u64>,
+    /// How many hosts there are
+    #[arg(long, default_value_t = 4, value_parser = clap::value_parser!(u32).range(1..=8))]
+    hosts: u32,
+    /// How many worker processes there are on them
+    #[arg(long, default_value_t = 8, value_parser = clap::value_parser!(u32).range(1..=32))]
+    processes: u32,
+    /// What the kills follow from [default: the time]
+    #[arg(long)]
+    seed: Option<u64>,
+    /// Print what was found as JSON: one array with one object
+    #[arg(long)]
+    json: bool,
+    /// Workers forget to ask what took effect: to see that this is noticed
+    #[arg(long, hide = true)]
+    forgetful: bool,
+    /// This is a worker
+    #[arg(long, hide = true)]
+    worker: bool,
+}
+
+#[derive(Serialize)]
+struct Details {
+    seed: u64,
+    operations: u64,
+    effects: BTreeMap<&'static str, u64>,
+    kills: BTreeMap<&'static str, u64>,
+    /// Told dead.
+    threads: u64,
+    processes: u64,
+    hosts: u64,
+    restarts: u64,
+    messages: Vec<String>,
+}
+
+impl Chaos {
+    pub fn run(self) -> Result<(), Failure> {
+        if self.worker {
+            return chaos::work().map_err(Failure::new);
+        }
+        let time = match (self.minutes, self.seconds) {
+            (_, Some(seconds)) => Duration::from_secs(seconds),
+            (minutes, None) => Duration::from_secs(60 * minutes.unwrap_or(1)),
+        };
+        let seed = self.seed.unwrap_or_else(|| {
+            let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+            now.map_or(0, |now| now.as_millis() as u64)
+        });
+        if self.processes < self.hosts {
+            return Err(Failure::Usage(format!(
+                "{} processes cannot be on {} hosts: ask for as many, at least",
+                self.processes, self.hosts
+            )));
+        }
+        let mut options = Options::new(time, seed);
+        options.hosts = self.hosts;
+        options.processes = self.processes;
+        options.forgetful = self.forgetful;
+        // Interrupted, it ends in good order, and removes its pod.
+        for signal in [SIGINT, SIGTERM, SIGHUP] {
+            signal_hook::flag::register(signal, Arc::clone(&options.enough)).map_err(|error| {
+                Failure::new(format_args!(
+                    "signal {signal} cannot be waited for: {error}"
+                ))
+            })?;
+        }
+        let program = std::env::current_exe()
+            .map_err(|error| Failure::new(format_args!("this program cannot be found: {error}")))?;
+        let command = move || {
+            let mut command = Command::new(&program);
+            command.args(["prove", "chaos", "--worker"]);
+            command
+        };
+        if !self.json {
+            output::line(format_args!(
+                "{} processes on {} hosts for {}, seed {seed}",
+                self.processes,
+                self.hosts,
+                humantime::format_duration(time),
+            ))?;
+        }
+        let show = stderr().is_terminal();
+        let report = chaos::run(&options, command, |progress| {
+            if show || progress.elapsed.as_secs().is_multiple_of(10) {
+                output::note(progress);
+            }
+        })
+        .map_err(Failure::new)?;
+        if self.json {
+            output::json(&[proof(&report, seed)])?;
+        } else {
+            output::line(&report)?;
+        }
+        if report.is_clean() {
+            Ok(())
+        } else {
+            Err(Failure::Found)
+        }
+    }
+}
+
+fn proof(report: &Report, seed: u64) -> Proof<Details> {
+    let progress = &report.progress;
+    let kills = progress.kills.iter();
+    Proof {
+        name: "chaos".into(),
+        points: progress.blows(),
+        failures: report.failures.len() as u64,
+        seconds: report.seconds,
+        more: Details {
+            seed,
+            operations: progress.operations,
+            effects: report.effects.iter().copied().collect(),
+            kills: kills.map(|(kill, times)| (kill.name(), *times)).collect(),
+            threads: progress.threads,
+            processes: progress.processes,
+            hosts: progress.hosts,
+            restarts: progress.restarts,
+            messages: report.failures.clone(),
+        },
+    }
+}

@@ -1,0 +1,75 @@
+//! Chaos for a few seconds: nothing is lost, nothing happens twice, nothing leaks; and a worker that does not
+//! ask what became of its last operation is noticed.
+
+mod support;
+
+use serde_json::Value;
+use support::outlive;
+
+fn json(text: &str) -> Value {
+    serde_json::from_str(text).unwrap_or_else(|error| panic!("no JSON ({error}): {text}"))
+}
+
+/// A run; whether it ends well is said by its exit code, which `support` looks at.
+const RUN: [&str; 5] = ["prove", "chaos", "--json", "--seed", "7"];
+
+#[test]
+fn every_operation_is_accounted_for() {
+    let mut arguments = RUN.to_vec();
+    arguments.extend(["--seconds", "6"]);
+    let found = json(&outlive(arguments).succeeds());
+    let found = &found.as_array().unwrap()[0];
+    println!("{found:#}");
+    assert_eq!(found["name"], "chaos");
+    assert_eq!(found["failures"], 0);
+    assert_eq!(found["seed"], 7);
+    for at_least_one in [
+        "points",
+        "operations",
+        "threads",
+        "processes",
+        "hosts",
+        "restarts",
+    ] {
+        assert!(found[at_least_one].as_u64().unwrap() > 0, "{at_least_one}");
+    }
+    let effects = found["effects"].as_object().unwrap();
+    for (what, times) in effects {
+        assert!(times.as_u64().unwrap() > 0, "{what}");
+    }
+}
+
+#[test]
+fn a_worker_that_forgets_to_ask_is_noticed() {
+    let mut arguments = RUN.to_vec();
+    arguments.extend(["--seconds", "4", "--forgetful"]);
+    let found = outlive(arguments);
+    assert_eq!(found.code, Some(1), "{}{}", found.output, found.errors);
+    let found = json(&found.output);
+    println!("{found:#}");
+    let messages = found[0]["messages"].as_array().unwrap();
+    // By the reckoning, not by anything that stopped working.
+    assert!(
+        messages.iter().any(
+            |message| message.as_str().unwrap().contains("were confirmed")
+                || message.as_str().unwrap().contains("was confirmed")
+                || message.as_str().unwrap().contains("was inserted")
+        ),
+        "{messages:#?}"
+    );
+}
+
+#[test]
+fn what_cannot_be_is_bad_usage() {
+    for flags in [
+        &["--hosts", "9"][..],
+        &["--processes", "33"],
+        &["--hosts", "4", "--processes", "3"],
+        &["--minutes", "1", "--seconds", "1"],
+        &["--seconds", "0"],
+    ] {
+        let mut arguments = vec!["prove", "chaos"];
+        arguments.extend(flags);
+        outlive(arguments).fails(2, "");
+    }
+}

@@ -1,0 +1,266 @@
+//! Who is killed, stopped and fenced, and when.
+
+use super::stage::{host_of, process_of};
+use crate::schedule::engine::choices::Dice;
+use core::fmt;
+use core::time::Duration;
+use outlive::host::Os;
+use outlive::membership::{InstanceId, Settings, Status};
+use outlive::pod::Pod;
+use rustix::process::{Pid, Signal, kill_process};
+use std::time::Instant;
+
+/// How long a stopped host may take to be fenced.
+const FENCED_WITHIN: Duration = Duration::from_secs(20);
+
+/// A way to die, or nearly so.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[non_exhaustive]
+pub enum Kill {
+    /// One process: SIGKILL.
+    Process,
+    /// All processes of a host: SIGKILL.
+    Host,
+    /// Two hosts at once.
+    TwoHosts,
+    /// Every worker.
+    Everybody,
+    /// A process that was only slow: SIGSTOP, and SIGCONT soon after.
+    Pause,
+    /// A host that is silent for so long that it is fenced: SIGSTOP.
+    Fence,
+}
+
+impl Kill {
+    /// All of them.
+    pub const ALL: [Self; 6] = [
+        Self::Process,
+        Self::Host,
+        Self::TwoHosts,
+        Self::Everybody,
+        Self::Pause,
+        Self::Fence,
+    ];
+
+    /// Its name, for people and programs.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Process => "process",
+            Self::Host => "host",
+            Self::TwoHosts => "two hosts",
+            Self::Everybody => "everybody",
+            Self::Pause => "pause",
+            Self::Fence => "fence",
+        }
+    }
+}
+
+impl fmt::Display for Kill {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// One step of the schedule.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Blow {
+    /// How long to wait before it.
+    pub after: Duration,
+    pub kill: Kill,
+    /// The worker, or the host, that it is meant for.
+    pub target: u32,
+}
+
+/// The schedule: it follows from the seed alone.
+pub struct Schedule {
+    dice: Dice,
+    hosts: u32,
+    workers: u32,
+    dealt: u64,
+}
+
+impl Schedule {
+    pub fn new(seed: u64, hosts: u32, workers: u32) -> Self {
+        Self {
+            dice: Dice::new(seed),
+            hosts,
+            workers,
+            dealt: 0,
+        }
+    }
+
+    pub fn next(&mut self) -> Blow {
+        self.dealt += 1;
+        let after = Duration::from_millis(20 + self.dice.roll() % 250);
+        let kill = match self.dice.roll() % 100 {
+            // Whatever the seed, a short run has one of each of the main kinds.
+            _ if self.dealt == 2 => Kill::Host,
+            _ if self.dealt == 4 => Kill::Fence,
+            0..50 => Kill::Process,
+            50..75 => Kill::Host,
+            75..80 => Kill::TwoHosts,
+            80..83 => Kill::Everybody,
+            83..95 => Kill::Pause,
+            _ => Kill::Fence,
+        };
+        let target = match kill {
+            Kill::Process | Kill::Pause => self.dice.roll() % u64::from(self.workers),
+            _ => 1 + self.dice.roll() % u64::from(self.hosts),
+        };
+        Blow {
+            after,
+            kill,
+            target: target as u32,
+        }
+    }
+}
+
+/// Carries out the schedule on the workers of `pod`.
+pub struct Killer<'p> {
+    pod: &'p Pod,
+    os: &'static dyn Os,
+    hosts: u32,
+    workers: u32,
+}
+
+impl<'p> Killer<'p> {
+    pub fn new(pod: &'p Pod, hosts: u32, workers: u32) -> Result<Self, String> {
+        let os = pod.os().map_err(|error| error.to_string())?;
+        Ok(Self {
+            pod,
+            os,
+            hosts,
+            workers,
+        })
+    }
+
+    /// Strikes; says how many processes it hit.
+    ///
+    /// # Errors
+    /// If a host that was silent was not fenced.
+    pub fn strike(&self, blow: Blow) -> Result<u32, String> {
+        let on = |host: u32| (0..self.workers).filter(move |w| host_of(*w, self.hosts) == host);
+        match blow.kill {
+            Kill::Process => Ok(self.kill([blow.target])),
+            Kill::Host => Ok(self.kill(on(blow.target))),
+            Kill::TwoHosts => {
+                let other = 1 + blow.target % self.hosts;
+                Ok(self.kill(on(blow.target).chain(on(other))))
+            }
+            Kill::Everybody => Ok(self.kill(0..self.workers)),
+            Kill::Pause => {
+                let stopped = self.stop([blow.target]);
+                std::thread::sleep(self.settings().suspicion / 4);
+                self.go_on(&stopped);
+                Ok(stopped.len() as u32)
+            }
+            Kill::Fence => self.fence(blow.target, on(blow.target)),
+        }
+    }
+
+    fn settings(&self) -> &Settings {
+        self.pod.settings()
+    }
+
+    /// The living process of `worker`.
+    fn process(&self, worker: u32) -> Option<outlive::host::ProcessIdentity> {
+        let id: InstanceId = process_of(worker);
+        let tables = self.pod.tables();
+        let state = tables.generations().state(id).ok()?;
+        let live = state.status == Status::Live;
+        let instance = outlive::membership::Instance::new(id, state.generation);
+        let record = tables.records().read(instance).filter(|_| live)?;
+        Some(record.thread.process)
+    }
+
+    fn kill(&self, workers: impl IntoIterator<Item = u32>) -> u32 {
+        // Looked up before anyone is hit, so that they die together.
+        let handles: Vec<_> = workers
+            .into_iter()
+            .filter_map(|worker| self.process(worker))
+            .filter_map(|process| self.os.open_process(process).ok().flatten())
+            .collect();
+        handles.iter().filter(|handle| handle.send_kill()).count() as u32
+    }
+
+    fn stop(&self, workers: impl IntoIterator<Item = u32>) -> Vec<outlive::host::ProcessIdentity> {
+        let processes = workers
+            .into_iter()
+            .filter_map(|worker| self.process(worker));
+        processes
+            .filter(|process| self.signal(*process, Signal::STOP))
+            .collect()
+    }
+
+    fn go_on(&self, stopped: &[outlive::host::ProcessIdentity]) {
+        for process in stopped {
+            self.signal(*process, Signal::CONT);
+        }
+    }
+
+    fn signal(&self, process: outlive::host::ProcessIdentity, signal: Signal) -> bool {
+        let there = matches!(self.os.open_process(process), Ok(Some(handle)) if !handle.is_gone());
+        let pid = Pid::from_raw(process.pid as i32);
+        there && pid.is_some_and(|pid| kill_process(pid, signal).is_ok())
+    }
+
+    /// Silences a host until it is fenced.
+    fn fence(&self, host: u32, workers: impl Iterator<Item = u32>) -> Result<u32, String> {
+        let generations = self.pod.tables().generations();
+        let before = generations.current(host);
+        let stopped = self.stop(workers);
+        if stopped.is_empty() {
+            return Ok(0);
+        }
+        let until = Instant::now() + FENCED_WITHIN;
+        // A process that was being started when the others were stopped goes on beating, and then the host is
+        // not silent: nobody need be fenced. So they are let go after a while.
+        let patience = Instant::now() + self.settings().suspicion * 3;
+        while generations.current(host) == before {
+            let beating = (0..self.workers)
+                .filter(|worker| host_of(*worker, self.hosts) == host)
+                .filter_map(|worker| self.process(worker))
+                .any(|process| !stopped.contains(&process));
+            if beating && Instant::now() > patience {
+                self.go_on(&stopped);
+                return Ok(stopped.len() as u32);
+            }
+            if Instant::now() > until {
+                self.go_on(&stopped);
+                return Err(format!(
+                    "host {host} was silent for {FENCED_WITHIN:?} and was not fenced"
+                ));
+            }
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        for process in &stopped {
+            if let Ok(Some(handle)) = self.os.open_process(*process)
+                && !handle.is_gone()
+            {
+                return Err(format!(
+                    "host {host} was declared dead and its process {} is there",
+                    process.pid
+                ));
+            }
+        }
+        Ok(stopped.len() as u32)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_seed_makes_one_schedule() {
+        let deal = |seed| {
+            let mut schedule = Schedule::new(seed, 4, 8);
+            (0..500).map(|_| schedule.next()).collect::<Vec<_>>()
+        };
+        assert_eq!(deal(7), deal(7));
+        assert_ne!(deal(7), deal(8));
+        for kill in Kill::ALL {
+            assert!(deal(7).iter().any(|blow| blow.kill == kill), "{kill}");
+        }
+    }
+}

@@ -1,0 +1,209 @@
+//! A worker: joins under its ids, settles what its last incarnation had intended, and works until it is told
+//! to stop.
+
+use super::ledger::{COUNTERS, Intent, Ledger, Tally, What};
+use super::stage::{
+    self, COMMON_KEYS, LARGE_CELLS, MOST_WORKERS, OWN_KEYS, SHARED_KEYS, SMALL_CELLS, Stage, text,
+    thread_of, worker_of,
+};
+use super::{FORGETFUL, SEED, STAGE, WORKERS, blocks, counters, entries};
+use crate::schedule::engine::choices::Dice;
+use core::cell::RefCell;
+use core::time::Duration;
+use outlive::heap::LocalHeap;
+use outlive::membership::{JoinError, Member, ProcessOptions};
+use outlive::pod::{Pod, PodError};
+use outlive::recovery::{OwnLog, Recoverers};
+use outlive::structures::Map;
+use outlive::supervise::Place;
+use rustix::process::{Signal, getppid, set_parent_process_death_signal};
+use std::time::Instant;
+
+/// How long joining may take: a predecessor is buried and recovered meanwhile, a host fenced.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// What a worker works with.
+pub struct Hands<'w> {
+    pub stage: Stage,
+    pub worker: u32,
+    pub member: &'w Member,
+    pub recoverers: &'w Recoverers,
+    pub heap: LocalHeap<'w>,
+    pub map: Map<u64, u64>,
+    pub dawdles: RefCell<Dice>,
+}
+
+impl Hands<'_> {
+    /// Now and then, once in `one_in` times, sleeps for a moment. Where death would do most harm a worker
+    /// is otherwise for a few nanoseconds only.
+    pub fn dawdle(&self, one_in: u64) {
+        let roll = self.dawdles.borrow_mut().roll();
+        if roll.is_multiple_of(one_in) {
+            std::thread::sleep(Duration::from_micros(20 + roll / one_in % 200));
+        }
+    }
+
+    /// Whether the key of one's own that `intent` is about is in the map, by one's tally.
+    pub fn owns(&self, intent: Intent) -> bool {
+        let room = OwnLog::of(self.member).log().program_room();
+        Ledger::at(self.stage.memory, room).tally().own[intent.which as usize] != 0
+    }
+}
+
+/// Plays the part of one worker, whose place in the pod stands in the environment, until it is told to stop.
+/// For the command that [`run`](super::run) is given.
+///
+/// # Errors
+/// With what is wrong, which the driver has been told too.
+pub fn work() -> Result<(), String> {
+    // A worker whose driver dies is of no use; should that have happened already, its parent is another.
+    set_parent_process_death_signal(Some(Signal::KILL)).map_err(text)?;
+    if getppid().is_none_or(|parent| parent.is_init()) {
+        return Err("the driver is gone".into());
+    }
+    // The driver's own host must not be taken for silent because its workers want every core.
+    // SAFETY: changes this process's priority and nothing else.
+    unsafe { libc::nice(10) };
+    let place = Place::from_env().map_err(text)?;
+    let number = |name: &str| -> Result<u64, String> {
+        let value = std::env::var(name).map_err(|error| format!("{name}: {error}"))?;
+        value.parse().map_err(|error| format!("{name}: {error}"))
+    };
+    let workers = number(WORKERS)?;
+    let seed = number(SEED)?;
+    let worker = worker_of(place.id);
+    if workers > u64::from(MOST_WORKERS) || u64::from(worker) >= workers {
+        return Err(format!("worker {worker} of {workers}"));
+    }
+    let pod = Pod::open(&place.pod).map_err(text)?;
+    let stage = Stage::at(&pod, number(STAGE)?)?;
+    let heap = stage::heap_of(&pod)?;
+    let options = ProcessOptions::on_host(place.host)
+        .id(place.id)
+        .name(format!("worker {worker}"));
+    let process =
+        patiently(|| pod.join_with(options.clone(), |known| stage::add_handlers(known, heap)))?;
+    let member = patiently(|| {
+        let name = format!("worker {worker}");
+        Ok(process.enter(Some(thread_of(worker)), &name)?)
+    })?;
+    let hands = Hands {
+        stage,
+        worker,
+        member: &member,
+        recoverers: member.recoverers().ok_or("no recoverers")?,
+        heap: member.heap(&pod).map_err(text)?,
+        map: stage.map()?,
+        dawdles: RefCell::new(Dice::new(seed ^ u64::from(std::process::id()))),
+    };
+    let outcome = toil(&hands, seed, std::env::var_os(FORGETFUL).is_some());
+    if let Err(what) = &outcome {
+        stage.accuse(&format!("worker {worker}: {what}"));
+    }
+    drop(hands);
+    drop(member);
+    process.leave().map_err(text)?;
+    outcome
+}
+
+/// Tries until nobody is in the way any more.
+fn patiently<T>(attempt: impl Fn() -> Result<T, PodError>) -> Result<T, String> {
+    let until = Instant::now() + PATIENCE;
+    loop {
+        match attempt() {
+            Ok(done) => return Ok(done),
+            Err(PodError::Join(
+                JoinError::InUse { .. } | JoinError::NotRecovered { .. } | JoinError::Gone { .. },
+            )) if Instant::now() < until => std::thread::sleep(Duration::from_millis(2)),
+            Err(error) => return Err(error.to_string()),
+        }
+    }
+}
+
+/// Settles what was intended, then intends and does one thing after another.
+fn toil(hands: &Hands<'_>, seed: u64, forgetful: bool) -> Result<(), String> {
+    let ledger = Ledger::at(
+        hands.stage.memory,
+        OwnLog::of(hands.member).log().program_room(),
+    );
+    let mut tally = ledger.tally();
+    if let Some(intent) = ledger.intended(tally.sequence)? {
+        // The broken variant takes for granted that what it does not remember did not happen; where that
+        // would be noticed at once (a cell is full, a key is there), it asks.
+        let forgets = forgetful
+            && matches!(
+                intent.what,
+                What::Count | What::Add | What::InsertCommon | What::RemoveCommon
+            );
+        let effect = !forgets && ask(hands, intent)?;
+        tally.enter(intent, effect);
+        ledger.commit(&tally);
+    }
+    while !hands.stage.is_stopped() {
+        let mut intent = next(seed, hands.worker, &tally);
+        let last = OwnLog::of(hands.member).log().operation().map_err(text)?;
+        intent.after = last.map_or(0, |operation| operation.sequence);
+        ledger.intend(intent);
+        hands.dawdle(256);
+        let effect = perform(hands, intent)?;
+        hands.dawdle(64);
+        tally.enter(intent, effect);
+        ledger.commit(&tally);
+    }
+    Ok(())
+}
+
+/// What a worker does next follows from the seed, its number and what it has done.
+fn next(seed: u64, worker: u32, tally: &Tally) -> Intent {
+    let sequence = tally.sequence + 1;
+    let mut dice = Dice::new(seed ^ u64::from(worker) << 48 ^ sequence << 8);
+    dice.roll();
+    let roll = dice.roll();
+    let mut one_of = |many: u64| dice.roll() % many;
+    let (what, which) = match roll % 16 {
+        0..4 => (What::Count, one_of(COUNTERS as u64)),
+        4..6 => match one_of(LARGE_CELLS) {
+            cell if tally.large & 1 << cell == 0 => (What::Allocate, cell),
+            cell => (What::Free, cell),
+        },
+        6..9 => match one_of(SMALL_CELLS) {
+            cell if tally.small & 1 << cell == 0 => (What::AllocateSmall, cell),
+            cell => (What::FreeSmall, cell),
+        },
+        9..12 => match (one_of(OWN_KEYS), one_of(3)) {
+            (key, 0) if tally.own[key as usize] != 0 => (What::Remove, key),
+            (key, _) => (What::Put, key),
+        },
+        12..14 => (What::Add, one_of(SHARED_KEYS)),
+        14 => (What::InsertCommon, one_of(COMMON_KEYS)),
+        _ => (What::RemoveCommon, one_of(COMMON_KEYS)),
+    };
+    Intent {
+        sequence,
+        what,
+        which,
+        // A value that was never there before.
+        much: sequence,
+        after: 0,
+    }
+}
+
+fn perform(hands: &Hands<'_>, intent: Intent) -> Result<bool, String> {
+    match intent.what {
+        What::Count => counters::count(hands, intent),
+        What::Allocate | What::Free | What::AllocateSmall | What::FreeSmall => {
+            blocks::perform(hands, intent)
+        }
+        _ => entries::perform(hands, intent),
+    }
+}
+
+fn ask(hands: &Hands<'_>, intent: Intent) -> Result<bool, String> {
+    match intent.what {
+        What::Count => counters::ask(hands, intent),
+        What::Allocate | What::Free | What::AllocateSmall | What::FreeSmall => {
+            blocks::ask(hands, intent)
+        }
+        _ => entries::ask(hands, intent),
+    }
+}
