@@ -400,12 +400,11 @@ fn follows_the_model(steps: &[Step]) {
             ways[3].free_from(cell(index), 0).unwrap();
         }
     }
-    for who in 0..3 {
-        let way = &ways[who];
+    for way in &ways[..3] {
         if pod.memory.load::<u64>(way.hand(0), Ordering::Relaxed) != 0 {
             way.free_from(way.hand(0), 0).unwrap();
         }
-        pod.leave(pod.act_as(who as u32));
+        pod.leave(pod.act_as(way.instance().id));
     }
     ways[3].allocate_into(8 * SLAB, cell(50)).unwrap();
 }
