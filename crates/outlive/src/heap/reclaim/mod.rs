@@ -66,16 +66,17 @@
 //!   that, whoever reclaims claims the log of the id that is gone, as a recoverer does, frees what can be freed, and settles the
 //!   log again. A counter in the heap's state says when it is worth looking.
 
+mod check;
 mod gone;
 mod pin;
 mod retired;
 
+pub use check::BadRetired;
 pub(super) use gone::release;
 pub use pin::Pinned;
 pub use retired::{ReclaimPoint, RetirePoint};
 
 use super::{Heap, LocalHeap};
-use crate::recovery::Log;
 use core::cell::{Cell, RefCell};
 use outlive_memory::{Memory, Offset, Ordering};
 
@@ -96,12 +97,6 @@ const PER_ERA: u32 = 128;
 const PATIENCE: u64 = 64;
 
 impl<M: Memory> Heap<M> {
-    /// What the owner of `log` has retired, or left to its successors, and nobody has freed yet. What is seen of a
-    /// live owner's may have changed since.
-    pub fn retired(self, log: Log<M>) -> impl Iterator<Item = Offset> {
-        retired::blocks(self.memory(), log)
-    }
-
     /// How many eras have passed. A line pair of its own: every pinned load reads it.
     fn era_at(self) -> Offset {
         self.state() + 128

@@ -134,17 +134,23 @@ impl<M: Memory> LocalHeap<'_, M> {
     }
 }
 
-/// What stands in the list of `log`, up to the first offset that can be no block's.
-pub(super) fn blocks<M: Memory>(memory: M, log: Log<M>) -> impl Iterator<Item = Offset> {
-    let mut cell = room::retired(log) + HEAD;
+/// The list of `log`: each word that leads on, and the block that it leads to or, at last, what can be none.
+pub(super) fn blocks_by_cell<M: Memory>(
+    memory: M,
+    log: Log<M>,
+) -> impl Iterator<Item = (Offset, Result<Offset, u64>)> {
+    let mut cell = Some(room::retired(log) + HEAD);
     // A list that is damaged may be a ring.
     let most = memory.size() / super::RETIRED_HEADER;
     (0..most).map_while(move |_| {
+        let at = cell?;
         // Acquire: the words of a block that is seen in the list have been written.
-        let word: u64 = memory.load(cell, Ordering::Acquire);
-        let size = memory.size();
-        let block = Offset::checked(word, super::RETIRED_HEADER, 8, size).ok()?;
-        cell = block + NEXT;
-        (word != 0).then_some(block)
+        let word: u64 = memory.load(at, Ordering::Acquire);
+        if word == 0 {
+            return None;
+        }
+        let block = Offset::checked(word, super::RETIRED_HEADER, 8, memory.size());
+        cell = block.as_ref().ok().map(|&block| block + NEXT);
+        Some((at, block.map_err(|_| word)))
     })
 }
