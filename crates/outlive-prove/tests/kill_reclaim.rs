@@ -1,5 +1,5 @@
-//! Safe reclamation, killed after every instruction, and its recovery too; and ways to get it wrong, each of which
-//! must be found.
+//! Safe reclamation, killed after every instruction, and its recovery too; and ways to get it wrong, each
+//! of which must be found.
 
 mod support;
 

@@ -31,8 +31,8 @@ impl Pod {
     /// Recovers the dead, frees what they retired and mends what can be mended in the heap, if nobody uses the
     /// pod; says what was done, and what is wrong still. Nobody must open the pod meanwhile.
     ///
-    /// It joins as a process of a host of its own for the time, by which those are noticed whom nobody was left to
-    /// notice. What only a program's own handlers can recover is left, and with it the heap.
+    /// It joins as a process of a host of its own for the time, by which those are noticed whom nobody
+    /// was left to notice. What only a program's own handlers can recover is left, and with it the heap.
     ///
     /// # Errors
     /// If somebody uses the pod, or it has no id to spare.

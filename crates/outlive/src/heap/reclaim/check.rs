@@ -32,14 +32,14 @@ impl fmt::Display for BadRetired {
 }
 
 impl<M: Memory> Heap<M> {
-    /// What the owner of `log` has retired, or left to its successors, and nobody has freed yet. What is seen of a
-    /// live owner's may have changed since.
+    /// What the owner of `log` has retired, or left to its successors, and nobody has freed yet. What is
+    /// seen of a live owner's may have changed since.
     pub fn retired(self, log: Log<M>) -> impl Iterator<Item = Offset> {
         blocks_by_cell(self.memory(), log).map_while(|(_, found)| found.ok())
     }
 
-    /// What is wrong with the lists of retired blocks. For a quiescent heap; what others change meanwhile may look
-    /// wrong.
+    /// What is wrong with the lists of retired blocks. For a quiescent heap; what others change meanwhile
+    /// may look wrong.
     pub fn check_retired(self, logs: Logs<M>) -> Vec<BadRetired> {
         let (memory, mut wrong, mut seen) = (self.memory(), Vec::new(), BTreeSet::new());
         for id in 0..logs.capacity() {

@@ -78,8 +78,9 @@ impl<M: Memory> LocalHeap<'_, M> {
     }
 
     /// Frees what this instance retired, and what those that are gone have left, as far as nobody can be
-    /// reading it, and says how many of its own blocks had to stay. It is done now and then by itself, before an outermost pin; a
-    /// program may do it when it has time. Takes time by the number of ids and of blocks retired; waits for nobody.
+    /// reading it, and says how many of its own blocks had to stay. It is done now and then by itself,
+    /// before an outermost pin; a program may do it when it has time. Takes time by the number of ids and
+    /// of blocks retired; waits for nobody.
     ///
     /// # Crash
     /// Every block is free, or in the list.
