@@ -64,6 +64,14 @@ pub enum PodError {
         /// Where it is.
         path: PathBuf,
     },
+    /// Somebody uses it.
+    #[error("the pod {} cannot be repaired while it is used: {why}", .path.display())]
+    InUse {
+        /// Where the pod is.
+        path: PathBuf,
+        /// By whom.
+        why: String,
+    },
     /// A member did not join by way of a pod, so nothing is known of how its dead are recovered.
     #[error("{member} is no member of the pod {}", .path.display())]
     Stranger {

@@ -38,11 +38,13 @@ mod check;
 mod error;
 mod obligations;
 mod options;
+mod repair;
 mod status;
 
-pub use check::{Check, Violation};
+pub use check::{Check, HeapCheck, Violation};
 pub use error::PodError;
 pub use options::PodOptions;
+pub use repair::Repair;
 pub use status::{GroupStatus, MemberStatus, Status};
 
 use crate::heap::{self, Heap, LocalHeap};

@@ -338,9 +338,9 @@ impl<M: Memory> Recoverers<M> {
         Ok(done)
     }
 
-    /// Has the rooms settle and release again what the last incarnation of `id`, which is gone, left in its log: for
-    /// what could not be given up while others were reading it. As `member`, which holds the claim
-    /// meanwhile, like a recoverer; a new incarnation of the id waits so long. Waits for nobody.
+    /// Has the rooms settle and release again what the last incarnation of `id`, which is gone, left in
+    /// its log: for what could not be given up while others were reading it. As `member`, which holds the
+    /// claim meanwhile, like a recoverer; a new incarnation of the id waits so long. Waits for nobody.
     ///
     /// `NothingLeft` also if the id has an incarnation again.
     ///
@@ -348,7 +348,7 @@ impl<M: Memory> Recoverers<M> {
     /// As [`recover`](Self::recover).
     ///
     /// # Crash
-    /// The log is claimed by a dead instance, and whoever comes next recovers it.
+    /// The log is claimed by a dead instance, and whoever recovers all, or comes by, takes the claim.
     pub fn revisit(&self, member: &Member<M>, id: InstanceId) -> Result<Recovered, RecoverError> {
         let capacity = self.logs.capacity();
         if id >= capacity {
@@ -394,9 +394,16 @@ impl<M: Memory> Recoverers<M> {
     pub fn recover_all(&self, member: &Member<M>) -> Result<usize, RecoverError> {
         let (mut done, mut first) = (0, None);
         for id in 0..self.logs.capacity().min(member.generations().capacity()) {
-            let dead =
-                matches!(member.generations().state(id), Ok(state) if state.status == Status::Dead);
-            match dead.then(|| self.recover(member, id)) {
+            let due = match member.generations().state(id).map(|state| state.status) {
+                Ok(Status::Dead) => true,
+                // Somebody may have died who was revisiting it.
+                Ok(Status::Free | Status::Left | Status::Recovered | Status::Retired) => {
+                    let claimant = self.logs.of(id).claimant();
+                    claimant.is_some_and(|holder| member.generations().is_gone(holder))
+                }
+                _ => false,
+            };
+            match due.then(|| self.recover(member, id)) {
                 Some(Ok(Recovered::Completed { .. })) => done += 1,
                 Some(Err(error)) if first.is_none() => first = Some(error),
                 _ => {}
