@@ -3,6 +3,7 @@
 pub mod group_log;
 pub mod membership;
 pub mod reclaim;
+pub mod structures;
 pub mod sync;
 
 use crate::schedule::{Bounds, Scenario, ScheduleReport};
@@ -51,5 +52,6 @@ pub fn all() -> Vec<Proof> {
     all.extend(membership::all());
     all.extend(group_log::all());
     all.extend(reclaim::all());
+    all.extend(structures::all());
     all
 }

@@ -4,6 +4,7 @@ pub mod buddy;
 pub mod heap;
 pub mod joining;
 pub mod membership;
+pub mod structures;
 pub mod sync;
 
 use crate::kill::Suite;
@@ -16,5 +17,6 @@ pub fn all() -> Suite {
     sync::add_to(&mut suite);
     buddy::add_to(&mut suite);
     heap::add_to(&mut suite);
+    structures::add_to(&mut suite);
     suite
 }
