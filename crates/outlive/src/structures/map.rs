@@ -123,10 +123,25 @@ impl<K: Datum + ?Sized, V: Datum + ?Sized, M: Memory> Map<K, V, M> {
     #[doc(hidden)]
     pub fn create_small(heap: &LocalHeap<'_, M>, cell: Offset) -> Result<Self, CreateError> {
         let sizes = Sizes {
-            leaf: 1,
-            page: 1,
+            leaf: 2,
+            page: 3,
             counters: 0,
             load: 0,
+        };
+        create::<K, V, M>(heap, cell, Kind::Map, sizes, SEED).map(Self::of)
+    }
+
+    /// As [`create_small`](Self::create_small), but it does not grow before it has 256 entries.
+    ///
+    /// # Errors
+    /// As [`create`](Self::create).
+    #[doc(hidden)]
+    pub fn create_roomy(heap: &LocalHeap<'_, M>, cell: Offset) -> Result<Self, CreateError> {
+        let sizes = Sizes {
+            leaf: 2,
+            page: 3,
+            counters: 0,
+            load: 8,
         };
         create::<K, V, M>(heap, cell, Kind::Map, sizes, SEED).map(Self::of)
     }
@@ -278,9 +293,8 @@ impl<K: Datum + ?Sized, V: Datum + ?Sized, M: Memory> Map<K, V, M> {
     ) -> Result<Option<V::Owned>, AllocateError> {
         let pin = heap.pin();
         let path = self.path(heap, &pin, key);
-        let replaced = chain::replace::<K, V, M, &V>(&self.header, heap, &pin, path, |_, _| {
-            Some(value)
-        })?;
+        let replaced =
+            chain::replace::<K, V, M, &V>(&self.header, heap, &pin, path, |_, _| Some(value))?;
         Ok(match replaced {
             Replaced::Replaced(node, old) => Some(self.value(node, old)),
             _ => None,
@@ -355,9 +369,10 @@ impl<K: Datum + ?Sized, V: Datum + ?Sized, M: Memory> Map<K, V, M> {
     ) -> Result<Exchange<V::Owned>, AllocateError> {
         let (pin, memory) = (heap.pin(), self.header.memory);
         let path = self.path(heap, &pin, key);
-        let replaced = chain::replace::<K, V, M, &V>(&self.header, heap, &pin, path, |node, old| {
-            Typed::<K, V>::has_value(memory, node, old, expected).then_some(new)
-        })?;
+        let replaced =
+            chain::replace::<K, V, M, &V>(&self.header, heap, &pin, path, |node, old| {
+                Typed::<K, V>::has_value(memory, node, old, expected).then_some(new)
+            })?;
         Ok(match replaced {
             Replaced::Replaced(..) => Exchange::Done,
             Replaced::Refused(node, value) => Exchange::Different(self.value(node, value)),
