@@ -3,8 +3,8 @@
 use crate::mapreduce::{MapReduce, WorkError, Worker};
 use crate::run::{CalledOff, MapReduceRun, ROOT, Run};
 use crate::table::Blocks;
-use outlive::heap::buddy::AllocateError;
 use outlive::heap::Heap;
+use outlive::heap::buddy::AllocateError;
 use outlive::membership::{JoinError, Process, ProcessOptions};
 use outlive::pod::{Pod, PodError};
 use outlive::segment::RootError;
@@ -102,7 +102,9 @@ pub fn work<P: MapReduce + Sync>(
         });
         let mut outcome = work(0);
         for other in others? {
-            let ended = other.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+            let ended = other
+                .join()
+                .unwrap_or_else(|panic| std::panic::resume_unwind(panic));
             outcome = outcome.and(ended);
         }
         outcome

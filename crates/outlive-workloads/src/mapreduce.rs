@@ -100,7 +100,9 @@ pub enum WorkError {
         file: u32,
     },
     /// A unit that only this worker could commit is committed by another.
-    #[error("unit {unit} was committed by somebody else, though its claimant lives; the segment is damaged")]
+    #[error(
+        "unit {unit} was committed by somebody else, though its claimant lives; the segment is damaged"
+    )]
     Overtaken {
         /// The unit.
         unit: u64,
@@ -109,7 +111,9 @@ pub enum WorkError {
     #[error(transparent)]
     Totals(#[from] OpenError),
     /// A key has another total than before.
-    #[error("a key of part {part} has the total {found}, and {total} was found again; the segment is damaged")]
+    #[error(
+        "a key of part {part} has the total {found}, and {total} was found again; the segment is damaged"
+    )]
     Different {
         /// Its part.
         part: u64,
@@ -331,7 +335,11 @@ impl<'m, M: Memory> Worker<'m, M> {
                 }
             }
         };
-        if self.buffer.last().is_some_and(|byte| program.divides(*byte)) {
+        if self
+            .buffer
+            .last()
+            .is_some_and(|byte| program.divides(*byte))
+        {
             return start..len;
         }
         for beyond in index + 1..run.mapping().count() {

@@ -174,7 +174,8 @@ impl<'o> Director<'o> {
         match self.failures.iter_mut().find(untold) {
             Some(failure) => {
                 failure.is_told = true;
-                failure.detected_at = Some(now);
+                // Seen in the tables before it was told, perhaps.
+                failure.detected_at = failure.detected_at.or(Some(now));
             }
             // Nobody killed it.
             None => {
@@ -235,12 +236,10 @@ impl<'o> Director<'o> {
             }
             let wants_to_rejoin =
                 self.options.supervise == Supervise::Restart && !self.run.is_done();
-            if failure.recovered_at.is_none()
-                || (wants_to_rejoin && failure.rejoined_at.is_none())
+            if failure.recovered_at.is_none() || (wants_to_rejoin && failure.rejoined_at.is_none())
             {
                 self.open.push(index);
             }
         }
     }
 }
-

@@ -93,6 +93,8 @@ pub fn die_with(driver: u32) -> io::Result<()> {
     if parent == Some(driver) {
         Ok(())
     } else {
-        Err(io::Error::other("the process that started this one is gone"))
+        Err(io::Error::other(
+            "the process that started this one is gone",
+        ))
     }
 }

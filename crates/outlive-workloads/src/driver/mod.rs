@@ -157,4 +157,3 @@ fn refuse_the_impossible(options: &Options) -> Result<(), RunError> {
 fn process_of(hosts: u32, host: u32) -> InstanceId {
     hosts + 1 + host
 }
-

@@ -124,7 +124,9 @@ pub enum RunError {
         at: u64,
     },
     /// All hosts have died, or given up.
-    #[error("all {hosts} hosts are dead, and {done} of {units} units are done; let hosts be restarted (--supervise restart), or kill fewer")]
+    #[error(
+        "all {hosts} hosts are dead, and {done} of {units} units are done; let hosts be restarted (--supervise restart), or kill fewer"
+    )]
     AllDead {
         /// How many there were.
         hosts: u32,
@@ -140,4 +142,3 @@ pub enum RunError {
     #[error("interrupted")]
     Interrupted,
 }
-

@@ -107,7 +107,9 @@ impl Scene {
             return Err(self.explain(why, options));
         }
         if !run.is_done() {
-            let dead = outlooks.iter().all(|(_, outlook)| *outlook != Outlook::Unsettled);
+            let dead = outlooks
+                .iter()
+                .all(|(_, outlook)| *outlook != Outlook::Unsettled);
             debug_assert!(dead);
             return Err(RunError::AllDead {
                 hosts,
@@ -176,4 +178,3 @@ impl Scene {
         }
     }
 }
-

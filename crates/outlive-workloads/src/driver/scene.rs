@@ -42,7 +42,11 @@ pub(super) struct Scene {
 }
 
 impl Scene {
-    pub(super) fn set(options: &Options, plan: &Plan, program: &impl MapReduce) -> Result<Self, RunError> {
+    pub(super) fn set(
+        options: &Options,
+        plan: &Plan,
+        program: &impl MapReduce,
+    ) -> Result<Self, RunError> {
         let ids = plan.first_id + plan.workers() + 1;
         let keys = size::keys_of(&options.inputs, program).map_err(|source| {
             let path = options.inputs.files().first();
@@ -107,7 +111,9 @@ impl Scene {
 }
 
 pub(super) fn ask_for(had: u64, estimated: u64) -> u64 {
-    estimated.max(had.saturating_mul(2)).next_multiple_of(1 << 20)
+    estimated
+        .max(had.saturating_mul(2))
+        .next_multiple_of(1 << 20)
 }
 
 /// Removes what is there unless it is kept.
@@ -155,4 +161,3 @@ fn create(options: &Options, bytes: u64, ids: u32) -> Result<(Pod, PathBuf), Run
         Err(error) => Err(error.into()),
     }
 }
-
