@@ -20,8 +20,10 @@ use tracing_subscriber::EnvFilter;
 
 fn main() -> ExitCode {
     let command = Outlive::parse();
-    // Quiet unless asked: what matters to people is printed by the commands themselves.
-    let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("error"));
+    // Quiet unless asked: what matters to people is printed by the commands themselves, the reports of a
+    // supervisor among it.
+    let quiet = "error,outlive::supervise::report=off";
+    let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new(quiet));
     tracing_subscriber::fmt()
         .with_env_filter(filter)
         .with_writer(std::io::stderr)

@@ -3,15 +3,13 @@
 use crate::mapreduce::{MapReduce, WorkError, Worker};
 use crate::run::{CalledOff, MapReduceRun, ROOT, Run};
 use crate::table::Blocks;
+use outlive::heap::Heap;
 use outlive::heap::buddy::AllocateError;
-use outlive::heap::{self, Heap, LocalHeap};
 use outlive::membership::{JoinError, Process, ProcessOptions};
 use outlive::pod::{Pod, PodError};
-use outlive::recovery::Recoverers;
 use outlive::segment::RootError;
 use outlive::structures;
 use outlive::supervise::Place;
-use outlive::sync;
 use std::time::Duration;
 
 /// Why a host of a run ended.
@@ -27,9 +25,6 @@ pub enum HostError {
     /// The root of the run cannot be read.
     #[error(transparent)]
     Root(#[from] RootError),
-    /// The pod has no heap.
-    #[error(transparent)]
-    Heap(#[from] heap::buddy::OpenError),
     /// A block could not be had.
     #[error(transparent)]
     Allocate(#[from] AllocateError),
@@ -64,19 +59,12 @@ pub fn open(pod: &Pod) -> Result<(Run, Heap), HostError> {
     let root = pod.roots().find::<MapReduceRun>(ROOT)?;
     let at = root.ok_or(HostError::NoRun)?.offset();
     let run = Run::open(memory, at).ok_or(HostError::NoRun)?;
-    Ok((run, heap_of(pod)?))
+    Ok((run, pod.heap().ok_or(HostError::NoRun)?))
 }
 
-/// The heap of `pod`.
-pub(crate) fn heap_of(pod: &Pod) -> Result<Heap, HostError> {
-    let payload = pod.payload().ok_or(HostError::NoRun)?;
-    Ok(Heap::open(pod.segment().memory(), payload.offset)?)
-}
-
-/// What the dead of a run leave behind is recovered by these.
-pub(crate) fn recoverers(pod: &Pod, heap: Heap) -> Recoverers {
-    let known = heap::recoverers(sync::recoverers(pod.logs()));
-    structures::recoverers(heap::recoverers_of(known, heap), heap)
+/// Joins `pod`: what the dead of a run leave behind, in the heap and in the map, is recovered by whoever has.
+pub(crate) fn join(pod: &Pod, heap: Heap, options: ProcessOptions) -> Result<Process, PodError> {
+    pod.join_with(options, |known| structures::recoverers(known, heap))
 }
 
 /// Works as the host at `place`, with as many threads as the run says, until everything is done or the run is
@@ -94,9 +82,7 @@ pub fn work<P: MapReduce + Sync>(
     let options = ProcessOptions::on_host(place.host)
         .id(place.id)
         .name("workers");
-    let process = pod.join_with(options, |known| {
-        structures::recoverers(heap::recoverers_of(known, heap), heap)
-    })?;
+    let process = join(&pod, heap, options)?;
     let threads = run.threads();
     let work = |thread: u32| {
         let number = place.host * threads + thread;
@@ -116,7 +102,9 @@ pub fn work<P: MapReduce + Sync>(
         });
         let mut outcome = work(0);
         for other in others? {
-            let ended = other.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+            let ended = other
+                .join()
+                .unwrap_or_else(|panic| std::panic::resume_unwind(panic));
             outcome = outcome.and(ended);
         }
         outcome
@@ -135,12 +123,11 @@ fn work_as(
     program: &impl MapReduce,
 ) -> Result<(), HostError> {
     let member = process.enter(Some(run.id_of(number)), &format!("worker {number}"))?;
-    let recoverers = recoverers(pod, heap);
-    let local = LocalHeap::of(heap, &member, &recoverers);
+    let local = member.heap(pod)?;
     let blocks = Blocks {
         buddy: *heap.buddy(),
         member: &member,
-        recoverers: &recoverers,
+        recoverers: member.recoverers().ok_or(HostError::NoRun)?,
     };
     let halt = |unit| {
         if run.halts(unit, host) {
@@ -151,7 +138,11 @@ fn work_as(
         }
     };
     match Worker::new(run, &local, blocks, number).work(program, halt) {
-        Ok(()) | Err(WorkError::CalledOff(_)) => Ok(()),
-        Err(source) => Err(HostError::Work { number, source }),
+        Ok(()) => Ok(()),
+        // What the run was called off for is known to whoever began it, unless it is only that a worker failed.
+        Err(source) => match source.why(number) {
+            CalledOff::Failed(_) => Err(HostError::Work { number, source }),
+            _ => Ok(()),
+        },
     }
 }

@@ -73,6 +73,12 @@ pub enum WorkError {
     /// A block could not be given back.
     #[error(transparent)]
     Free(#[from] FreeError),
+    /// A unit has a key that is longer than a table can name.
+    #[error("unit {unit} has a key that is too long")]
+    TooLong {
+        /// The unit.
+        unit: u64,
+    },
     /// Something could not be counted.
     #[error(transparent)]
     Table(#[from] TableError),
@@ -94,7 +100,9 @@ pub enum WorkError {
         file: u32,
     },
     /// A unit that only this worker could commit is committed by another.
-    #[error("unit {unit} was committed by somebody else, though its claimant lives; the segment is damaged")]
+    #[error(
+        "unit {unit} was committed by somebody else, though its claimant lives; the segment is damaged"
+    )]
     Overtaken {
         /// The unit.
         unit: u64,
@@ -103,7 +111,9 @@ pub enum WorkError {
     #[error(transparent)]
     Totals(#[from] OpenError),
     /// A key has another total than before.
-    #[error("a key of part {part} has the total {found}, and {total} was found again; the segment is damaged")]
+    #[error(
+        "a key of part {part} has the total {found}, and {total} was found again; the segment is damaged"
+    )]
     Different {
         /// Its part.
         part: u64,
@@ -132,6 +142,7 @@ impl WorkError {
                 CalledOff::Unreadable(*file, source.raw_os_error().unwrap_or(0))
             }
             Self::Changed { file } => CalledOff::Changed(*file),
+            Self::TooLong { unit } => CalledOff::TooLong(*unit),
             _ => CalledOff::Failed(worker),
         }
     }
@@ -240,7 +251,7 @@ impl<'m, M: Memory> Worker<'m, M> {
             let memory = self.run.memory();
             let mut text = Offset::from_raw(memory.load(cell, Ordering::Relaxed));
             if text.is_null() {
-                text = self.blocks.allocate_into(unit.len.into(), cell)?;
+                text = self.heap.allocate_into(unit.len.into(), cell)?;
             }
             self.buffer.resize(unit.len as usize, 0);
             match open[&unit.file].read_exact_at(&mut self.buffer, unit.from) {
@@ -282,10 +293,10 @@ impl<'m, M: Memory> Worker<'m, M> {
                     counted = Err(error);
                 }
             });
-            if let Err(TableError::TooLong { .. }) = counted {
-                self.run.call_off(CalledOff::TooLong(index));
+            match counted {
+                Err(TableError::TooLong { .. }) => return Err(WorkError::TooLong { unit: index }),
+                counted => counted?,
             }
-            counted?;
             before_commit(index);
             if !list.commit(index, table.result()) {
                 return Err(WorkError::Overtaken { unit: index });
@@ -324,7 +335,11 @@ impl<'m, M: Memory> Worker<'m, M> {
                 }
             }
         };
-        if self.buffer.last().is_some_and(|byte| program.divides(*byte)) {
+        if self
+            .buffer
+            .last()
+            .is_some_and(|byte| program.divides(*byte))
+        {
             return start..len;
         }
         for beyond in index + 1..run.mapping().count() {
