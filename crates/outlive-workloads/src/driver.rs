@@ -214,7 +214,9 @@ pub enum RunError {
         at: u64,
     },
     /// All hosts have died, or given up.
-    #[error("all {hosts} hosts are dead, and {done} of {units} units are done; let hosts be restarted (--supervise restart), or kill fewer")]
+    #[error(
+        "all {hosts} hosts are dead, and {done} of {units} units are done; let hosts be restarted (--supervise restart), or kill fewer"
+    )]
     AllDead {
         /// How many there were.
         hosts: u32,
@@ -339,7 +341,10 @@ impl Scene {
         let too_small = |wanted| RunError::Full {
             size: bytes,
             wanted,
-            ask: ask_for(bytes, size::segment_bytes(size::heap_bytes(plan, keys), ids)),
+            ask: ask_for(
+                bytes,
+                size::segment_bytes(size::heap_bytes(plan, keys), ids),
+            ),
         };
         let metadata = Buddy::<outlive::memory::Native>::metadata_bytes(payload.size, 4096)
             .map_err(|_| too_small(payload.size))?
@@ -393,7 +398,9 @@ impl Scene {
 }
 
 fn ask_for(had: u64, estimated: u64) -> u64 {
-    estimated.max(had.saturating_mul(2)).next_multiple_of(1 << 20)
+    estimated
+        .max(had.saturating_mul(2))
+        .next_multiple_of(1 << 20)
 }
 
 /// Removes what is there unless it is kept.
@@ -617,7 +624,9 @@ impl Scene {
             return Err(self.explain(why, options));
         }
         if !run.is_done() {
-            let dead = outlooks.iter().all(|(_, outlook)| *outlook != Outlook::Unsettled);
+            let dead = outlooks
+                .iter()
+                .all(|(_, outlook)| *outlook != Outlook::Unsettled);
             debug_assert!(dead);
             return Err(RunError::AllDead {
                 hosts,
@@ -857,8 +866,7 @@ impl Director<'_> {
             }
             let wants_to_rejoin =
                 self.options.supervise == Supervise::Restart && !self.run.is_done();
-            if failure.recovered_at.is_none()
-                || (wants_to_rejoin && failure.rejoined_at.is_none())
+            if failure.recovered_at.is_none() || (wants_to_rejoin && failure.rejoined_at.is_none())
             {
                 self.open.push(index);
             }
@@ -884,6 +892,8 @@ pub fn die_with(driver: u32) -> io::Result<()> {
     if parent == Some(driver) {
         Ok(())
     } else {
-        Err(io::Error::other("the process that started this one is gone"))
+        Err(io::Error::other(
+            "the process that started this one is gone",
+        ))
     }
 }

@@ -100,7 +100,9 @@ pub fn work<P: MapReduce + Sync>(
         });
         let mut outcome = work(0);
         for other in others? {
-            let ended = other.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+            let ended = other
+                .join()
+                .unwrap_or_else(|panic| std::panic::resume_unwind(panic));
             outcome = outcome.and(ended);
         }
         outcome

@@ -92,7 +92,9 @@ pub enum WorkError {
         file: u32,
     },
     /// A unit that only this worker could commit is committed by another.
-    #[error("unit {unit} was committed by somebody else, though its claimant lives; the segment is damaged")]
+    #[error(
+        "unit {unit} was committed by somebody else, though its claimant lives; the segment is damaged"
+    )]
     Overtaken {
         /// The unit.
         unit: u64,
@@ -302,7 +304,11 @@ impl<'m, M: Memory> Worker<'m, M> {
                 }
             }
         };
-        if self.buffer.last().is_some_and(|byte| program.divides(*byte)) {
+        if self
+            .buffer
+            .last()
+            .is_some_and(|byte| program.divides(*byte))
+        {
             return start..len;
         }
         for beyond in index + 1..run.mapping().count() {
@@ -364,12 +370,9 @@ impl<'m, M: Memory> Worker<'m, M> {
             self.buffer
                 .extend_from_slice(&(key.len() as u64).to_le_bytes());
             self.buffer.extend_from_slice(key);
-            self.buffer
-                .resize(self.buffer.len().next_multiple_of(8), 0);
+            self.buffer.resize(self.buffer.len().next_multiple_of(8), 0);
         }
-        let block = self
-            .blocks
-            .allocate_into(self.buffer.len() as u64, cell)?;
+        let block = self.blocks.allocate_into(self.buffer.len() as u64, cell)?;
         memory.copy_in(block, &self.buffer);
         Ok(block.raw())
     }

@@ -428,7 +428,10 @@ impl<M: Memory> Run<M> {
     /// The hosts of the workers that have halted, in the order of their halts.
     pub fn halted(self) -> impl Iterator<Item = u32> {
         (0..u64::from(self.kills))
-            .map(move |index| self.memory.load::<u64>(self.halt_at(index), Ordering::Acquire))
+            .map(move |index| {
+                self.memory
+                    .load::<u64>(self.halt_at(index), Ordering::Acquire)
+            })
             .take_while(|word| word & TAKEN != 0)
             .map(|word| word as u32)
     }

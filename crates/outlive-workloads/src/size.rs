@@ -85,4 +85,3 @@ pub fn segment_bytes(heap: u64, ids: u32) -> u64 {
     let all = heap + metadata + u64::from(ids) * (10 << 10) + (1 << 20);
     all.next_multiple_of(Native::GRANULE.max(1 << 20))
 }
-

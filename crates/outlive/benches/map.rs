@@ -30,7 +30,11 @@ impl Bench {
         let base = memory.address(Offset::new(0), at + region);
         // SAFETY: advice about memory of our own.
         let advised = unsafe {
-            libc::madvise(base.as_ptr().cast(), (at + region) as usize, libc::MADV_HUGEPAGE)
+            libc::madvise(
+                base.as_ptr().cast(),
+                (at + region) as usize,
+                libc::MADV_HUGEPAGE,
+            )
         };
         assert_eq!(advised, 0);
         let generations = Generations::new(memory, Offset::new(0), 4);
@@ -149,14 +153,20 @@ fn median(mut of: Vec<f64>) -> f64 {
 
 fn number(name: &str, otherwise: u64) -> u64 {
     let given = std::env::var(name).ok();
-    given.and_then(|text| text.parse().ok()).unwrap_or(otherwise)
+    given
+        .and_then(|text| text.parse().ok())
+        .unwrap_or(otherwise)
 }
 
 fn main() {
     let entries = number("OUTLIVE_BENCH_ENTRIES", 1_000_000);
     let rounds = number("OUTLIVE_BENCH_ROUNDS", 7);
     // Every round's pages stay with its maps, which are not taken down.
-    let bench = Bench::new((entries * 400 * (rounds + 1)).max(64 << 20).next_multiple_of(4096));
+    let bench = Bench::new(
+        (entries * 400 * (rounds + 1))
+            .max(64 << 20)
+            .next_multiple_of(4096),
+    );
     let heap = LocalHeap::of(bench.heap, &bench.member, &bench.recoverers);
     let mut cells = 2048;
     let mut all: Vec<[Took; 3]> = Vec::new();
@@ -166,7 +176,10 @@ fn main() {
     for _ in 0..=rounds {
         let own = outlive(&heap, &mut cells, entries);
         if alone {
-            println!("insert {:.0}, get {:.0}, longest insertion {}", own.insert, own.get, own.longest);
+            println!(
+                "insert {:.0}, get {:.0}, longest insertion {}",
+                own.insert, own.get, own.longest
+            );
             continue;
         }
         all.push([own, dash(entries), papaya(entries)]);
@@ -181,7 +194,11 @@ fn main() {
         let (insert, get) = (of(|took| took.insert), of(|took| took.get));
         let longest = of(|took| took.longest as f64);
         let ratio = |pick: fn(&Took) -> f64| {
-            median(all.iter().map(|row| pick(&row[0]) / pick(&row[index])).collect())
+            median(
+                all.iter()
+                    .map(|row| pick(&row[0]) / pick(&row[index]))
+                    .collect(),
+            )
         };
         println!(
             "{name}: insert {insert:.0} (outlive's is {:.2} of it), get {get:.0} ({:.2}), longest insertion {longest:.0}",

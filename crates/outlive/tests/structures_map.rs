@@ -34,7 +34,10 @@ fn entries_of_every_kind_come_out_as_they_went_in() {
     for (n, key) in some.iter().enumerate() {
         assert_eq!(words.get(&heap, key), Some(vec![n as u8; 7 * n]));
         let longer = vec![7; 100 - n];
-        assert_eq!(words.replace(&heap, key, &longer).unwrap(), Some(vec![n as u8; 7 * n]));
+        assert_eq!(
+            words.replace(&heap, key, &longer).unwrap(),
+            Some(vec![n as u8; 7 * n])
+        );
         assert_eq!(words.get(&heap, key), Some(longer));
     }
     assert_eq!(words.remove(&heap, "a"), Some(vec![7; 99]));
@@ -60,12 +63,24 @@ fn strings_are_sorted_as_strings() {
     let heap = local(&pod, &member);
     let list = List::<str, u64>::create(&heap, LIST).unwrap();
     let mut words = vec![
-        "oak", "ash", "", "a", "ashes of", "ashes of oak", "ashes of ash", "ashes of ashes", "zz", "ashes o",
+        "oak",
+        "ash",
+        "",
+        "a",
+        "ashes of",
+        "ashes of oak",
+        "ashes of ash",
+        "ashes of ashes",
+        "zz",
+        "ashes o",
     ];
     for (n, word) in (0..).zip(&words) {
         list.insert(&heap, word, &n).unwrap();
     }
-    assert_eq!(list.insert(&heap, "ashes of", &9), Err(InsertError::Exists(4)));
+    assert_eq!(
+        list.insert(&heap, "ashes of", &9),
+        Err(InsertError::Exists(4))
+    );
     words.sort_unstable();
     let found: Vec<String> = list.iter(&heap).map(|(word, _)| word).collect();
     assert_eq!(found, words);
@@ -84,7 +99,10 @@ fn a_map_of_many_is_whole_when_it_has_grown() {
     assert_eq!(map.len(), MANY);
     for key in 0..MANY {
         assert_eq!(map.get(&heap, &key), Some(key * 3));
-        assert_eq!(map.insert(&heap, &key, &1), Err(InsertError::Exists(key * 3)));
+        assert_eq!(
+            map.insert(&heap, &key, &1),
+            Err(InsertError::Exists(key * 3))
+        );
     }
     assert_eq!(map.get(&heap, &MANY), None);
     let mut keys: Vec<u64> = map.iter(&heap).map(|(key, _)| key).collect();
@@ -107,20 +125,30 @@ fn what_is_not_wanted_is_refused() {
     let heap = local(&pod, &member);
     let map = Map::<u64, u64>::create(&heap, MAP).unwrap();
     let again = Map::<u64, u64>::create(&heap, MAP);
-    assert!(matches!(again, Err(CreateError::CellOccupied { holds, .. }) if holds == map.offset().raw()));
+    assert!(
+        matches!(again, Err(CreateError::CellOccupied { holds, .. }) if holds == map.offset().raw())
+    );
     let same = Map::<u64, u64>::open_or_create(&heap, MAP).unwrap();
     assert_eq!(same.offset(), map.offset());
     let open = |at| Map::<u64, u64>::open(pod.memory, at).map(drop).unwrap_err();
     assert!(matches!(open(Offset::new(0)), OpenError::NotOne { .. }));
-    assert!(matches!(open(Offset::new(1 << 40)), OpenError::Outside { .. }));
+    assert!(matches!(
+        open(Offset::new(1 << 40)),
+        OpenError::Outside { .. }
+    ));
     assert!(matches!(open(map.offset() + 4), OpenError::Outside { .. }));
     let at = map.offset();
     let other = Map::<u64, i64>::open(pod.memory, at).map(drop).unwrap_err();
     assert!(other.to_string().contains("values"), "{other}");
     let other = Map::<str, u64>::open(pod.memory, at).map(drop).unwrap_err();
     assert!(other.to_string().contains("keys"), "{other}");
-    let other = List::<u64, u64>::open(pod.memory, at).map(drop).unwrap_err();
-    assert_eq!(other.to_string(), format!("there is a map at {at}, not a list"));
+    let other = List::<u64, u64>::open(pod.memory, at)
+        .map(drop)
+        .unwrap_err();
+    assert_eq!(
+        other.to_string(),
+        format!("there is a map at {at}, not a list")
+    );
     let seed: u64 = pod.memory.load(at + 16, Ordering::Relaxed);
     pod.memory.store(at + 16, seed ^ 1, Ordering::Relaxed);
     assert!(matches!(open(at), OpenError::Checksum { .. }));
@@ -191,10 +219,14 @@ macro_rules! both {
             fn step(&self, heap: &LocalHeap<'_, M>, step: &Step, model: &Model) {
                 match *step {
                     Step::Insert(key, value) => {
-                        let expected = model.get(&key).map_or(Ok(()), |&there| Err(InsertError::Exists(there)));
+                        let expected = model
+                            .get(&key)
+                            .map_or(Ok(()), |&there| Err(InsertError::Exists(there)));
                         assert_eq!(self.insert(heap, &key, &value), expected);
                     }
-                    Step::Remove(key) => assert_eq!(self.remove(heap, &key), model.get(&key).copied()),
+                    Step::Remove(key) => {
+                        assert_eq!(self.remove(heap, &key), model.get(&key).copied())
+                    }
                     Step::Replace(key, value) => {
                         let before = self.replace(heap, &key, &value).unwrap();
                         assert_eq!(before, model.get(&key).copied());
@@ -205,7 +237,10 @@ macro_rules! both {
                             Some(&there) if there == old => Exchange::Done,
                             Some(&there) => Exchange::Different(there),
                         };
-                        assert_eq!(self.compare_exchange(heap, &key, &old, &new).unwrap(), expected);
+                        assert_eq!(
+                            self.compare_exchange(heap, &key, &old, &new).unwrap(),
+                            expected
+                        );
                     }
                     Step::Add(key, value) => {
                         let before = self.update(heap, &key, |there| there + value).unwrap();
@@ -266,10 +301,17 @@ fn follows_the_model<S: Both<Countdown>>(
     let structure = make(&local(&pod, &member));
     let mut model = Model::new();
     for (step, death) in steps {
-        let before = pod.logs.of(0).operation().unwrap().map_or(0, |last| last.sequence);
+        let before = pod
+            .logs
+            .of(0)
+            .operation()
+            .unwrap()
+            .map_or(0, |last| last.sequence);
         let survived = {
             let heap = local(&pod, &member);
-            let survived = cut(death.unwrap_or(u64::MAX), || structure.step(&heap, step, &model));
+            let survived = cut(death.unwrap_or(u64::MAX), || {
+                structure.step(&heap, step, &model)
+            });
             if survived.is_none() {
                 std::mem::forget(heap);
             }
@@ -287,7 +329,10 @@ fn follows_the_model<S: Both<Countdown>>(
         let heap = local(&pod, &member);
         let now = structure.entries(&heap);
         let last = pod.logs.of(0).inherited().unwrap();
-        let outcome = last.as_ref().filter(|last| last.sequence > before).and_then(Outcome::of);
+        let outcome = last
+            .as_ref()
+            .filter(|last| last.sequence > before)
+            .and_then(Outcome::of);
         let took_effect = outcome.is_some_and(|outcome| outcome.took_effect == Some(true));
         let expected = if took_effect { &after } else { &model };
         assert_eq!(&now, expected, "{step:?} {outcome:?}");
@@ -357,15 +402,20 @@ fn threads_that_want_the_same_keys_lose_nothing() {
                 scope.spawn(move || {
                     let member = pod.join(id);
                     let heap = local(pod, &member);
-                    let (mut inserted, mut removed, mut added, mut taken) = (0u64, 0u64, 0u64, 0u64);
+                    let (mut inserted, mut removed, mut added, mut taken) =
+                        (0u64, 0u64, 0u64, 0u64);
                     let mut random = 0x9E37_79B9u64 + u64::from(id);
                     for round in 0..ROUNDS {
-                        random = random.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+                        random = random
+                            .wrapping_mul(6364136223846793005)
+                            .wrapping_add(1442695040888963407);
                         let key = random >> 33 & (KEYS - 1);
                         match round % 4 {
                             0 => inserted += u64::from(map.insert(&heap, &key, &0).is_ok()),
                             1 | 2 => {
-                                added += u64::from(map.update(&heap, &key, |n| n + 1).unwrap().is_some());
+                                added += u64::from(
+                                    map.update(&heap, &key, |n| n + 1).unwrap().is_some(),
+                                );
                             }
                             _ => {
                                 if let Some(value) = map.remove(&heap, &key) {
@@ -384,14 +434,20 @@ fn threads_that_want_the_same_keys_lose_nothing() {
                 })
             })
             .collect();
-        threads.into_iter().map(|thread| thread.join().unwrap()).collect::<Vec<_>>()
+        threads
+            .into_iter()
+            .map(|thread| thread.join().unwrap())
+            .collect::<Vec<_>>()
     });
     let sum = |pick: fn(&(u64, u64, u64, u64)) -> u64| totals.iter().map(pick).sum::<u64>();
     let member = pod.join(0);
     let heap = local(&pod, &member);
     let left: Vec<(u64, u64)> = map.iter(&heap).collect();
     assert_eq!(sum(|t| t.0) - sum(|t| t.1), left.len() as u64);
-    assert_eq!(sum(|t| t.2), sum(|t| t.3) + left.iter().map(|(_, value)| value).sum::<u64>());
+    assert_eq!(
+        sum(|t| t.2),
+        sum(|t| t.3) + left.iter().map(|(_, value)| value).sum::<u64>()
+    );
     assert_eq!(map.len(), left.len() as u64);
     assert!(map.check().is_clean(), "{}", map.check());
     println!("{totals:?}, {} left", left.len());
@@ -426,7 +482,10 @@ fn a_map_grows_under_threads() {
     let heap = local(&pod, &first);
     assert!((0..THREADS * EACH).all(|key| map.get(&heap, &key) == Some(!key)));
     let report = map.check();
-    assert!(report.is_clean() && report.entries == THREADS * EACH, "{report}");
+    assert!(
+        report.is_clean() && report.entries == THREADS * EACH,
+        "{report}"
+    );
 }
 
 /// Units of work, each of which has one result, are done again by whoever comes after a death: the results are
@@ -465,7 +524,11 @@ fn results_of_units_that_are_done_again_are_there_once() {
     let heap = local(&pod, &member);
     let mut results: Vec<_> = map.iter(&heap).collect();
     results.sort();
-    assert!(results.into_iter().eq((0..UNITS).map(|unit| (unit, result(unit)))));
+    assert!(
+        results
+            .into_iter()
+            .eq((0..UNITS).map(|unit| (unit, result(unit))))
+    );
     println!("{deaths} deaths");
     assert!(deaths > 10);
 }
@@ -477,11 +540,20 @@ fn a_log_says_what_was_done() {
     let heap = local(&pod, &member);
     let last = || Outcome::of(&pod.logs.of(0).operation().unwrap().unwrap()).unwrap();
     let map = Map::<u64, u64>::create(&heap, MAP).unwrap();
-    assert_eq!((last().action, last().took_effect), (Action::Create, Some(true)));
+    assert_eq!(
+        (last().action, last().took_effect),
+        (Action::Create, Some(true))
+    );
     map.insert(&heap, &1, &2).unwrap();
-    assert_eq!((last().action, last().structure), (Action::Insert, map.offset()));
+    assert_eq!(
+        (last().action, last().structure),
+        (Action::Insert, map.offset())
+    );
     map.replace(&heap, &1, &3).unwrap();
     assert_eq!(last().action, Action::Replace);
     map.remove(&heap, &1).unwrap();
-    assert_eq!((last().action, last().took_effect), (Action::Remove, Some(true)));
+    assert_eq!(
+        (last().action, last().took_effect),
+        (Action::Remove, Some(true))
+    );
 }

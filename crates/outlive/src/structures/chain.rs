@@ -5,9 +5,7 @@
 use super::datum::Datum;
 use super::error::InsertError;
 use super::header::Header;
-use super::node::{
-    INLINE, MARK, NEXT, OPENING, SEALED, SEEN, SORT, Typed, VALUE, stamp, target,
-};
+use super::node::{INLINE, MARK, NEXT, OPENING, SEALED, SEEN, SORT, Typed, VALUE, stamp, target};
 use super::operation::{
     BLOCK_HAND, INSERT, InsertPoint, REMOVE, REPLACE, RemovePoint, ReplacePoint,
 };
@@ -194,8 +192,7 @@ pub(super) fn insert<K: Datum + ?Sized, V: Datum + ?Sized, M: Memory>(
     let node = heap.allocate_into(bytes, heap.hand(BLOCK_HAND))?;
     Typed::<K, V>::fill_node(memory, node, heap.era(), sort, entry);
     memory.crash_point(InsertPoint::Filled);
-    let operation =
-        OwnLog::of(heap.member()).begin(INSERT, &[header.at.raw(), node.raw()]);
+    let operation = OwnLog::of(heap.member()).begin(INSERT, &[header.at.raw(), node.raw()]);
     loop {
         let (link, next) = gap;
         memory.store(node + NEXT, next, Ordering::Relaxed);
@@ -246,8 +243,7 @@ pub(super) fn remove<M: Memory>(
     else {
         return None;
     };
-    let operation =
-        OwnLog::of(heap.member()).begin(REMOVE, &[header.at.raw(), node.raw()]);
+    let operation = OwnLog::of(heap.member()).begin(REMOVE, &[header.at.raw(), node.raw()]);
     let seal = SEALED | stamp(heap.instance().id, operation.sequence());
     loop {
         operation.note(value);

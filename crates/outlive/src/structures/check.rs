@@ -105,7 +105,8 @@ impl<M: Memory> Header<M> {
         let mut buckets = BTreeMap::from([(self.head(), (0, true))]);
         let limit = self.word(self.buckets_at()).unwrap_or(0);
         if limit > u64::from(self.sizes.most_buckets()) {
-            let what = format!("the map has 2^{limit} buckets, more than its directory has room for");
+            let what =
+                format!("the map has 2^{limit} buckets, more than its directory has room for");
             report.find(self.buckets_at(), what);
         }
         if self.kind == Kind::List {
@@ -118,11 +119,17 @@ impl<M: Memory> Header<M> {
                 return None;
             }
             let Some(page) = self.block(raw, self.page_bytes(of_buckets)) else {
-                report.find(slot, format!("a page of the directory is said to be at {raw:#x}"));
+                report.find(
+                    slot,
+                    format!("a page of the directory is said to be at {raw:#x}"),
+                );
                 return None;
             };
             if !pages.insert(page) {
-                report.find(slot, format!("the page at {page} is in the directory twice"));
+                report.find(
+                    slot,
+                    format!("the page at {page} is in the directory twice"),
+                );
                 return None;
             }
             report.blocks.push(page);
@@ -184,7 +191,10 @@ impl<M: Memory> Header<M> {
             match buckets.get(&node) {
                 Some(_) => {}
                 None if self.kind == Kind::Map && sort & 1 == 0 => {
-                    report.find(node, "there is a bucket in the list that the directory lacks");
+                    report.find(
+                        node,
+                        "there is a bucket in the list that the directory lacks",
+                    );
                 }
                 None => self.check_node(report, node, (next, sort), &mut values),
             }
@@ -194,7 +204,10 @@ impl<M: Memory> Header<M> {
                 Offset::checked(raw, SORT + 8, 8, self.memory.size()).is_ok() && to.raw() >= 64
             });
             let Some(to) = to else {
-                report.find(node + NEXT, format!("the list goes on at {next:#x}, which is nowhere"));
+                report.find(
+                    node + NEXT,
+                    format!("the list goes on at {next:#x}, which is nowhere"),
+                );
                 break;
             };
             node = to;
@@ -203,7 +216,10 @@ impl<M: Memory> Header<M> {
             if *open {
                 report.buckets += 1;
                 if !met.contains(node) {
-                    report.find(*node, format!("bucket {bucket} is open and not in the list"));
+                    report.find(
+                        *node,
+                        format!("bucket {bucket} is open and not in the list"),
+                    );
                 }
             }
         }
@@ -228,8 +244,14 @@ impl<M: Memory> Header<M> {
             report.find(node, "it is marked as removed, and nobody has removed it");
         }
         let (key, inline) = self.form.lengths(memory, node);
-        if self.block(node.raw(), self.form.node_bytes(key, inline)).is_none() {
-            return report.find(node, format!("its key has {key} bytes and its value {inline}"));
+        if self
+            .block(node.raw(), self.form.node_bytes(key, inline))
+            .is_none()
+        {
+            return report.find(
+                node,
+                format!("its key has {key} bytes and its value {inline}"),
+            );
         }
         if self.kind == Kind::Map {
             let mut bytes = vec![0; key as usize];
@@ -249,12 +271,19 @@ impl<M: Memory> Header<M> {
         let least = self.form.block_bytes(0);
         let whole = self.block(value, least).filter(|&block| {
             let (_, len) = self.form.value(memory, node, value);
-            self.block(block.raw(), self.form.block_bytes(len)).is_some()
+            self.block(block.raw(), self.form.block_bytes(len))
+                .is_some()
         });
         match whole {
-            None => report.find(node + VALUE, format!("its value is said to be at {value:#x}")),
+            None => report.find(
+                node + VALUE,
+                format!("its value is said to be at {value:#x}"),
+            ),
             Some(block) if !values.insert(block) => {
-                report.find(node + VALUE, format!("its value at {block} is another's too"));
+                report.find(
+                    node + VALUE,
+                    format!("its value at {block} is another's too"),
+                );
             }
             Some(block) => report.blocks.push(block),
         }

@@ -110,12 +110,7 @@ impl<M: Memory> Header<M> {
 
     /// Where to begin for `hash`; opens the bucket if nobody has.
     #[inline(always)]
-    pub(super) fn start(
-        &self,
-        heap: &LocalHeap<'_, M>,
-        pin: &Pinned<'_, M>,
-        hash: u64,
-    ) -> Offset {
+    pub(super) fn start(&self, heap: &LocalHeap<'_, M>, pin: &Pinned<'_, M>, hash: u64) -> Offset {
         let bucket = self.bucket_of(hash);
         match self.opened(bucket) {
             Some(start) => start,
@@ -172,8 +167,7 @@ impl<M: Memory> Header<M> {
         }
         let operation = OwnLog::of(heap.member()).begin(OPEN_BUCKET, &[self.at.raw(), bucket]);
         let claim = CLAIMED | stamp(heap.instance().id, operation.sequence());
-        let claimed =
-            memory.compare_exchange(at, 0, claim, Ordering::Relaxed, Ordering::Relaxed);
+        let claimed = memory.compare_exchange(at, 0, claim, Ordering::Relaxed, Ordering::Relaxed);
         if claimed.is_err() {
             operation.abandon(&[]);
             return None;

@@ -215,8 +215,7 @@ impl<K: OrderedDatum + ?Sized, V: Datum + ?Sized, M: Memory> List<K, V, M> {
         new: &V,
     ) -> Result<Exchange<V::Owned>, AllocateError> {
         let (pin, path, memory) = (heap.pin(), self.path(key), self.header.memory);
-        let want =
-            |node, old| Typed::<K, V>::has_value(memory, node, old, expected).then_some(new);
+        let want = |node, old| Typed::<K, V>::has_value(memory, node, old, expected).then_some(new);
         let replaced = chain::replace::<K, V, M, &V>(&self.header, heap, &pin, path, want)?;
         Ok(match replaced {
             Replaced::Replaced(..) => Exchange::Done,

@@ -278,9 +278,8 @@ impl<K: Datum + ?Sized, V: Datum + ?Sized, M: Memory> Map<K, V, M> {
     ) -> Result<Option<V::Owned>, AllocateError> {
         let pin = heap.pin();
         let path = self.path(heap, &pin, key);
-        let replaced = chain::replace::<K, V, M, &V>(&self.header, heap, &pin, path, |_, _| {
-            Some(value)
-        })?;
+        let replaced =
+            chain::replace::<K, V, M, &V>(&self.header, heap, &pin, path, |_, _| Some(value))?;
         Ok(match replaced {
             Replaced::Replaced(node, old) => Some(self.value(node, old)),
             _ => None,
@@ -355,9 +354,10 @@ impl<K: Datum + ?Sized, V: Datum + ?Sized, M: Memory> Map<K, V, M> {
     ) -> Result<Exchange<V::Owned>, AllocateError> {
         let (pin, memory) = (heap.pin(), self.header.memory);
         let path = self.path(heap, &pin, key);
-        let replaced = chain::replace::<K, V, M, &V>(&self.header, heap, &pin, path, |node, old| {
-            Typed::<K, V>::has_value(memory, node, old, expected).then_some(new)
-        })?;
+        let replaced =
+            chain::replace::<K, V, M, &V>(&self.header, heap, &pin, path, |node, old| {
+                Typed::<K, V>::has_value(memory, node, old, expected).then_some(new)
+            })?;
         Ok(match replaced {
             Replaced::Replaced(..) => Exchange::Done,
             Replaced::Refused(node, value) => Exchange::Different(self.value(node, value)),

@@ -96,7 +96,10 @@ impl Form {
             (key, value) => {
                 // Relaxed: written before the node was linked.
                 let both: u64 = memory.load(node + NODE_BODY, Ordering::Relaxed);
-                (key.unwrap_or(both & 0xFFFF_FFFF), value.unwrap_or(both >> 32))
+                (
+                    key.unwrap_or(both & 0xFFFF_FFFF),
+                    value.unwrap_or(both >> 32),
+                )
             }
         }
     }

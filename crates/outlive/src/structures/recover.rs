@@ -85,10 +85,7 @@ struct Insertion<M: Memory> {
 
 impl<M: Memory> RecoverOperation<M> for Insertion<M> {
     fn recover(&self, dead: &Recovering<'_, M>, operation: &Operation) -> Result<(), RecoverError> {
-        let (heap, memory) = (
-            LocalHeap::of_the_dead(self.heap, dead),
-            self.heap.memory(),
-        );
+        let (heap, memory) = (LocalHeap::of_the_dead(self.heap, dead), self.heap.memory());
         let header = header(memory, operation)?;
         let node = Offset::from_raw(operation.arguments[1]);
         let pin = heap.pin();
@@ -128,10 +125,7 @@ struct Removal<M: Memory> {
 
 impl<M: Memory> RecoverOperation<M> for Removal<M> {
     fn recover(&self, dead: &Recovering<'_, M>, operation: &Operation) -> Result<(), RecoverError> {
-        let (heap, memory) = (
-            LocalHeap::of_the_dead(self.heap, dead),
-            self.heap.memory(),
-        );
+        let (heap, memory) = (LocalHeap::of_the_dead(self.heap, dead), self.heap.memory());
         let header = header(memory, operation)?;
         let node = Offset::from_raw(operation.arguments[1]);
         let pin = heap.pin();
@@ -167,10 +161,7 @@ struct Replacement<M: Memory> {
 
 impl<M: Memory> RecoverOperation<M> for Replacement<M> {
     fn recover(&self, dead: &Recovering<'_, M>, operation: &Operation) -> Result<(), RecoverError> {
-        let (heap, memory) = (
-            LocalHeap::of_the_dead(self.heap, dead),
-            self.heap.memory(),
-        );
+        let (heap, memory) = (LocalHeap::of_the_dead(self.heap, dead), self.heap.memory());
         let [_, node, block, ..] = operation.arguments;
         // Acquire, and this one first: who replaced the block marked it before.
         let value: u64 = memory.load(Offset::from_raw(node) + VALUE, Ordering::Acquire);
@@ -222,4 +213,3 @@ impl<M: Memory> RecoverOperation<M> for Addition<M> {
         Ok(())
     }
 }
-

@@ -6,9 +6,7 @@ use crate::output;
 use clap::{Args, ValueEnum};
 use indicatif::{ProgressBar, ProgressStyle};
 use outlive::supervise::Stop;
-use outlive_workloads::driver::{
-    self, KillAt, Options, Outcome, Progress, RunError, Supervise,
-};
+use outlive_workloads::driver::{self, KillAt, Options, Outcome, Progress, RunError, Supervise};
 use outlive_workloads::input::Inputs;
 use outlive_workloads::tokens::Tokens;
 use outlive_workloads::wordcount::{WordCount, shipped_text};
@@ -127,7 +125,9 @@ impl Command {
             tokens: self.tokens.into(),
         };
         let me = driver::own_program().map_err(|error| {
-            Failure::new(format_args!("this program's own file is not known: {error}"))
+            Failure::new(format_args!(
+                "this program's own file is not known: {error}"
+            ))
         })?;
         let command = move || {
             let mut command = process::Command::new(&me);
@@ -159,7 +159,10 @@ impl Command {
         })?;
         if let Some((path, file)) = counts {
             write(file, &outcome).map_err(|error| {
-                Failure::new(format_args!("{} cannot be written: {error}", path.display()))
+                Failure::new(format_args!(
+                    "{} cannot be written: {error}",
+                    path.display()
+                ))
             })?;
         }
         self.tell(&options, &outcome, shipped.is_some())
@@ -236,8 +239,9 @@ impl Command {
 
 /// The shipped text as a file without a name, which other processes open through this one.
 fn shipped() -> Result<(PathBuf, File), Failure> {
-    let failed =
-        |error: io::Error| Failure::new(format_args!("the shipped text cannot be unpacked: {error}"));
+    let failed = |error: io::Error| {
+        Failure::new(format_args!("the shipped text cannot be unpacked: {error}"))
+    };
     let file = memfd_create("outlive-text", MemfdFlags::CLOEXEC).map_err(|e| failed(e.into()))?;
     let mut file = File::from(file);
     file.write_all(&shipped_text()).map_err(failed)?;
@@ -247,7 +251,10 @@ fn shipped() -> Result<(PathBuf, File), Failure> {
 
 fn create(path: &Path) -> Result<(&Path, File), Failure> {
     let file = File::create(path).map_err(|error| {
-        Failure::new(format_args!("{} cannot be written: {error}", path.display()))
+        Failure::new(format_args!(
+            "{} cannot be written: {error}",
+            path.display()
+        ))
     })?;
     Ok((path, file))
 }
@@ -352,9 +359,7 @@ impl Failed {
             Some(at) => format!("host {} was killed after {at:.3} s", self.host),
             None => format!("host {} died", self.host),
         };
-        let after = |at: Option<f64>| {
-            Some(format!("{:.1} ms", (at? - self.killed_at?) * 1e3))
-        };
+        let after = |at: Option<f64>| Some(format!("{:.1} ms", (at? - self.killed_at?) * 1e3));
         if let Some(time) = after(self.detected_at) {
             said += &format!(", told {time} later");
         }
@@ -382,7 +387,8 @@ fn bar(bytes: u64) -> ProgressBar {
     let bar = ProgressBar::new(1);
     bar.set_message(format!("{}", Bytes(bytes)));
     bar.enable_steady_tick(Duration::from_millis(100));
-    match ProgressStyle::with_template("{prefix:7} {wide_bar} {pos}/{len} units of {msg} {elapsed}") {
+    match ProgressStyle::with_template("{prefix:7} {wide_bar} {pos}/{len} units of {msg} {elapsed}")
+    {
         Ok(style) => bar.with_style(style),
         Err(_) => bar,
     }
