@@ -25,6 +25,7 @@ fn a_pod_is_created_looked_at_checked_and_destroyed() {
     assert!(status.contains("nobody has joined yet"), "{status}");
     let checked = outlive(["pod", "check", place.path()]).succeeds();
     assert!(checked.contains("nothing is wrong"), "{checked}");
+    assert!(checked.contains("heap: "), "{checked}");
 
     let status = json(&outlive(["pod", "status", place.path(), "--json"]).succeeds());
     assert_eq!(status["size"], 8 << 20);
@@ -33,6 +34,7 @@ fn a_pod_is_created_looked_at_checked_and_destroyed() {
     let check = json(&outlive(["pod", "check", place.path(), "--json"]).succeeds());
     assert_eq!(check["violations"], Value::Array(vec![]));
     assert_eq!(check["ids"], 32);
+    assert_eq!(check["heap"]["free"], check["heap"]["bytes"]);
 
     outlive(["pod", "destroy", place.path()]).succeeds();
     assert!(!fs::exists(place.path()).unwrap());
@@ -75,6 +77,11 @@ fn what_was_asked_for_is_kept_in_the_pod() {
     use std::os::unix::fs::PermissionsExt;
     let mode = fs::metadata(place.path()).unwrap().permissions().mode();
     assert_eq!(mode & 0o777, 0o640);
+
+    let bare = Place::new("bare");
+    outlive(["pod", "create", bare.path(), "--ids", "8", "--without-heap"]).succeeds();
+    let check = json(&outlive(["pod", "check", bare.path(), "--json"]).succeeds());
+    assert_eq!(check["heap"], Value::Null);
 
     let other = Place::new("machines");
     let created = outlive([
@@ -277,6 +284,26 @@ fn when_nobody_is_left_the_dead_are_seen_to_be_gone() {
     next.interrupt();
     next.ends();
     outlive(["pod", "check", path]).succeeds();
+    outlive(["pod", "destroy", path]).succeeds();
+}
+
+#[test]
+fn the_dead_are_recovered_by_a_repair_when_nobody_is_there() {
+    let place = Place::new("repair");
+    let path = place.path();
+    outlive(["pod", "create", path, "--size", "4M", "--ids", "16"]).succeeds();
+    let nothing = outlive(["pod", "check", path, "--repair"]).succeeds();
+    assert!(nothing.contains("nothing was repaired"), "{nothing}");
+    let mut last = Running::start(["pod", "host", path, "--host", "3"]);
+    last.wait_for(&["joined"]);
+    outlive(["pod", "check", path, "--repair"]).fails(1, "while it is used");
+    last.kill();
+    let done = json(&outlive(["pod", "check", path, "--repair", "--json"]).succeeds());
+    let recovered = done["repaired"]["recovered"].as_array().unwrap();
+    assert_eq!(recovered.len(), 3, "{done:#}");
+    assert_eq!(done["alive"], 0, "{done:#}");
+    let again = outlive(["pod", "check", path, "--repair"]).succeeds();
+    assert!(again.contains("nothing was repaired"), "{again}");
     outlive(["pod", "destroy", path]).succeeds();
 }
 

@@ -3,13 +3,13 @@
 use crate::mapreduce::{MapReduce, WorkError, Worker};
 use crate::run::{CalledOff, MapReduceRun, ROOT, Run};
 use crate::table::Blocks;
-use outlive::heap;
-use outlive::heap::buddy::{Buddy, OpenError};
+use outlive::heap::buddy::AllocateError;
+use outlive::heap::Heap;
 use outlive::membership::{JoinError, Process, ProcessOptions};
 use outlive::pod::{Pod, PodError};
 use outlive::segment::RootError;
+use outlive::structures;
 use outlive::supervise::Place;
-use outlive::sync;
 use std::time::Duration;
 
 /// Why a host of a run ended.
@@ -25,9 +25,12 @@ pub enum HostError {
     /// The root of the run cannot be read.
     #[error(transparent)]
     Root(#[from] RootError),
-    /// The pod has no heap.
+    /// A block could not be had.
     #[error(transparent)]
-    Heap(#[from] OpenError),
+    Allocate(#[from] AllocateError),
+    /// The map of totals cannot be made.
+    #[error(transparent)]
+    Totals(#[from] structures::CreateError),
     /// There is no run in the pod.
     #[error("there is no run of MapReduce in this pod")]
     NoRun,
@@ -51,18 +54,17 @@ pub enum HostError {
 ///
 /// # Errors
 /// If there is none.
-pub fn open(pod: &Pod) -> Result<(Run, Buddy), HostError> {
+pub fn open(pod: &Pod) -> Result<(Run, Heap), HostError> {
     let memory = pod.segment().memory();
     let root = pod.roots().find::<MapReduceRun>(ROOT)?;
     let at = root.ok_or(HostError::NoRun)?.offset();
     let run = Run::open(memory, at).ok_or(HostError::NoRun)?;
-    Ok((run, heap_of(pod)?))
+    Ok((run, pod.heap().ok_or(HostError::NoRun)?))
 }
 
-/// The heap of `pod`.
-pub(crate) fn heap_of(pod: &Pod) -> Result<Buddy, HostError> {
-    let payload = pod.payload().ok_or(HostError::NoRun)?;
-    Ok(Buddy::open(pod.segment().memory(), payload.offset)?)
+/// Joins `pod`: what the dead of a run leave behind, in the heap and in the map, is recovered by whoever has.
+pub(crate) fn join(pod: &Pod, heap: Heap, options: ProcessOptions) -> Result<Process, PodError> {
+    pod.join_with(options, |known| structures::recoverers(known, heap))
 }
 
 /// Works as the host at `place`, with as many threads as the run says, until everything is done or the run is
@@ -75,16 +77,16 @@ pub fn work<P: MapReduce + Sync>(
     program: impl FnOnce(u64) -> Option<P>,
 ) -> Result<(), HostError> {
     let pod = Pod::open(&place.pod)?;
-    let (run, buddy) = open(&pod)?;
+    let (run, heap) = open(&pod)?;
     let program = program(run.program()).ok_or(HostError::NoProgram(run.program()))?;
     let options = ProcessOptions::on_host(place.host)
         .id(place.id)
         .name("workers");
-    let process = pod.join(options)?;
+    let process = join(&pod, heap, options)?;
     let threads = run.threads();
     let work = |thread: u32| {
         let number = place.host * threads + thread;
-        work_as(&pod, &process, run, buddy, number, place.host, &program)
+        work_as(&pod, &process, run, heap, number, place.host, &program)
     };
     let outcome = std::thread::scope(|scope| {
         let others: Result<Vec<_>, _> = (1..threads)
@@ -100,9 +102,7 @@ pub fn work<P: MapReduce + Sync>(
         });
         let mut outcome = work(0);
         for other in others? {
-            let ended = other
-                .join()
-                .unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+            let ended = other.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
             outcome = outcome.and(ended);
         }
         outcome
@@ -115,17 +115,17 @@ fn work_as(
     pod: &Pod,
     process: &Process,
     run: Run,
-    buddy: Buddy,
+    heap: Heap,
     number: u32,
     host: u32,
     program: &impl MapReduce,
 ) -> Result<(), HostError> {
     let member = process.enter(Some(run.id_of(number)), &format!("worker {number}"))?;
-    let recoverers = heap::recoverers(sync::recoverers(pod.logs()));
+    let local = member.heap(pod)?;
     let blocks = Blocks {
-        buddy,
+        buddy: *heap.buddy(),
         member: &member,
-        recoverers: &recoverers,
+        recoverers: member.recoverers().ok_or(HostError::NoRun)?,
     };
     let halt = |unit| {
         if run.halts(unit, host) {
@@ -135,8 +135,12 @@ fn work_as(
             }
         }
     };
-    match Worker::new(run, blocks, number).work(program, halt) {
-        Ok(()) | Err(WorkError::CalledOff(_)) => Ok(()),
-        Err(source) => Err(HostError::Work { number, source }),
+    match Worker::new(run, &local, blocks, number).work(program, halt) {
+        Ok(()) => Ok(()),
+        // What the run was called off for is known to whoever began it, unless it is only that a worker failed.
+        Err(source) => match source.why(number) {
+            CalledOff::Failed(_) => Err(HostError::Work { number, source }),
+            _ => Ok(()),
+        },
     }
 }

@@ -2,21 +2,23 @@
 //!
 //! Three phases, each a [list of units](crate::work_list): files are *loaded* from disk into the segment,
 //! units of text are *mapped* to keys and values, which each worker combines in [its own
-//! table](crate::table), and parts of the keys are *reduced*, each to a block of totals. A phase begins when every
+//! table](crate::table), and parts of the keys are *reduced*: their totals are put into one map. A phase begins when every
 //! unit of the one before is committed, so nothing that it reads changes any more. Nothing is waited for but
 //! the units of living workers.
 //!
 //! Every unit's work can be done again: loading writes the same bytes to the same block, mapping makes an attempt of
-//! its own, reducing reads what does not change any more. What counts is decided by the compare-and-swap of the
+//! its own, reducing reads what does not change any more, and what it inserts into the map is there or is the same. What counts is decided by the compare-and-swap of the
 //! unit's result.
 
 use crate::key::Key;
 use crate::run::{CalledOff, Run};
 use crate::table::{Blocks, Table, TableError};
 use crate::work_list::{SharedList, WorkList};
+use outlive::heap::LocalHeap;
 use outlive::heap::buddy::{AllocateError, FreeError};
 use outlive::memory::{Memory, Offset, Ordering};
 use outlive::recovery::RecoverError;
+use outlive::structures::{InsertError, Map, OpenError};
 use std::collections::HashMap;
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -71,6 +73,12 @@ pub enum WorkError {
     /// A block could not be given back.
     #[error(transparent)]
     Free(#[from] FreeError),
+    /// A unit has a key that is longer than a table can name.
+    #[error("unit {unit} has a key that is too long")]
+    TooLong {
+        /// The unit.
+        unit: u64,
+    },
     /// Something could not be counted.
     #[error(transparent)]
     Table(#[from] TableError),
@@ -92,12 +100,23 @@ pub enum WorkError {
         file: u32,
     },
     /// A unit that only this worker could commit is committed by another.
-    #[error(
-        "unit {unit} was committed by somebody else, though its claimant lives; the segment is damaged"
-    )]
+    #[error("unit {unit} was committed by somebody else, though its claimant lives; the segment is damaged")]
     Overtaken {
         /// The unit.
         unit: u64,
+    },
+    /// The map of totals cannot be opened.
+    #[error(transparent)]
+    Totals(#[from] OpenError),
+    /// A key has another total than before.
+    #[error("a key of part {part} has the total {found}, and {total} was found again; the segment is damaged")]
+    Different {
+        /// Its part.
+        part: u64,
+        /// The total in the map.
+        found: u64,
+        /// The total that the tables give.
+        total: u64,
     },
     /// The header of the run is damaged.
     #[error("the paths of the input cannot be read from the segment: it is damaged")]
@@ -119,6 +138,7 @@ impl WorkError {
                 CalledOff::Unreadable(*file, source.raw_os_error().unwrap_or(0))
             }
             Self::Changed { file } => CalledOff::Changed(*file),
+            Self::TooLong { unit } => CalledOff::TooLong(*unit),
             _ => CalledOff::Failed(worker),
         }
     }
@@ -128,6 +148,7 @@ impl WorkError {
 #[derive(Debug)]
 pub struct Worker<'m, M: Memory> {
     run: Run<M>,
+    heap: &'m LocalHeap<'m, M>,
     blocks: Blocks<'m, M>,
     number: u32,
     /// What is copied to or from the segment at a time.
@@ -141,9 +162,15 @@ const BEYOND: usize = 512;
 
 impl<'m, M: Memory> Worker<'m, M> {
     /// The worker `number` of `run`: the only one with this number that lives.
-    pub fn new(run: Run<M>, blocks: Blocks<'m, M>, number: u32) -> Self {
+    pub fn new(
+        run: Run<M>,
+        heap: &'m LocalHeap<'m, M>,
+        blocks: Blocks<'m, M>,
+        number: u32,
+    ) -> Self {
         Self {
             run,
+            heap,
             blocks,
             number,
             buffer: Vec::new(),
@@ -220,7 +247,7 @@ impl<'m, M: Memory> Worker<'m, M> {
             let memory = self.run.memory();
             let mut text = Offset::from_raw(memory.load(cell, Ordering::Relaxed));
             if text.is_null() {
-                text = self.blocks.allocate_into(unit.len.into(), cell)?;
+                text = self.heap.allocate_into(unit.len.into(), cell)?;
             }
             self.buffer.resize(unit.len as usize, 0);
             match open[&unit.file].read_exact_at(&mut self.buffer, unit.from) {
@@ -262,10 +289,10 @@ impl<'m, M: Memory> Worker<'m, M> {
                     counted = Err(error);
                 }
             });
-            if let Err(TableError::TooLong { .. }) = counted {
-                self.run.call_off(CalledOff::TooLong(index));
+            match counted {
+                Err(TableError::TooLong { .. }) => return Err(WorkError::TooLong { unit: index }),
+                counted => counted?,
             }
-            counted?;
             before_commit(index);
             if !list.commit(index, table.result()) {
                 return Err(WorkError::Overtaken { unit: index });
@@ -304,11 +331,7 @@ impl<'m, M: Memory> Worker<'m, M> {
                 }
             }
         };
-        if self
-            .buffer
-            .last()
-            .is_some_and(|byte| program.divides(*byte))
-        {
+        if self.buffer.last().is_some_and(|byte| program.divides(*byte)) {
             return start..len;
         }
         for beyond in index + 1..run.mapping().count() {
@@ -337,6 +360,7 @@ impl<'m, M: Memory> Worker<'m, M> {
     fn reduce(&mut self, program: &impl MapReduce) -> Result<(), WorkError> {
         let mut list = self.list(self.run.reducing());
         let mut merged = Merged::default();
+        let totals = Totals::open(self.run.memory(), self.run.totals())?;
         while let Some(part) = list.next()? {
             merged.clear();
             for number in 0..self.run.workers() {
@@ -346,61 +370,40 @@ impl<'m, M: Memory> Worker<'m, M> {
                 });
             }
             merged.merge(|a, b| program.combine(a, b));
-            let result = self.put_out(part, &merged)?;
-            if !list.commit(part, result) {
+            for found in &merged.found {
+                let total = found.total;
+                match totals.insert(self.heap, merged.key(found), &total) {
+                    Ok(()) => {}
+                    // Of somebody who died before the part was committed.
+                    Err(InsertError::Exists(there)) if there == total => {}
+                    Err(InsertError::Exists(found)) => {
+                        return Err(WorkError::Different { part, found, total });
+                    }
+                    Err(InsertError::Heap(error)) => return Err(error.into()),
+                }
+            }
+            if !list.commit(part, 1) {
                 return Err(WorkError::Overtaken { unit: part });
             }
         }
         self.ended()
     }
-
-    /// Writes the totals of `part` into a block; the result that names it.
-    fn put_out(&mut self, part: u64, merged: &Merged) -> Result<u64, WorkError> {
-        let (memory, cell) = (self.run.memory(), self.run.output_cell(part));
-        if memory.load::<u64>(cell, Ordering::Relaxed) != 0 {
-            // Of a predecessor that died before it had committed the part.
-            self.blocks.free_from(cell)?;
-        }
-        self.buffer.clear();
-        self.buffer
-            .extend_from_slice(&(merged.found.len() as u64).to_le_bytes());
-        for found in &merged.found {
-            let key = merged.key(found);
-            self.buffer.extend_from_slice(&found.total.to_le_bytes());
-            self.buffer
-                .extend_from_slice(&(key.len() as u64).to_le_bytes());
-            self.buffer.extend_from_slice(key);
-            self.buffer.resize(self.buffer.len().next_multiple_of(8), 0);
-        }
-        let block = self.blocks.allocate_into(self.buffer.len() as u64, cell)?;
-        memory.copy_in(block, &self.buffer);
-        Ok(block.raw())
-    }
 }
 
 /// What comes out of a run that is done: every key with its total, in no particular order.
-pub fn results<M: Memory>(run: Run<M>) -> Vec<(Vec<u8>, u64)> {
-    let memory = run.memory();
-    let mut all = Vec::new();
-    for part in 0..run.parts() {
-        let result = run.reducing().result(part);
-        if result == 0 {
-            continue;
-        }
-        let mut at = Offset::from_raw(result);
-        let count: u64 = memory.load(at, Ordering::Relaxed);
-        at = at + 8;
-        for _ in 0..count {
-            let total: u64 = memory.load(at, Ordering::Relaxed);
-            let len: u64 = memory.load(at + 8, Ordering::Relaxed);
-            let mut key = vec![0; len as usize];
-            memory.copy_out(at + 16, &mut key);
-            at = at + (16 + len.next_multiple_of(8));
-            all.push((key, total));
-        }
-    }
-    all
+///
+/// # Errors
+/// If the map of totals cannot be opened.
+pub fn results<M: Memory>(
+    run: Run<M>,
+    heap: &LocalHeap<'_, M>,
+) -> Result<Vec<(Vec<u8>, u64)>, OpenError> {
+    let totals = Totals::open(run.memory(), run.totals())?;
+    Ok(totals.iter(heap).collect())
 }
+
+/// The map that totals are put into.
+pub type Totals<M> = Map<[u8], u64, M>;
 
 /// What several tables have of one part.
 #[derive(Debug, Default)]

@@ -1,11 +1,11 @@
 //! A run of MapReduce: where its words stand, for those who work and for those who watch.
 //!
 //! ```text
-//!  header | units | lists of loading, mapping, reducing | tables' headers | cells of the parts | halts | paths
+//!  header | units | lists of loading, mapping, reducing | tables' headers | halts | paths
 //! ```
 //!
 //! All of it is one block of the heap, made by whoever begins the run and found by a root of the segment.
-//! The text of each unit, the tables and what comes out are blocks of their own, each in a cell here.
+//! The text of each unit, the tables and the map of totals are blocks of their own, each in a cell here.
 
 use crate::input::Inputs;
 use crate::table::{Blocks, Place, Table};
@@ -36,9 +36,11 @@ const WORKERS: u64 = 40;
 const FIRST_ID: u64 = 48;
 const THREADS: u64 = 56;
 const PATHS: u64 = 64;
+const TOTALS: u64 = 80;
 const CALLED_OFF: u64 = 128;
 const KILLS: u64 = 72;
 const HIT: u64 = 384;
+const SPARED: u64 = 512;
 
 /// How many hosts a run can have.
 pub const MOST_HOSTS: u32 = 1024;
@@ -122,7 +124,7 @@ pub struct Run<M: Memory = Native> {
 }
 
 /// What stands behind the header, in the order of the picture at the top.
-fn places<M: Memory>(units: u64, parts: u64, workers: u32, kills: u32) -> [u64; 8] {
+fn places<M: Memory>(units: u64, parts: u64, workers: u32, kills: u32) -> [u64; 7] {
     let mut at = HEADER;
     [
         units * UNIT_BYTES,
@@ -130,7 +132,6 @@ fn places<M: Memory>(units: u64, parts: u64, workers: u32, kills: u32) -> [u64; 
         Units::<M>::bytes(units),
         Units::<M>::bytes(parts),
         u64::from(workers) * Table::<M>::HEADER,
-        parts * 8,
         u64::from(kills) * 8,
         0,
     ]
@@ -145,7 +146,7 @@ fn places<M: Memory>(units: u64, parts: u64, workers: u32, kills: u32) -> [u64; 
 const UNIT_BYTES: u64 = 24;
 
 impl<M: Memory> Run<M> {
-    fn places(&self) -> [u64; 8] {
+    fn places(&self) -> [u64; 7] {
         places::<M>(self.units, self.parts(), self.workers, self.kills)
     }
 
@@ -269,6 +270,12 @@ impl<M: Memory> Run<M> {
         self.word(FIRST_ID) as u32 + number
     }
 
+    /// The number of the worker with this id, if it is a worker's.
+    pub fn worker_of(self, id: InstanceId) -> Option<u32> {
+        let number = id.checked_sub(self.word(FIRST_ID) as u32)?;
+        (number < self.workers).then_some(number)
+    }
+
     /// The files.
     pub fn inputs(self) -> Option<Inputs> {
         let paths = self.at + self.word(PATHS);
@@ -327,9 +334,14 @@ impl<M: Memory> Run<M> {
         }
     }
 
-    /// The cell of what comes out of `part`.
-    pub fn output_cell(self, part: u64) -> Offset {
-        self.at + (self.places()[5] + part * 8)
+    /// The word that leads to the map of totals.
+    pub fn totals_cell(self) -> Offset {
+        self.at + TOTALS
+    }
+
+    /// Where the map of totals is.
+    pub fn totals(self) -> Offset {
+        Offset::from_raw(self.word(TOTALS))
     }
 
     /// The word that is not 0 once the run is called off.
@@ -408,11 +420,11 @@ impl CalledOff {
 /// Stopping workers right before their commit points, so that their hosts can be killed there: the worst case.
 ///
 /// Each halt has the number of a unit. The first worker that is about to commit a unit from that number on,
-/// and whose host has no halted worker yet, takes the halt and waits for its death. Halts are taken in order, and
-/// nobody has to see one taken before the next can be.
+/// and whose host has no halted worker yet, takes the halt and waits for its death; of hosts that were killed before
+/// only if others have let it pass by. Halts are taken in order, and nobody has to see one taken before the next can be.
 impl<M: Memory> Run<M> {
     fn halt_at(self, index: u64) -> Offset {
-        self.at + (self.places()[6] + index * 8)
+        self.at + (self.places()[5] + index * 8)
     }
 
     /// Makes halts for these units, of which there are as many as the plan has kills.
@@ -428,33 +440,43 @@ impl<M: Memory> Run<M> {
     /// The hosts of the workers that have halted, in the order of their halts.
     pub fn halted(self) -> impl Iterator<Item = u32> {
         (0..u64::from(self.kills))
-            .map(move |index| {
-                self.memory
-                    .load::<u64>(self.halt_at(index), Ordering::Acquire)
-            })
+            .map(move |index| self.memory.load::<u64>(self.halt_at(index), Ordering::Acquire))
             .take_while(|word| word & TAKEN != 0)
             .map(|word| word as u32)
     }
 
-    fn hit_at(self, host: u32) -> Offset {
-        self.at + HIT + u64::from(host / 64) * 8
+    fn bit(host: u32) -> (u64, u64) {
+        (u64::from(host / 64) * 8, 1 << (host % 64))
     }
 
-    /// Notes that `host` is about to die: no worker of it halts (again). Returns whether that is news.
+    /// Notes that `host` is about to die: no worker of it halts. Returns whether that is news.
     pub fn hit(self, host: u32) -> bool {
-        let bit = 1u64 << (host % 64);
+        let (word, bit) = Self::bit(host);
         let before: u64 = self
             .memory
-            .fetch_or(self.hit_at(host), bit, Ordering::AcqRel);
+            .fetch_or(self.at + HIT + word, bit, Ordering::AcqRel);
         before & bit == 0
     }
 
-    /// Lets every host be hit again.
-    pub fn spare_nobody(self) {
-        for word in 0..u64::from(MOST_HOSTS / 64) {
-            self.memory
-                .store(self.at + HIT + word * 8, 0u64, Ordering::Release);
-        }
+    fn unhit(self, host: u32) {
+        let (word, bit) = Self::bit(host);
+        self.memory
+            .fetch_and(self.at + HIT + word, !bit, Ordering::AcqRel);
+    }
+
+    /// Notes that `host`, which was hit, is dead. Its next incarnation halts only where others have let a halt
+    /// pass by.
+    pub fn spare(self, host: u32) {
+        let (word, bit) = Self::bit(host);
+        self.memory
+            .fetch_or(self.at + SPARED + word, bit, Ordering::AcqRel);
+        self.unhit(host);
+    }
+
+    fn is_spared(self, host: u32) -> bool {
+        let (word, bit) = Self::bit(host);
+        let spared: u64 = self.memory.load(self.at + SPARED + word, Ordering::Relaxed);
+        spared & bit != 0
     }
 
     /// Whether the worker that is about to commit `unit` on `host` takes a halt.
@@ -465,7 +487,13 @@ impl<M: Memory> Run<M> {
             if word & TAKEN != 0 {
                 continue;
             }
-            if word & ARMED == 0 || unit < word & 0xFFFF_FFFF || !self.hit(host) {
+            let patience = if self.is_spared(host) {
+                self.units / (u64::from(self.kills) + 1) / 2
+            } else {
+                0
+            };
+            let due = (word & 0xFFFF_FFFF) + patience;
+            if word & ARMED == 0 || unit < due || !self.hit(host) {
                 return false;
             }
             let taken = TAKEN | u64::from(host);
@@ -477,9 +505,7 @@ impl<M: Memory> Run<M> {
                 return true;
             }
             // Another host was faster.
-            let others = !(1u64 << (host % 64));
-            self.memory
-                .fetch_and(self.hit_at(host), others, Ordering::AcqRel);
+            self.unhit(host);
         }
         false
     }

@@ -4,7 +4,7 @@ use crate::input::Inputs;
 use crate::mapreduce::MapReduce;
 use crate::run::{Plan, Run};
 use crate::table::Table;
-use outlive::heap::buddy::Buddy;
+use outlive::heap::Heap;
 use outlive::memory::Native;
 use std::collections::HashSet;
 use std::fs::File;
@@ -14,6 +14,8 @@ use std::os::unix::fs::FileExt;
 /// In how many places the input is looked at, and how much of it in each.
 const LOOKS: u64 = 32;
 const LOOK: u64 = 64 << 10;
+/// The smallest block of the heap's that is not in a slab.
+const BLOCK: u64 = 16 << 10;
 
 /// How many keys `program` will find in `inputs`, with some to spare: what a sample has, and how fast new
 /// ones still came at its end.
@@ -67,21 +69,31 @@ pub fn heap_bytes(plan: &Plan, keys: u64) -> u64 {
     let texts: u64 = plan
         .units()
         .iter()
-        .map(|unit| u64::from(unit.len).next_power_of_two().max(4096))
+        .map(|unit| u64::from(unit.len))
+        .map(|len| match len {
+            // From slabs, whose sizes are at most a quarter apart.
+            ..=8192 => len + len / 4 + 16,
+            // Whole blocks.
+            _ => len.next_power_of_two().max(BLOCK),
+        })
         .sum();
     // While a table grows the one before it, half as large, is still there.
     let table = Table::<Native>::bytes_for(keys.max(4096));
     let tables = u64::from(plan.workers()) * (table + table / 2);
-    let outputs = keys * 80 + 1024 * 4096;
+    // A node, and its share of the map's pages.
+    let totals = keys * 160 + (1 << 20);
+    // Each worker has slabs of its own.
+    let slabs = u64::from(plan.workers()) * (512 << 10);
     let run = Run::<Native>::bytes(plan).next_power_of_two();
-    let all = texts + tables + outputs + run;
+    let all = texts + tables + totals + slabs + run;
     // What the powers of two waste.
     all + all / 8 + (4 << 20)
 }
 
 /// The size of a segment with room for `heap` bytes and `ids` members.
 pub fn segment_bytes(heap: u64, ids: u32) -> u64 {
-    let metadata = Buddy::<Native>::metadata_bytes(heap, 4096).unwrap_or(heap / 1024);
+    let metadata = Heap::<Native>::state_bytes(heap).unwrap_or(heap / 256);
     let all = heap + metadata + u64::from(ids) * (10 << 10) + (1 << 20);
     all.next_multiple_of(Native::GRANULE.max(1 << 20))
 }
+

@@ -48,13 +48,9 @@ pub fn add_to(suite: &mut Suite) {
 
 /// Ways to get it wrong: they must fail, each with a part of what must be said.
 pub fn broken() -> Vec<(Box<dyn Sweep>, &'static str)> {
-    [
-        Case::ReusesAnAttempt,
-        Case::CommitsFirst,
-        Case::ForgetsTheAttempt,
-    ]
-    .map(|case| -> (Box<dyn Sweep>, _) { (Box::new(Counting(case)), "counted") })
-    .into()
+    [Case::ReusesAnAttempt, Case::CommitsFirst, Case::ForgetsTheAttempt]
+        .map(|case| -> (Box<dyn Sweep>, _) { (Box::new(Counting(case)), "counted") })
+        .into()
 }
 
 /// What the victim, worker 0, finds.
@@ -178,8 +174,7 @@ impl Pod {
             }
             if case == Case::ForgetsTheAttempt {
                 // As if it had never been written down.
-                self.memory
-                    .store(place.header + 48, 0u64, Ordering::Relaxed);
+                self.memory.store(place.header + 48, 0u64, Ordering::Relaxed);
             }
             if case == Case::CommitsFirst {
                 assert!(list.commit(unit, table.result()));

@@ -202,8 +202,7 @@ impl<M: Memory> Place<M> {
     }
 
     fn set(self, at: u64, value: u64) {
-        self.memory
-            .store(self.header + at, value, Ordering::Relaxed);
+        self.memory.store(self.header + at, value, Ordering::Relaxed);
     }
 
     /// The result of a unit that this table's `attempt` has committed.

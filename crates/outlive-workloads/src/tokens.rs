@@ -145,9 +145,10 @@ fn decode(text: &[u8]) -> (Option<char>, usize) {
         }
         Err(error) => return (None, error.error_len().unwrap_or(most.len()).max(1)),
     };
-    sound.chars().next().map_or((None, 1), |character| {
-        (Some(character), character.len_utf8())
-    })
+    sound
+        .chars()
+        .next()
+        .map_or((None, 1), |character| (Some(character), character.len_utf8()))
 }
 
 #[inline(always)]
@@ -213,11 +214,7 @@ mod tests {
             Tokens::Words => String::from_utf8_lossy(text)
                 .split(|c: char| !c.is_alphanumeric())
                 .filter(|word| !word.is_empty())
-                .map(|word| {
-                    word.chars()
-                        .flat_map(char::to_lowercase)
-                        .collect::<String>()
-                })
+                .map(|word| word.chars().flat_map(char::to_lowercase).collect::<String>())
                 .map(String::into_bytes)
                 .collect(),
             Tokens::Whitespace => text
@@ -264,10 +261,7 @@ mod tests {
 
     #[test]
     fn a_few_words() {
-        let words = of(
-            Tokens::Words,
-            "Don't STOP\u{301}, Straße №5 x\u{0}ÉTÉ".as_bytes(),
-        );
+        let words = of(Tokens::Words, "Don't STOP\u{301}, Straße №5 x\u{0}ÉTÉ".as_bytes());
         let expected = ["don", "t", "stop", "straße", "5", "x", "été"];
         assert_eq!(words, expected.map(|word| word.as_bytes().to_vec()));
         let exactly = "abcdefghijklmnopqrstuvwx";

@@ -1,9 +1,12 @@
 //! `outlive pod check`.
 
 use super::Which;
+use crate::amount::Bytes;
 use crate::failure::Failure;
 use crate::output;
+use crate::table::Table;
 use clap::Args;
+use outlive::pod::{HeapCheck, Repair};
 use serde::Serialize;
 use std::path::Path;
 
@@ -11,11 +14,16 @@ use std::path::Path;
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:\n  \
     outlive pod check /dev/shm/demo\n  \
-    outlive pod check /dev/shm/demo --json | jq '.violations[]'\n\n\
-    Changes nothing, and may be run while the pod is used. Exits with 1 if anything is violated.")]
+    outlive pod check /dev/shm/demo --json | jq '.violations[]'\n  \
+    outlive pod check /dev/shm/demo --repair\n\n\
+    Changes nothing, and may be run while the pod is used; --repair changes what is wrong, and may not. Exits \
+    with 1 if anything is violated, with --repair if anything is still.")]
 pub struct Check {
     #[command(flatten)]
     which: Which,
+    /// Recover the dead and mend the heap first, if nobody uses the pod
+    #[arg(long)]
+    repair: bool,
     /// Print what was found as JSON
     #[arg(long)]
     json: bool,
@@ -28,7 +36,34 @@ struct Checked<'a> {
     alive: u32,
     groups: u32,
     events: u64,
+    heap: Option<Heap>,
     violations: Vec<Violation>,
+    /// Only after a repair.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    repaired: Option<Repaired>,
+}
+
+#[derive(Serialize)]
+struct Heap {
+    bytes: u64,
+    free: u64,
+    largest_free: u64,
+    slabs: u64,
+    small_blocks: u64,
+    small_bytes: u64,
+    large_blocks: u64,
+    /// Blocks that nobody reaches any more and that somebody may still be reading.
+    retired: u64,
+    /// Those of which there are slabs.
+    classes: Vec<Class>,
+}
+
+#[derive(Serialize)]
+struct Class {
+    size: u64,
+    slabs: u64,
+    blocks: u64,
+    allocated: u64,
 }
 
 #[derive(Serialize)]
@@ -39,9 +74,34 @@ struct Violation {
     what: String,
 }
 
+/// What a repair did.
+#[derive(Serialize)]
+struct Repaired {
+    recovered: Vec<u32>,
+    unrecovered: Vec<Unrecovered>,
+    freed: u64,
+    mended: Vec<String>,
+}
+
+#[derive(Serialize)]
+struct Unrecovered {
+    id: u32,
+    why: String,
+}
+
 impl Check {
     pub fn run(self) -> Result<(), Failure> {
-        let check = self.which.open()?.check();
+        let pod = self.which.open()?;
+        let (check, repaired) = if self.repair {
+            let done = pod.repair()?;
+            let repaired = Repaired::of(&done);
+            (done.check, Some(repaired))
+        } else {
+            (pod.check(), None)
+        };
+        let unrecovered = repaired
+            .as_ref()
+            .is_some_and(|done| !done.unrecovered.is_empty());
         if self.json {
             output::json(&Checked {
                 path: self.which.path(),
@@ -49,6 +109,7 @@ impl Check {
                 alive: check.alive,
                 groups: check.groups,
                 events: check.events,
+                heap: check.heap.as_ref().map(Heap::of),
                 violations: check
                     .violations
                     .iter()
@@ -58,10 +119,17 @@ impl Check {
                         what: violation.what.clone(),
                     })
                     .collect(),
+                repaired,
             })?;
         } else {
+            if let Some(done) = &repaired {
+                done.tell()?;
+            }
             for violation in &check.violations {
                 output::line(violation)?;
+            }
+            if let Some(heap) = &check.heap {
+                Heap::of(heap).tell()?;
             }
             let found = match check.violations.len() {
                 0 => "nothing is wrong".into(),
@@ -77,10 +145,105 @@ impl Check {
                 check.events,
             ))?;
         }
-        if check.is_clean() {
+        if check.is_clean() && !unrecovered {
             Ok(())
         } else {
             Err(Failure::Found)
         }
+    }
+}
+
+impl Heap {
+    fn of(heap: &HeapCheck) -> Self {
+        let (all, region) = (&heap.statistics.classes, &heap.statistics.region);
+        let slabs = all.iter().map(|class| class.slabs).sum();
+        let blocks: u64 = region.allocated.iter().sum();
+        Self {
+            bytes: region.bytes,
+            free: region.free_bytes,
+            largest_free: region.largest_free,
+            slabs,
+            small_blocks: all.iter().map(|class| class.allocated).sum(),
+            small_bytes: all.iter().map(|class| class.bytes_in_use()).sum(),
+            large_blocks: blocks.saturating_sub(slabs + heap.statistics.owed),
+            retired: heap.retired,
+            classes: all
+                .iter()
+                .filter(|class| class.slabs > 0)
+                .map(|class| Class {
+                    size: class.size,
+                    slabs: class.slabs,
+                    blocks: class.blocks,
+                    allocated: class.allocated,
+                })
+                .collect(),
+        }
+    }
+
+    fn tell(&self) -> Result<(), Failure> {
+        output::line(format_args!(
+            "heap: {} of {} free, the largest block {}; {} large blocks; {} small ones of {} in {} slabs; {} \
+             blocks retired",
+            Bytes(self.free),
+            Bytes(self.bytes),
+            Bytes(self.largest_free),
+            self.large_blocks,
+            self.small_blocks,
+            Bytes(self.small_bytes),
+            self.slabs,
+            self.retired,
+        ))?;
+        if self.classes.is_empty() {
+            return Ok(());
+        }
+        let mut table = Table::new(["SIZE", "SLABS", "BLOCKS", "ALLOCATED"]);
+        for class in &self.classes {
+            table.row([
+                class.size.to_string(),
+                class.slabs.to_string(),
+                class.blocks.to_string(),
+                class.allocated.to_string(),
+            ]);
+        }
+        table.lines().try_for_each(output::line)
+    }
+}
+
+impl Repaired {
+    fn of(done: &Repair) -> Self {
+        Self {
+            recovered: done.recovered.clone(),
+            unrecovered: done
+                .unrecovered
+                .iter()
+                .map(|(id, why)| Unrecovered {
+                    id: *id,
+                    why: why.clone(),
+                })
+                .collect(),
+            freed: done.freed,
+            mended: done.heap.iter().map(ToString::to_string).collect(),
+        }
+    }
+
+    fn tell(&self) -> Result<(), Failure> {
+        if !self.recovered.is_empty() {
+            let ids: Vec<String> = self.recovered.iter().map(u32::to_string).collect();
+            output::line(format_args!("recovered the ids {}", ids.join(", ")))?;
+        }
+        for left in &self.unrecovered {
+            output::line(format_args!(
+                "id {} is not recovered, so the heap is left as it is: {}",
+                left.id, left.why
+            ))?;
+        }
+        if self.freed > 0 {
+            output::line(format_args!("freed {} retired blocks", self.freed))?;
+        }
+        self.mended.iter().try_for_each(output::line)?;
+        if self.recovered.is_empty() && self.freed == 0 && self.mended.is_empty() {
+            output::line("nothing was repaired")?;
+        }
+        Ok(())
     }
 }

@@ -39,6 +39,9 @@ pub struct Create {
     /// The new file's permissions, octal: who may open it may join, and may destroy what is in it
     #[arg(long, default_value = "600", value_parser = amount::mode)]
     mode: u32,
+    /// Leave the payload to the programs that use the pod, instead of making a heap of it
+    #[arg(long)]
+    without_heap: bool,
     /// What survives the death of a host's caches there
     #[arg(long, value_enum, default_value_t = Domain::Flushed)]
     domain: Domain,
@@ -121,6 +124,8 @@ struct Created<'a> {
     uuid: String,
     size: u64,
     payload: u64,
+    /// How much of the payload the heap has.
+    heap: Option<u64>,
     ids: u32,
     groups: u32,
     domain: String,
@@ -153,6 +158,9 @@ impl Create {
                 bar.set_position(done);
             });
         }
+        if self.without_heap {
+            options = options.without_heap();
+        }
         let created = Pod::create(path, options);
         if let Some(bar) = bar {
             bar.finish_and_clear();
@@ -183,6 +191,7 @@ impl Create {
             uuid: segment.uuid().to_string(),
             size: segment.size(),
             payload: pod.payload().map_or(0, |payload| payload.size),
+            heap: pod.heap().map(|heap| heap.buddy().bytes()),
             ids: self.ids,
             groups: self.groups,
             domain: segment.domain().to_string(),
@@ -193,11 +202,15 @@ impl Create {
         }
         let settings = pod.settings();
         output::line(format_args!(
-            "created the pod {}\n  {} in all, {} for programs; {} domain, {}\n  {} ids, {} control groups\n  \
+            "created the pod {}\n  {} in all, {} {}; {} domain, {}\n  {} ids, {} control groups\n  \
              hearts beat every {}, are looked at every {}, and may be silent for {}",
             created.path.display(),
             Bytes(created.size),
             Bytes(created.payload),
+            match created.heap {
+                Some(_) => "of heap",
+                None => "for programs, without a heap",
+            },
             created.domain,
             created.pages,
             created.ids,

@@ -81,12 +81,16 @@ fn heading(path: &Path, pod: &Pod, look: &Look) -> String {
         Some(manager) => format!("fabric manager: process {manager}"),
         None => "no fabric manager".into(),
     };
+    let heap = match pod.heap() {
+        Some(heap) => format!("a heap of {}", Bytes(heap.buddy().bytes())),
+        None => "no heap".into(),
+    };
     let fence = match &settings.fence_command {
         Some(command) => format!("fenced by {command}"),
         None => "fenced by a kill".into(),
     };
     format!(
-        "{}: a pod of {} ({}, {}), created {created}\n  {} of {} ids have been used; {} control groups at \
+        "{}: a pod of {} ({}, {}), created {created}\n  {heap}; {} of {} ids have been used; {} control groups at \
          most\n  hearts beat every {}, are looked at every {}; silent for {}: {fence}\n  {manager}",
         path.display(),
         Bytes(segment.size()),
@@ -153,6 +157,8 @@ struct Answer<'a> {
     domain: String,
     /// Seconds since 1970.
     created: u64,
+    /// The size of the heap, if there is one.
+    heap: Option<u64>,
     ids: u32,
     settings: Settings<'a>,
     /// The instance, as "id.generation".
@@ -218,6 +224,7 @@ impl<'a> Answer<'a> {
             backend: segment.backend().to_string(),
             domain: segment.domain().to_string(),
             created: segment.superblock().created,
+            heap: pod.heap().map(|heap| heap.buddy().bytes()),
             ids: pod.tables().extent().ids,
             settings: Settings {
                 heartbeat: settings.heartbeat.as_secs_f64(),

@@ -1,6 +1,7 @@
 //! Every algorithm of Outlive under every interleaving within bounds: what `outlive prove schedule` runs.
 
 pub mod group_log;
+pub mod heap;
 pub mod membership;
 pub mod reclaim;
 pub mod sync;
@@ -50,6 +51,7 @@ pub fn all() -> Vec<Proof> {
     let mut all = sync::all();
     all.extend(membership::all());
     all.extend(group_log::all());
+    all.extend(heap::all());
     all.extend(reclaim::all());
     all
 }

@@ -1,5 +1,5 @@
-//! Safe reclamation: readers against whoever retires and frees, with deaths; and ways to get it wrong, each of which
-//! an exploration must find.
+//! Safe reclamation: readers against whoever retires and frees, with deaths; and ways to get it wrong,
+//! each of which an exploration must find.
 
 use super::{Proof, Reach};
 use crate::fixtures::pod::Pod;
@@ -168,8 +168,8 @@ fn reads(m: Scheduled, id: u32, fences: bool, freed: &Freed) {
     });
 }
 
-/// A scenario whose threads, by number, act as members, of which number 1 has linked two blocks with payload 7; number 3
-/// is for the check.
+/// A scenario whose threads, by number, act as members, of which number 1 has linked two blocks with
+/// payload 7; number 3 is for the check.
 fn members(name: &str) -> Scenario<Scheduled> {
     schedule::scenario(name)
         .memory(bytes_for::<Scheduled>(REGION))

@@ -4,6 +4,7 @@ pub mod buddy;
 pub mod heap;
 pub mod joining;
 pub mod membership;
+pub mod reclaim;
 pub mod sync;
 
 use crate::kill::Suite;
@@ -16,5 +17,6 @@ pub fn all() -> Suite {
     sync::add_to(&mut suite);
     buddy::add_to(&mut suite);
     heap::add_to(&mut suite);
+    reclaim::add_to(&mut suite);
     suite
 }

@@ -132,6 +132,24 @@ pub enum HeapFinding {
     },
 }
 
+impl HeapFinding {
+    /// Where it is.
+    pub fn place(&self) -> Offset {
+        match *self {
+            Self::Buddy(finding) => finding.place(),
+            Self::NoSlab { at, .. }
+            | Self::BadOwner { at, .. }
+            | Self::BadClass { at, .. }
+            | Self::NoBlock { at, .. }
+            | Self::OwesNothing { at, .. }
+            | Self::BadStep { at, .. } => at,
+            Self::Leak { block, .. }
+            | Self::ReachedTwice { block, .. }
+            | Self::Dangling { block } => block,
+        }
+    }
+}
+
 /// What a walk over a heap has found. Its [`Display`](fmt::Display) is a line for each finding and one for
 /// the whole.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -2,12 +2,12 @@
 
 use super::buddy::{AllocateError, CorruptTree, FreeError};
 use super::reclaim::Reclaimer;
-use super::slab::{CLASSES, Class, Kind, LARGEST, SLAB, Slab, Step, class, step};
+use super::slab::{CLASSES, Class, Kind, LARGEST, SLAB, Slab, Step, Table, class, step};
 use super::{Heap, room};
 use crate::membership::{Instance, Member};
 use crate::recovery::{Log, Logs, Recoverers, Recovering};
 use core::cell::Cell;
-use outlive_memory::{Link, Memory, Native, Offset, OffsetOutOfRange, Ordering};
+use outlive_memory::{Link, Memory, Native, Offset, OffsetOutOfRange, Ordering, PersistenceDomain};
 
 outlive_memory::crash_points! {
     /// Where an allocation from a slab may be cut short.
@@ -53,7 +53,7 @@ pub struct LocalHeap<'m, M: Memory = Native> {
     log: Log<M>,
     logs: Logs<M>,
     step: Offset,
-    /// The owner of slabs whose local bits this may write; 0, which no slab has, for a recoverer.
+    /// The owner of slabs whose local bits this may write; of none, for a recoverer.
     own: u64,
     acting: Instance,
     member: &'m Member<M>,
@@ -80,11 +80,18 @@ pub(super) struct Aids {
     pub(super) round: Cell<(u64, u64)>,
 }
 
-/// A place to take blocks from.
+/// A place to take blocks from: a word of a slab's bits, and what it is about.
 #[derive(Debug)]
+#[repr(align(64))]
 pub(super) struct Current {
     pub(super) slab: Cell<u64>,
-    pub(super) word: Cell<u64>,
+    /// Where the word is; no place of any memory if there is none.
+    at: Cell<u64>,
+    /// Where the block of its first bit starts.
+    first: Cell<u64>,
+    /// The bits that stand for blocks.
+    mask: Cell<u64>,
+    size: Cell<u64>,
 }
 
 impl Aids {
@@ -92,7 +99,10 @@ impl Aids {
         Self {
             current: core::array::from_fn(|_| Current {
                 slab: Cell::new(NONE),
-                word: Cell::new(0),
+                at: Cell::new(NONE),
+                first: Cell::new(0),
+                mask: Cell::new(0),
+                size: Cell::new(0),
             }),
             spare: core::array::from_fn(|_| Cell::new(NONE)),
             resumed: Cell::new(false),
@@ -102,8 +112,34 @@ impl Aids {
     }
 }
 
+impl Current {
+    /// No slab.
+    pub(super) fn clear(&self) {
+        self.slab.set(NONE);
+        self.at.set(NONE);
+    }
+
+    /// Word `word` of the bits of `slab`, which is of class `number`.
+    #[inline(always)]
+    pub(super) fn set<M: Memory>(&self, table: &Table<M>, slab: Slab, number: usize, word: u64) {
+        let class = Class::get(number);
+        let size = u64::from(class.size);
+        self.slab.set(slab.index().into());
+        self.at.set(table.local(slab, word).raw());
+        self.first.set((table.start(slab) + word * 64 * size).raw());
+        self.mask.set(class.mask(word));
+        self.size.set(size);
+    }
+}
+
+/// The owner of no slab at all: an id that no pod has.
+const NO_OWNER: u64 = u64::MAX;
+
 impl<'m, M: Memory> LocalHeap<'m, M> {
     /// `member`'s way to `heap`. It has one at a time, and its log is open.
+    ///
+    /// # Panics
+    /// If `member` has one already.
     pub fn of(heap: Heap<M>, member: &'m Member<M>, recoverers: &'m Recoverers<M>) -> Self {
         let (log, acting) = (
             recoverers.logs().of(member.instance().id),
@@ -133,7 +169,7 @@ impl<'m, M: Memory> LocalHeap<'m, M> {
             log: dead.log(),
             logs: dead.logs(),
             step: room::step(dead.log()),
-            own: Instance::NOBODY,
+            own: NO_OWNER,
             acting: dead.owner(),
             member: dead.member(),
             recoverers: None,
@@ -210,6 +246,23 @@ impl<'m, M: Memory> LocalHeap<'m, M> {
     #[inline]
     pub fn allocate_into(&self, bytes: u64, cell: Offset) -> Result<Offset, AllocateError> {
         let memory = self.heap.memory;
+        if bytes <= LARGEST
+            && memory.domain() == PersistenceDomain::Flushed
+            && memory.has_word::<u64>(cell)
+            // Relaxed: the cell is the caller's.
+            && memory.load::<u64>(cell, Ordering::Relaxed) == 0
+            && let Some(block) = self.take(class::of(bytes), cell)
+        {
+            return Ok(block);
+        }
+        self.allocate_slowly(bytes, cell)
+    }
+
+    /// All that is not the usual.
+    #[cold]
+    #[inline(never)]
+    fn allocate_slowly(&self, bytes: u64, cell: Offset) -> Result<Offset, AllocateError> {
+        let memory = self.heap.memory;
         if !memory.has_word::<u64>(cell) {
             return Err(AllocateError::BadCell(bad_cell(memory, cell)));
         }
@@ -226,29 +279,42 @@ impl<'m, M: Memory> LocalHeap<'m, M> {
             if let Some(block) = self.take(number, cell) {
                 return Ok(block);
             }
-            self.refill(number, bytes)?;
+            if !self.next_word(number) {
+                self.refill(number, bytes)?;
+            }
         }
     }
 
-    /// A block from the current slab of a class.
+    /// Goes on to a word of the current slab that has room.
+    fn next_word(&self, number: usize) -> bool {
+        let (table, current) = (&self.heap.table, &self.aids.current[number]);
+        let Some(slab) = table.slab(current.slab.get()) else {
+            return false;
+        };
+        let word = table.word_with_room(slab, Class::get(number));
+        word.is_some_and(|word| {
+            current.set(table, slab, number, word);
+            true
+        })
+    }
+
+    /// A block from the current word of a class.
     #[inline(always)]
     fn take(&self, number: usize, cell: Offset) -> Option<Offset> {
-        let (memory, table) = (self.heap.memory, &self.heap.table);
+        let memory = self.heap.memory;
         let current = &self.aids.current[number];
-        let slab = table.slab(current.slab.get())?;
-        let class = Class::get(number);
-        let (mut word, mut at) = (current.word.get(), table.local(slab, current.word.get()));
-        // Relaxed: the owner's alone.
-        let mut bits: u64 = memory.load(at, Ordering::Relaxed);
-        let mut index = word * 64 + u64::from((!bits).trailing_zeros());
-        if bits == u64::MAX || index >= u64::from(class.count) {
-            word = table.word_with_room(slab, class)?;
-            current.word.set(word);
-            at = table.local(slab, word);
-            bits = memory.load(at, Ordering::Relaxed);
-            index = word * 64 + u64::from((!bits).trailing_zeros());
+        let at = Offset::from_raw(current.at.get());
+        if !memory.has_word::<u64>(at) {
+            return None;
         }
-        let block = table.start(slab) + index * u64::from(class.size);
+        // Relaxed: the owner's alone.
+        let bits: u64 = memory.load(at, Ordering::Relaxed);
+        let free = !bits & current.mask.get();
+        if free == 0 {
+            return None;
+        }
+        let index = u64::from(free.trailing_zeros());
+        let block = Offset::from_raw(current.first.get() + index * current.size.get());
         let note = Step {
             kind: Kind::Allocate,
             block,
@@ -258,7 +324,7 @@ impl<'m, M: Memory> LocalHeap<'m, M> {
         step::begin(memory, self.step, note);
         memory.crash_point(HeapAllocatePoint::Noted);
         // Release: after the note.
-        memory.store(at, bits | 1 << (index % 64), Ordering::Release);
+        memory.store(at, bits | (free & free.wrapping_neg()), Ordering::Release);
         memory.persist(at, 8);
         memory.crash_point(HeapAllocatePoint::Marked);
         // Release: after the bit; whoever finds the block finds it allocated.
@@ -285,6 +351,81 @@ impl<'m, M: Memory> LocalHeap<'m, M> {
     #[inline]
     pub fn free_from(&self, cell: Offset, instead: u64) -> Result<Offset, FreeError> {
         let (memory, table) = (self.heap.memory, &self.heap.table);
+        if memory.domain() == PersistenceDomain::Flushed && memory.has_word::<u64>(cell) {
+            // Relaxed: the cell is the caller's.
+            let block = Link::from_word(memory.load(cell, Ordering::Relaxed)).offset();
+            if let Some(from) = table.within(block) {
+                let slab = table.slab_of(from);
+                // Relaxed: nobody but the caller makes a slab the caller's.
+                let owner: u64 = memory.load(table.owner(slab), Ordering::Relaxed);
+                let number: u64 = memory.load(table.class(slab), Ordering::Relaxed);
+                if owner == self.own
+                    && let Some(class) = Class::checked(number)
+                    && let Some(index) = class.start_of(from % SLAB)
+                    && self.free_own(slab, number as usize, index, block, cell, instead)
+                {
+                    return Ok(block);
+                }
+            }
+        }
+        self.free_slowly(cell, instead)
+    }
+
+    /// Frees block `index` of a slab of one's own, if it is allocated.
+    #[inline(always)]
+    fn free_own(
+        &self,
+        slab: Slab,
+        number: usize,
+        index: u64,
+        block: Offset,
+        cell: Offset,
+        instead: u64,
+    ) -> bool {
+        let (memory, table) = (self.heap.memory, &self.heap.table);
+        let (word, bit) = (index / 64, 1u64 << (index % 64));
+        let at = table.local(slab, word);
+        // Relaxed: the owner's alone. What a stranger has freed is not to be freed again; who frees a block
+        // that he has been given knows of no such free.
+        let local: u64 = memory.load(at, Ordering::Relaxed);
+        let remote: u64 = memory.load(table.remote(slab, word), Ordering::Relaxed);
+        if local & !remote & bit == 0 {
+            return false;
+        }
+        let note = Step {
+            kind: Kind::FreeOwn,
+            block,
+            cell,
+            instead,
+        };
+        step::begin(memory, self.step, note);
+        memory.crash_point(HeapFreePoint::Noted);
+        // Release: after the note, and for whoever reads what the caller publishes.
+        memory.store(cell, instead, Ordering::Release);
+        memory.persist(cell, 8);
+        memory.crash_point(HeapFreePoint::Replaced);
+        // Release: after the cell.
+        memory.store(at, local & !bit, Ordering::Release);
+        memory.persist(at, 8);
+        memory.crash_point(HeapFreePoint::FreedOwn);
+        step::end(memory, self.step);
+        memory.crash_point(HeapFreePoint::Done);
+        let current = &self.aids.current[number % CLASSES];
+        if current.slab.get() != u64::from(slab.index()) {
+            if local == bit {
+                self.look_whether_empty(number % CLASSES, slab);
+            }
+        } else if current.at.get() != at.raw() {
+            current.set(table, slab, number % CLASSES, word);
+        }
+        true
+    }
+
+    /// All that is not the usual.
+    #[cold]
+    #[inline(never)]
+    fn free_slowly(&self, cell: Offset, instead: u64) -> Result<Offset, FreeError> {
+        let (memory, table) = (self.heap.memory, &self.heap.table);
         if !memory.has_word::<u64>(cell) {
             return Err(FreeError::BadCell(bad_cell(memory, cell)));
         }
@@ -304,25 +445,29 @@ impl<'m, M: Memory> LocalHeap<'m, M> {
         if owner == Instance::NOBODY {
             return self.free_large(block, cell, instead);
         }
-        let Some(class) = table.class_of(slab) else {
+        let number: u64 = memory.load(table.class(slab), Ordering::Relaxed);
+        let Some(class) = Class::checked(number) else {
             return Err(self.no_class(slab));
         };
-        let within = from % SLAB;
-        let index = class.block_of(within);
-        if index * u64::from(class.size) != within || index >= u64::from(class.count) {
-            return Err(self.not_a_start(slab, class, block, index));
+        let Some(index) = class.start_of(from % SLAB) else {
+            return Err(self.not_a_start(slab, class, block, class.block_of(from % SLAB)));
+        };
+        if owner == self.own {
+            return if self.free_own(slab, number as usize, index, block, cell, instead) {
+                Ok(block)
+            } else {
+                Err(FreeError::NotAllocated { block })
+            };
         }
         let (word, bit) = (index / 64, 1u64 << (index % 64));
-        let (local_at, remote_at) = (table.local(slab, word), table.remote(slab, word));
-        let local: u64 = memory.load(local_at, Ordering::Relaxed);
-        let remote: u64 = memory.load(remote_at, Ordering::Relaxed);
+        let at = table.remote(slab, word);
+        let local: u64 = memory.load(table.local(slab, word), Ordering::Relaxed);
+        let remote: u64 = memory.load(at, Ordering::Relaxed);
         if local & !remote & bit == 0 {
             return Err(FreeError::NotAllocated { block });
         }
-        let own = owner == self.own;
-        let kind = if own { Kind::FreeOwn } else { Kind::FreeRemote };
         let note = Step {
-            kind,
+            kind: Kind::FreeRemote,
             block,
             cell,
             instead,
@@ -333,28 +478,12 @@ impl<'m, M: Memory> LocalHeap<'m, M> {
         memory.store(cell, instead, Ordering::Release);
         memory.persist(cell, 8);
         memory.crash_point(HeapFreePoint::Replaced);
-        if own {
-            // Release: after the cell.
-            memory.store(local_at, local & !bit, Ordering::Release);
-            memory.persist(local_at, 8);
-            memory.crash_point(HeapFreePoint::FreedOwn);
-        } else {
-            // Release: after the note, which the collector must see, and after the last use of the block.
-            memory.fetch_or(remote_at, bit, Ordering::Release);
-            memory.persist(remote_at, 8);
-            memory.crash_point(HeapFreePoint::FreedRemote);
-        }
+        // Release: after the note, which the collector must see, and after the last use of the block.
+        memory.fetch_or(at, bit, Ordering::Release);
+        memory.persist(at, 8);
+        memory.crash_point(HeapFreePoint::FreedRemote);
         step::end(memory, self.step);
         memory.crash_point(HeapFreePoint::Done);
-        if own {
-            let number: u64 = memory.load(table.class(slab), Ordering::Relaxed);
-            let current = &self.aids.current[number as usize % CLASSES];
-            if current.slab.get() == u64::from(slab.index()) {
-                current.word.set(word);
-            } else if local == bit {
-                self.look_whether_empty(number as usize % CLASSES, slab);
-            }
-        }
         Ok(block)
     }
 

@@ -3,7 +3,7 @@
 
 use super::LocalHeap;
 use super::buddy::{AllocateError, Locked};
-use super::local::{Current, NONE};
+use super::local::NONE;
 use super::room;
 use super::slab::step::owner_of;
 use super::slab::{CLASSES, Class, SLAB, Slab, Steps, WORDS};
@@ -149,7 +149,12 @@ impl<'m, M: Memory> LocalHeap<'m, M> {
                 table.join(slab, after);
             }
         }
-        enter(current, slab, 0);
+        self.enter(number, slab, 0);
+    }
+
+    /// Makes `slab` the one that blocks are taken from.
+    fn enter(&self, number: usize, slab: Slab, word: u64) {
+        self.aids.current[number].set(&self.heap.table, slab, number, word);
     }
 
     /// Takes `slab` out of its ring.
@@ -160,10 +165,10 @@ impl<'m, M: Memory> LocalHeap<'m, M> {
             (Some(before), Some(after)) if after != slab => {
                 table.join(before, after);
                 if current.slab.get() == u64::from(slab.index()) {
-                    enter(current, after, 0);
+                    self.enter(number, after, 0);
                 }
             }
-            _ => current.slab.set(NONE),
+            _ => current.clear(),
         }
         if self.aids.spare[number].get() == u64::from(slab.index()) {
             self.aids.spare[number].set(NONE);
@@ -180,7 +185,7 @@ impl<'m, M: Memory> LocalHeap<'m, M> {
         let mut slab = first;
         for _ in 0..looks {
             if let Some(word) = self.room_in(slab, class) {
-                enter(current, slab, word);
+                self.enter(number, slab, word);
                 return true;
             }
             let next = table.next(slab);
@@ -192,7 +197,7 @@ impl<'m, M: Memory> LocalHeap<'m, M> {
             }
         }
         // Next time from here on.
-        enter(current, slab, 0);
+        self.enter(number, slab, 0);
         false
     }
 
@@ -314,7 +319,7 @@ impl<'m, M: Memory> LocalHeap<'m, M> {
         memory.persist(table.owner(slab), 8);
         memory.crash_point(HeapRefillPoint::Adopted);
         self.enlist(number, slab);
-        enter(&self.aids.current[number], slab, word);
+        self.enter(number, slab, word);
         true
     }
 
@@ -436,10 +441,4 @@ impl<'m, M: Memory> LocalHeap<'m, M> {
         }
         any
     }
-}
-
-/// Makes `slab` the one that blocks are taken from.
-fn enter(current: &Current, slab: Slab, word: u64) {
-    current.slab.set(slab.index().into());
-    current.word.set(word);
 }

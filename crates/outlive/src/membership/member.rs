@@ -1,10 +1,12 @@
 //! The right to write.
 
-use super::{Generations, Instance};
+use super::{Generations, Instance, Obligations};
 use crate::host::Bells;
+use core::any::Any;
 use core::fmt;
 use core::marker::PhantomData;
 use outlive_memory::{Memory, Native, Offset};
+use std::sync::Arc;
 
 type OnLeave<M> = Box<dyn FnOnce(&Member<M>)>;
 
@@ -20,6 +22,7 @@ pub struct Member<M: Memory = Native> {
     log: Offset,
     bells: Option<&'static dyn Bells>,
     on_leave: Option<OnLeave<M>>,
+    obligations: Option<Arc<dyn Obligations>>,
     not_send: PhantomData<*mut ()>,
 }
 
@@ -44,6 +47,7 @@ impl<M: Memory> Member<M> {
             log,
             bells,
             on_leave: None,
+            obligations: None,
             not_send: PhantomData,
         }
     }
@@ -52,6 +56,18 @@ impl<M: Memory> Member<M> {
     pub(crate) fn on_leave(mut self, leave: impl FnOnce(&Self) + 'static) -> Self {
         self.on_leave = Some(Box::new(leave));
         self
+    }
+
+    /// What the rooms above owe it.
+    pub(crate) fn with_obligations(mut self, obligations: Arc<dyn Obligations>) -> Self {
+        self.obligations = Some(obligations);
+        self
+    }
+
+    /// Whatever it is that the rooms above owe it, if they called it a `T`.
+    pub(crate) fn owed<T: Obligations>(&self) -> Option<&T> {
+        let obligations: &dyn Any = self.obligations.as_deref()?;
+        obligations.downcast_ref()
     }
 
     /// The memory that this member may write to.

@@ -2,13 +2,14 @@
 //! for it when it dies.
 
 use super::{Generations, Member, Status};
+use core::any::Any;
 use outlive_memory::Native;
 
 /// What the rooms above do for instances, as membership calls for it.
 ///
 /// Membership knows nothing of logs; it only sees to it that every incarnation begins with one of its own,
 /// and that what a dead one had begun is finished by somebody who lives.
-pub trait Obligations: Send + Sync {
+pub trait Obligations: Any + Send + Sync {
     /// Prepares `member`, which has just joined, before it does anything: finishes what its id's previous
     /// incarnation left behind, or waits for whoever lives and does, and opens its log.
     ///

@@ -299,6 +299,7 @@ impl Process {
                 Some(os.bells()),
             )
         };
+        let member = member.with_obligations(Arc::clone(&shared.obligations));
         let member = member.on_leave(move |member| {
             let shared = &counted.inner.shared;
             if shared.obligations.end(member) {

@@ -1,6 +1,7 @@
 //! Every invariant of a pod, looked at from outside.
 
 use super::Pod;
+use crate::heap::{Heap, HeapStatistics};
 use crate::membership::{GroupId, Instance, InstanceId, Level, Standing, State, Status};
 use core::fmt;
 use outlive_memory::Offset;
@@ -36,9 +37,23 @@ pub struct Check {
     pub groups: u32,
     /// How many events.
     pub events: u64,
+    /// How the heap is used, if the pod has one.
+    pub heap: Option<HeapCheck>,
     /// What cannot be.
     pub violations: Vec<Violation>,
 }
+
+/// What a check saw of a heap. Of one that is used meanwhile, the numbers need not fit together.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HeapCheck {
+    /// What is allocated and free, by size.
+    pub statistics: HeapStatistics,
+    /// How many blocks are retired and not freed.
+    pub retired: u64,
+}
+
+/// How often a heap that is used is looked at: what is seen every time is wrong, the rest was on its way.
+const LOOKS: usize = 4;
 
 impl Check {
     /// Whether nothing is wrong.
@@ -54,7 +69,30 @@ impl Check {
         check.look_at_members(pod);
         check.look_at_role(pod);
         check.look_at_groups(pod);
+        if let Some(heap) = pod.heap() {
+            check.look_at_heap(pod, heap);
+        }
         check
+    }
+
+    fn look_at_heap(&mut self, pod: &Pod, heap: Heap) {
+        let logs = pod.logs();
+        let (mut wrong, report) = heap_violations(pod, heap);
+        for _ in 1..LOOKS {
+            if self.alive == 0 || wrong.is_empty() {
+                break;
+            }
+            std::thread::sleep(core::time::Duration::from_millis(2));
+            let again = heap_violations(pod, heap).0;
+            wrong.retain(|violation| again.contains(violation));
+        }
+        self.violations.extend(wrong);
+        self.heap = Some(HeapCheck {
+            statistics: report,
+            retired: (0..logs.capacity())
+                .map(|id| heap.retired(logs.of(id)).count() as u64)
+                .sum(),
+        });
     }
 
     fn violated(&mut self, room: &'static str, at: Option<Offset>, what: String) {
@@ -150,6 +188,33 @@ impl Check {
             }
         }
     }
+}
+
+/// What looks wrong with the heap now.
+fn heap_violations(pod: &Pod, heap: Heap) -> (Vec<Violation>, HeapStatistics) {
+    let report = heap.check();
+    let members = heap.check_members(pod.logs(), pod.tables().generations());
+    let retired = heap.check_retired(pod.logs());
+    let violation = |at: Option<Offset>, what: String| Violation {
+        room: "heap",
+        at,
+        what,
+    };
+    let mut wrong: Vec<Violation> = report
+        .findings
+        .iter()
+        .chain(&members)
+        .map(|finding| violation(Some(finding.place()), finding.to_string()))
+        .chain(
+            retired
+                .iter()
+                .map(|bad| violation(Some(bad.at), bad.to_string())),
+        )
+        .collect();
+    if report.left_out > 0 {
+        wrong.push(violation(None, format!("and {} more", report.left_out)));
+    }
+    (wrong, report.statistics)
 }
 
 /// What is wrong with `id` being in `state`, if something is.

@@ -1,7 +1,8 @@
 //! What can go wrong at the front door.
 
+use crate::heap::buddy;
 use crate::host::OsError;
-use crate::membership::{GroupError, JoinError, StillMembers};
+use crate::membership::{GroupError, Instance, JoinError, StillMembers};
 use crate::segment::{CreateError, DestroyError, OpenError};
 use core::time::Duration;
 use std::path::PathBuf;
@@ -48,6 +49,36 @@ pub enum PodError {
         path: PathBuf,
         /// What is missing.
         why: String,
+    },
+    /// What should be its heap is none.
+    #[error("the heap of the pod {} is damaged: {source}", .path.display())]
+    Heap {
+        /// Where the pod is.
+        path: PathBuf,
+        /// What is wrong.
+        source: buddy::OpenError,
+    },
+    /// It was created without a heap.
+    #[error("the pod {} has no heap: it was created without one", .path.display())]
+    NoHeap {
+        /// Where it is.
+        path: PathBuf,
+    },
+    /// Somebody uses it.
+    #[error("the pod {} cannot be repaired while it is used: {why}", .path.display())]
+    InUse {
+        /// Where the pod is.
+        path: PathBuf,
+        /// By whom.
+        why: String,
+    },
+    /// A member did not join by way of a pod, so nothing is known of how its dead are recovered.
+    #[error("{member} is no member of the pod {}", .path.display())]
+    Stranger {
+        /// The member.
+        member: Instance,
+        /// Where the pod is.
+        path: PathBuf,
     },
     /// The process or thread could not join.
     #[error(transparent)]

@@ -4,24 +4,54 @@
 //! the pod is created, and stands in it from before anybody can open it:
 //!
 //! ```text
-//! superblock | roots | generations | instances | roles | groups | logs | payload (the rest)
+//! superblock | roots | generations | instances | roles | groups | logs | heap state | payload (the rest)
+//! ```
+//!
+//! The payload is the heap's, unless the pod was created [without one](PodOptions::without_heap).
+//!
+//! ```
+//! use outlive::membership::ProcessOptions;
+//! use outlive::memory::{Memory, Ordering};
+//! use outlive::pod::{Pod, PodOptions};
+//! # let path = format!("/dev/shm/outlive-doc-{}", std::process::id());
+//! # struct Gone(String);
+//! # impl Drop for Gone {
+//! #     fn drop(&mut self) {
+//! #         let _ = Pod::destroy(&self.0);
+//! #     }
+//! # }
+//! # let _gone = Gone(path.clone());
+//! let pod = Pod::create(&path, PodOptions::new().size(8 << 20))?; // the others: Pod::open(&path)
+//! let process = pod.join(ProcessOptions::on_host(0))?;
+//! let thread = process.enter(None, "me")?;
+//! let heap = thread.heap(&pod)?;
+//!
+//! // A cell that survives us: should we die in here, it holds the block, or there is none.
+//! let cell = heap.hand(0);
+//! let block = heap.allocate_into(24, cell)?;
+//! thread.memory().copy_in(block, b"what the others will see");
+//! heap.free_from(cell, 0)?;
+//! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
 mod check;
 mod error;
 mod obligations;
 mod options;
+mod repair;
 mod status;
 
-pub use check::{Check, Violation};
+pub use check::{Check, HeapCheck, Violation};
 pub use error::PodError;
 pub use options::PodOptions;
+pub use repair::Repair;
 pub use status::{GroupStatus, MemberStatus, Status};
 
+use crate::heap::{self, Heap, LocalHeap};
 use crate::host::{Access, Linux, Os, OsError, OsIdentity};
-use crate::membership::{AreaBytes, Extent, Process, ProcessOptions, Settings, Tables};
+use crate::membership::{AreaBytes, Extent, Member, Process, ProcessOptions, Settings, Tables};
 use crate::recovery::{Logs, Recoverers};
-use crate::segment::{Area, AreaKind, Roots, Segment};
+use crate::segment::{Area, AreaKind, AreaSize, Roots, Segment};
 use obligations::LogObligations;
 use outlive_memory::Native;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
@@ -36,7 +66,11 @@ pub struct Pod {
     segment: Segment,
     tables: Tables,
     settings: Settings,
+    heap: Option<Heap>,
 }
+
+/// The smallest payload that a heap is made of.
+const LEAST_HEAP: u64 = 64 << 10;
 
 impl Pod {
     /// Creates a pod at `path` with `options`, and opens it.
@@ -50,18 +84,33 @@ impl Pod {
         options.refuse_the_impossible()?;
         let extent = options.extent;
         let sizes = extent.area_bytes();
-        let settings = options.settings.clone();
-        let segment = options
-            .segment
+        let (settings, with_heap) = (options.settings.clone(), options.heap);
+        let mut builder = options.segment;
+        if with_heap {
+            let state = AreaSize::OfRest {
+                least: LEAST_HEAP,
+                // What is too large for any heap is so for every segment.
+                bytes: |rest| Heap::<Native>::state_bytes(rest).unwrap_or(u64::MAX),
+            };
+            builder = builder.area(AreaKind::HeapState, state);
+        }
+        let segment = builder
             .area(AreaKind::Generations, sizes.generations)
             .area(AreaKind::Instances, sizes.instances)
             .area(AreaKind::Roles, sizes.roles)
             .area(AreaKind::Groups, sizes.groups)
             .area(AreaKind::Logs, sizes.logs)
-            .area(AreaKind::Payload, crate::segment::AreaSize::Rest)
+            .area(AreaKind::Payload, AreaSize::Rest)
             .initialise(move |memory, areas| {
                 let tables = lay_out(memory, areas, extent).expect("the areas that were asked for");
                 tables.initialise(&settings);
+                let area = |kind| areas.iter().find(|area| area.kind == kind);
+                if let (Some(state), Some(payload)) =
+                    (area(AreaKind::HeapState), area(AreaKind::Payload))
+                {
+                    Heap::create(memory, state.offset, payload.offset, payload.size)
+                        .expect("the areas that were asked for");
+                }
             })
             .create(path)?;
         Self::of(segment)
@@ -102,6 +151,7 @@ impl Pod {
             segment,
             tables,
             settings: tables.settings(),
+            heap: open_heap(segment)?,
         })
     }
 
@@ -123,9 +173,11 @@ impl Pod {
         options: ProcessOptions,
         add: impl FnOnce(Recoverers) -> Recoverers,
     ) -> Result<Process, PodError> {
-        let recoverers = add(crate::heap::recoverers(crate::sync::recoverers(
-            self.logs(),
-        )));
+        let mut recoverers = heap::recoverers(crate::sync::recoverers(self.logs()));
+        if let Some(heap) = self.heap {
+            recoverers = heap::recoverers_of(recoverers, heap);
+        }
+        let recoverers = add(recoverers);
         let options = options
             .identity(self.identity()?)
             .obligations(Arc::new(LogObligations::new(recoverers)));
@@ -199,7 +251,12 @@ impl Pod {
         self.segment.roots()
     }
 
-    /// Where the program's payload is.
+    /// The heap, unless it was created without one.
+    pub fn heap(&self) -> Option<Heap> {
+        self.heap
+    }
+
+    /// Where the payload is: the heap's or, without one, the program's.
     pub fn payload(&self) -> Option<Area> {
         self.segment.area(AreaKind::Payload)
     }
@@ -240,6 +297,60 @@ impl Pod {
             }
         }
         Ok(None)
+    }
+}
+
+/// What a thread has of the pod that it joined.
+impl Member {
+    /// This thread's way to the heap of `pod`, by which it allocates, frees and retires. It has one at a time.
+    ///
+    /// # Errors
+    /// If the pod has no heap, or this is a member of another.
+    ///
+    /// # Panics
+    /// If this thread has one already.
+    pub fn heap(&self, pod: &Pod) -> Result<LocalHeap<'_>, PodError> {
+        let path = || pod.segment.path().into();
+        let heap = pod.heap.ok_or_else(|| PodError::NoHeap { path: path() })?;
+        let recoverers = self.recoverers();
+        let recoverers = recoverers.filter(|_| self.memory() == pod.tables.memory());
+        let recoverers = recoverers.ok_or_else(|| PodError::Stranger {
+            member: self.instance(),
+            path: path(),
+        })?;
+        Ok(LocalHeap::of(heap, self, recoverers))
+    }
+
+    /// By what its process recovers the dead: what taking a lock asks for. `None` if it did not join by way of
+    /// a [`Pod`].
+    pub fn recoverers(&self) -> Option<&Recoverers> {
+        self.owed().map(LogObligations::recoverers)
+    }
+}
+
+/// The heap in the segment of a pod, if there is one.
+fn open_heap(segment: Segment) -> Result<Option<Heap>, PodError> {
+    let Some(state) = segment.area(AreaKind::HeapState) else {
+        return Ok(None);
+    };
+    let path = || segment.path().into();
+    let heap = Heap::open(segment.memory(), state.offset).map_err(|source| PodError::Heap {
+        path: path(),
+        source,
+    })?;
+    // Its header is whole, and what it says may still be another segment's.
+    let (first, bytes) = (heap.buddy().region(), heap.buddy().bytes());
+    let payload = segment.area(AreaKind::Payload).filter(|payload| {
+        payload.offset == first
+            && bytes <= payload.size
+            && Heap::<Native>::state_bytes(bytes).is_ok_and(|own| own <= state.size)
+    });
+    match payload {
+        Some(_) => Ok(Some(heap)),
+        None => Err(PodError::NoMembership {
+            path: path(),
+            why: format!("its heap has {bytes} bytes at {first}, which are not its payload"),
+        }),
     }
 }
 

@@ -16,6 +16,10 @@ impl LogObligations {
     pub(super) fn new(recoverers: Recoverers) -> Self {
         Self { recoverers }
     }
+
+    pub(super) fn recoverers(&self) -> &Recoverers {
+        &self.recoverers
+    }
 }
 
 impl Obligations for LogObligations {

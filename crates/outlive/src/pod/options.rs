@@ -18,6 +18,7 @@ pub struct PodOptions<'a> {
     pub(super) segment: SegmentBuilder<'a>,
     pub(super) extent: Extent,
     pub(super) settings: Settings,
+    pub(super) heap: bool,
 }
 
 impl Default for PodOptions<'_> {
@@ -42,6 +43,7 @@ impl<'a> PodOptions<'a> {
                 uid: rustix::process::geteuid().as_raw(),
                 ..Settings::default()
             },
+            heap: true,
         }
     }
 
@@ -65,6 +67,13 @@ impl<'a> PodOptions<'a> {
     /// How many events each group remembers for members that lag.
     pub fn events(mut self, events: u32) -> Self {
         self.extent.events = events;
+        self
+    }
+
+    /// Leaves the payload as it is: zeros, for a program that divides them by itself. Without this a
+    /// [heap](crate::heap) has all of it.
+    pub fn without_heap(mut self) -> Self {
+        self.heap = false;
         self
     }
 

@@ -338,9 +338,9 @@ impl<M: Memory> Recoverers<M> {
         Ok(done)
     }
 
-    /// Has the rooms settle and release again what the last incarnation of `id`, which is gone, left in its log: for
-    /// what could not be given up while others were reading it. As `member`, which holds the claim
-    /// meanwhile, like a recoverer; a new incarnation of the id waits so long. Waits for nobody.
+    /// Has the rooms settle and release again what the last incarnation of `id`, which is gone, left in
+    /// its log: for what could not be given up while others were reading it. As `member`, which holds the
+    /// claim meanwhile, like a recoverer; a new incarnation of the id waits so long. Waits for nobody.
     ///
     /// `NothingLeft` also if the id has an incarnation again.
     ///

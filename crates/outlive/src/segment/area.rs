@@ -219,12 +219,19 @@ impl Area {
 }
 
 /// How large an area is to be.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug)]
 pub enum AreaSize {
     /// So many bytes, rounded up to whole pages of 4096.
     Bytes(u64),
     /// What the others leave of the segment, at least one page. One area at most can ask for that.
     Rest,
+    /// As many bytes as describe the area that takes the rest.
+    OfRest {
+        /// The least that the rest can be.
+        least: u64,
+        /// How many bytes it takes to describe a rest of so many; never fewer for a larger one.
+        bytes: fn(u64) -> u64,
+    },
 }
 
 impl From<u64> for AreaSize {
@@ -257,6 +264,9 @@ pub enum LayoutError {
         /// How many there can be.
         most: usize,
     },
+    /// There is no rest to describe.
+    #[error("the area `{0}` is to describe the rest of the segment, which no area asks for")]
+    NoRest(AreaKind),
     /// Two areas want the rest.
     #[error("both `{0}` and `{1}` ask for the rest of the segment")]
     TwoRests(AreaKind, AreaKind),
@@ -325,6 +335,7 @@ pub(super) fn plan(
 
     let mut needed = SUPERBLOCK_BYTES;
     let mut rest: Option<AreaKind> = None;
+    let (mut described, mut least) = (None, Native::GRANULE);
     for (index, request) in wanted.iter().enumerate() {
         let kind = request.kind;
         if wanted[..index]
@@ -338,19 +349,38 @@ pub(super) fn plan(
         {
             return Err(LayoutError::ReservedCode(code));
         }
-        let bytes = match request.size {
+        match request.size {
             AreaSize::Bytes(0) => return Err(LayoutError::Empty(kind)),
-            AreaSize::Bytes(bytes) => bytes,
+            AreaSize::Bytes(bytes) => {
+                needed = pages(bytes)
+                    .and_then(|bytes| needed.checked_add(bytes))
+                    .ok_or(LayoutError::TooLarge(bytes))?;
+            }
             AreaSize::Rest => {
                 if let Some(other) = rest.replace(kind) {
                     return Err(LayoutError::TwoRests(other, kind));
                 }
-                Native::GRANULE
             }
+            AreaSize::OfRest { least: bytes, .. } => {
+                least = pages(bytes).ok_or(LayoutError::TooLarge(bytes))?.max(least);
+                described = Some(kind);
+            }
+        }
+    }
+    if let (Some(kind), None) = (described, rest) {
+        return Err(LayoutError::NoRest(kind));
+    }
+    let fixed = needed;
+    // With a rest of so many bytes.
+    let with_rest = |bytes: u64| {
+        let describe = |sum: u64, request: &&Request| match request.size {
+            AreaSize::OfRest { bytes: of, .. } => sum.checked_add(pages(of(bytes))?),
+            _ => Some(sum),
         };
-        needed = pages(bytes)
-            .and_then(|bytes| needed.checked_add(bytes))
-            .ok_or(LayoutError::TooLarge(bytes))?;
+        wanted.iter().try_fold(fixed.checked_add(bytes)?, describe)
+    };
+    if rest.is_some() {
+        needed = with_rest(least).ok_or(LayoutError::TooLarge(least))?;
     }
     let size = match (size, rest) {
         (Some(size), _) => pages(size).ok_or(LayoutError::TooLarge(size))?,
@@ -364,12 +394,24 @@ pub(super) fn plan(
         return Err(LayoutError::TooSmall { needed, size });
     }
 
+    // The largest that fits, in pages: at least what has been counted, and less than all there is.
+    let (mut fits, mut too_many) = (least / Native::GRANULE, size / Native::GRANULE);
+    while too_many - fits > 1 {
+        let middle = fits.midpoint(too_many);
+        match with_rest(middle * Native::GRANULE) {
+            Some(needed) if needed <= size => fits = middle,
+            _ => too_many = middle,
+        }
+    }
+    let left = fits * Native::GRANULE;
+
     let mut at = SUPERBLOCK_BYTES;
     let mut areas = Vec::with_capacity(wanted.len());
     for request in wanted {
         let bytes = match request.size {
             AreaSize::Bytes(bytes) => pages(bytes).expect("counted above"),
-            AreaSize::Rest => size - needed + Native::GRANULE,
+            AreaSize::Rest => left,
+            AreaSize::OfRest { bytes, .. } => pages(bytes(left)).expect("counted above"),
         };
         areas.push(Area {
             kind: request.kind,
@@ -440,6 +482,23 @@ mod tests {
         }
     }
 
+    proptest! {
+        #[test]
+        fn what_describes_the_rest_is_large_enough_for_it_and_wastes_little(size in 0u64..1 << 24) {
+            let describe = AreaSize::OfRest { least: 16_384, bytes: |rest| 300 + rest / 50 };
+            let requests = [request(AreaKind::HeapState, describe), request(AreaKind::Payload, AreaSize::Rest)];
+            match plan(Some(size), &requests, 32) {
+                Ok(plan) => {
+                    let [.., state, rest] = &plan.areas[..] else { panic!("two areas at least") };
+                    prop_assert!(rest.size >= 16_384 && state.size >= 300 + rest.size / 50);
+                    prop_assert!(rest.end() <= plan.size && plan.size - rest.end() <= 4096);
+                }
+                Err(LayoutError::TooSmall { needed, size: found }) => prop_assert!(needed > found),
+                Err(other) => prop_assert!(false, "{other}"),
+            }
+        }
+    }
+
     #[test]
     fn impossible_areas_are_refused_by_name() {
         let bytes = |kind| request(kind, AreaSize::Bytes(1));
@@ -467,6 +526,14 @@ mod tests {
                 request(AreaKind::Payload, AreaSize::Rest)
             ]),
             LayoutError::TwoRests(AreaKind::Logs, AreaKind::Payload)
+        );
+        let describe = AreaSize::OfRest {
+            least: 1,
+            bytes: |rest| rest,
+        };
+        assert_eq!(
+            plan(&[request(AreaKind::HeapState, describe)]),
+            LayoutError::NoRest(AreaKind::HeapState)
         );
         assert!(matches!(
             plan(&[request(AreaKind::Logs, AreaSize::Bytes(u64::MAX))]),

@@ -46,7 +46,8 @@ impl Scene {
             .size(4 << 20)
             .ids(64)
             .groups(2)
-            .settings(settings);
+            .settings(settings)
+            .without_heap();
         let pod = Pod::create(&name, options).expect("a pod in /dev/shm");
         Self {
             path: name.into(),

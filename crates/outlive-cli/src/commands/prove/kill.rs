@@ -50,7 +50,8 @@ struct Details {
 
 impl Kill {
     pub fn run(self) -> Result<(), Failure> {
-        let suite = sweeps::all();
+        let mut suite = sweeps::all();
+        outlive_workloads::sweeps::add_to(&mut suite);
         let names = suite.names();
         if self.list {
             return match self.json {

@@ -118,6 +118,24 @@ pub enum Finding {
     },
 }
 
+impl Finding {
+    /// Where it is.
+    pub fn place(&self) -> Offset {
+        match *self {
+            Self::Overlap { block, .. }
+            | Self::NotJoined { block, .. }
+            | Self::Leak { block, .. }
+            | Self::ReachedTwice { block, .. }
+            | Self::Dangling { block, .. } => block,
+            Self::Lost { at, .. }
+            | Self::BeyondEnd { at, .. }
+            | Self::Summary { at, .. }
+            | Self::FreeCount { at, .. }
+            | Self::BadSize { at, .. } => at,
+        }
+    }
+}
+
 fn name(free: bool) -> &'static str {
     if free { "free" } else { "allocated" }
 }

@@ -18,10 +18,20 @@ pub(in crate::heap) fn release<M: Memory>(dead: &Recovering<'_, M>, heap: Heap<M
 
 impl<M: Memory> LocalHeap<'_, M> {
     /// Takes over the list that stands in the member's log, whoever made it.
+    ///
+    /// # Panics
+    /// If the member has another way to the heap, whose pins this one would not know.
     pub(in crate::heap) fn begin_reclamation(&self) {
+        let (memory, list) = (self.memory(), room::retired(self.log()));
+        // Relaxed: the member's own words.
+        let keeper: u64 = memory.load(list + KEEPER, Ordering::Relaxed);
+        assert!(
+            keeper != self.instance().to_word(),
+            "{} has a LocalHeap already; pass it on by reference, or drop it first",
+            self.instance()
+        );
         // A pin that was never dropped.
         self.unreserve();
-        let (memory, list) = (self.memory(), room::retired(self.log()));
         if memory.load::<u64>(list + HEAD, Ordering::Relaxed) != 0 {
             self.reclaimer.due.set(0);
         }

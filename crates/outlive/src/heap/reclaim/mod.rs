@@ -18,25 +18,26 @@
 //!
 //! * A link is published by a release store or compare-and-swap, and followed only as [`Pinned::load`]
 //!   returned it. (The witness of a compare-and-swap that failed is not one to follow.)
-//! * A link is followed only if the block that it stands in was still part of the structure when it
-//!   was loaded. So a structure marks the links of what it removes, before it unlinks it, and does not go on from a marked
-//!   link (Harris and Michael's way). This is what all schemes ask that a stalled reader cannot hold up
-//!   without bound: a reader who wanders along removed blocks would come to such as were born, removed and
-//!   freed after it stopped publishing.
+//! * A link is followed only if the block that it stands in was still part of the structure when it was
+//!   loaded. So a structure marks the links of what it removes, before it unlinks it, and does not go on
+//!   from a marked link (Harris and Michael's way). This is what all schemes ask that a stalled reader
+//!   cannot hold up without bound: a reader who wanders along removed blocks would come to such as were
+//!   born, removed and freed after it stopped publishing.
 //! * Exactly one instance retires a block, after everything that took it out of the structure (in the order
 //!   that acquire and release make).
 //!
 //! # Why nobody reads what is free
 //!
-//! Let a reader follow, at the link `L`, to the block `B`. It has stored its reservation, has made a full fence
-//! *R*, has loaded `L`, and found the era then equal to the upper end that it had published. `B`'s birth is not newer:
-//! its maker read the era before it published `L`, and the reader's load of the era comes after its
-//! load of `L`. So the reservation that was published before *R* covers the birth. A reclaimer has
-//! learnt that `B` was unlinked, makes a full fence *S*, reads the era, and then the reservations. Either *R* comes before *S*:
-//! then it sees the reservation, whose lower end is not above the era that it reads after *S*; `B`
-//! is given that era for its `until`, so the two meet, and `B` stays. Or *S* comes before *R*: then the reader's
-//! load of `L` sees that `B` is gone. For the same reason a reader that pins later cannot reach `B`, nor
-//! an id that did not look like a reader when its status was read after *S*.
+//! Let a reader follow, at the link `L`, to the block `B`. It has stored its reservation, has made a full
+//! fence *R*, has loaded `L`, and found the era then equal to the upper end that it had published. `B`'s
+//! birth is not newer: its maker read the era before it published `L`, and the reader's load of the era
+//! comes after its load of `L`. So the reservation that was published before *R* covers the birth. A
+//! reclaimer has learnt that `B` was unlinked, makes a full fence *S*, reads the era, and then the
+//! reservations. Either *R* comes before *S*: then it sees the reservation, whose lower end is not above
+//! the era that it reads after *S*; `B` is given that era for its `until`, so the two meet, and `B`
+//! stays. Or *S* comes before *R*: then the reader's load of `L` sees that `B` is gone. For the same
+//! reason a reader that pins later cannot reach `B`, nor an id that did not look like a reader when its
+//! status was read after *S*.
 //!
 //! The `until` is given by the reclaimer, and not at the retirement, because it must be read after a full
 //! fence that follows the unlinking, and one fence then serves for many blocks.
@@ -46,42 +47,45 @@
 //!
 //! # What a stalled reader costs
 //!
-//! A pinned reader that lives and makes no step keeps the reservation that it has. It holds back blocks that were born no later than its
-//! upper end: those that existed then, and at most 128 more for each other member (it may not
-//! have moved the era on yet). What is born later is freed while it sleeps, however long.
+//! A pinned reader that lives and makes no step keeps the reservation that it has. It holds back blocks
+//! that were born no later than its upper end: those that existed then, and at most 128 more for each
+//! other member (it may not have moved the era on yet). What is born later is freed while it sleeps,
+//! however long.
 //!
 //! # Deaths
 //!
-//! The retired blocks of an instance are a list in the room of its log; who holds the claim on the log is its only
-//! writer. Every step is one store or one step of the heap's:
+//! The retired blocks of an instance are a list in the room of its log; who holds the claim on the log is
+//! its only writer. Every step is one store or one step of the heap's:
 //!
-//! * *Retire*: the block's words are written, then the list's head, by one release store, which is the retirement.
-//!   A handler learns from [`LocalHeap::is_last_retired`] whether it took place: nothing is taken off the
-//!   list inside a retirement or under a pin.
-//! * *Free*: [`LocalHeap::free_from`] the word that leads to the block, which gets the block's `next` instead. It
-//!   is completed or undone by the heap's recovery before anybody goes along the list again.
-//! * *Death of a reader*: its reservation counts until its recovery releases it, after the handler of its operation;
-//!   the handler reads under it ([`LocalHeap::pin`] in the name of the dead widens it).
-//! * *Death of a retirer, or its leaving*: its list stays where it is, with its id. The next incarnation of the id has it; before
-//!   that, whoever reclaims claims the log of the id that is gone, as a recoverer does, frees what can be freed, and settles the
-//!   log again. A counter in the heap's state says when it is worth looking.
+//! * *Retire*: the block's words are written, then the list's head, by one release store, which is the
+//!   retirement. A handler learns from [`LocalHeap::is_last_retired`] whether it took place: nothing is
+//!   taken off the list inside a retirement or under a pin.
+//! * *Free*: [`LocalHeap::free_from`] the word that leads to the block, which gets the block's `next`
+//!   instead. It is completed or undone by the heap's recovery before anybody goes along the list again.
+//! * *Death of a reader*: its reservation counts until its recovery releases it, after the handler of its
+//!   operation; the handler reads under it ([`LocalHeap::pin`] in the name of the dead widens it).
+//! * *Death of a retirer, or its leaving*: its list stays where it is, with its id. The next incarnation
+//!   of the id has it; before that, whoever reclaims claims the log of the id that is gone, as a
+//!   recoverer does, frees what can be freed, and settles the log again. A counter in the heap's state
+//!   says when it is worth looking.
 
+mod check;
 mod gone;
 mod pin;
 mod retired;
 
+pub use check::BadRetired;
 pub(super) use gone::release;
 pub use pin::Pinned;
 pub use retired::{ReclaimPoint, RetirePoint};
 
 use super::{Heap, LocalHeap};
-use crate::recovery::Log;
 use core::cell::{Cell, RefCell};
 use outlive_memory::{Memory, Offset, Ordering};
 
 /// How many bytes at the start of a block belong to reclamation: of every block that is to be
-/// [retired](LocalHeap::retire). The block's birth ([`LocalHeap::era`]), a word of the structure's own until the retirement and
-/// nonzero from then on, and a word that is the reclaimer's from then on.
+/// [retired](LocalHeap::retire). The block's birth ([`LocalHeap::era`]), a word of the structure's own
+/// until the retirement and nonzero from then on, and a word that is the reclaimer's from then on.
 pub const RETIRED_HEADER: u64 = 24;
 
 /// Where the words of a block's header are.
@@ -96,12 +100,6 @@ const PER_ERA: u32 = 128;
 const PATIENCE: u64 = 64;
 
 impl<M: Memory> Heap<M> {
-    /// What the owner of `log` has retired, or left to its successors, and nobody has freed yet. What is seen of a
-    /// live owner's may have changed since.
-    pub fn retired(self, log: Log<M>) -> impl Iterator<Item = Offset> {
-        retired::blocks(self.memory(), log)
-    }
-
     /// How many eras have passed. A line pair of its own: every pinned load reads it.
     fn era_at(self) -> Offset {
         self.state() + 128

@@ -42,8 +42,8 @@ impl Reservation {
 }
 
 impl<M: Memory> LocalHeap<'_, M> {
-    /// Begins to read what others may retire. Wait-free, but for the retired blocks that it looks through now and then. Pins nest: the outermost
-    /// counts.
+    /// Begins to read what others may retire. Wait-free, but for the retired blocks that it looks through
+    /// now and then. Pins nest: the outermost counts.
     ///
     /// In the name of the dead, it goes on with the reservation that the dead had, and dropping it leaves the
     /// reservation to the end of the recovery.
@@ -99,7 +99,8 @@ impl<M: Memory> LocalHeap<'_, M> {
         into.clear();
         let (memory, generations, logs) = (self.memory(), self.member().generations(), self.logs());
         for id in 0..logs.capacity().min(generations.capacity()) {
-            // Whoever joins after our fence reads what we unlinked. A word that is no state is taken for the worst.
+            // Whoever joins after our fence reads what we unlinked. A word that is no state is taken for
+            // the worst.
             let nobody = generations.state(id).is_ok_and(|state| {
                 matches!(
                     state.status,

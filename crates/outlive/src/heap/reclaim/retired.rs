@@ -78,8 +78,9 @@ impl<M: Memory> LocalHeap<'_, M> {
     }
 
     /// Frees what this instance retired, and what those that are gone have left, as far as nobody can be
-    /// reading it, and says how many of its own blocks had to stay. It is done now and then by itself, before an outermost pin; a
-    /// program may do it when it has time. Takes time by the number of ids and of blocks retired; waits for nobody.
+    /// reading it, and says how many of its own blocks had to stay. It is done now and then by itself,
+    /// before an outermost pin; a program may do it when it has time. Takes time by the number of ids and
+    /// of blocks retired; waits for nobody.
     ///
     /// # Crash
     /// Every block is free, or in the list.
@@ -134,17 +135,23 @@ impl<M: Memory> LocalHeap<'_, M> {
     }
 }
 
-/// What stands in the list of `log`, up to the first offset that can be no block's.
-pub(super) fn blocks<M: Memory>(memory: M, log: Log<M>) -> impl Iterator<Item = Offset> {
-    let mut cell = room::retired(log) + HEAD;
+/// The list of `log`: each word that leads on, and the block that it leads to or, at last, what can be none.
+pub(super) fn blocks_by_cell<M: Memory>(
+    memory: M,
+    log: Log<M>,
+) -> impl Iterator<Item = (Offset, Result<Offset, u64>)> {
+    let mut cell = Some(room::retired(log) + HEAD);
     // A list that is damaged may be a ring.
     let most = memory.size() / super::RETIRED_HEADER;
     (0..most).map_while(move |_| {
+        let at = cell?;
         // Acquire: the words of a block that is seen in the list have been written.
-        let word: u64 = memory.load(cell, Ordering::Acquire);
-        let size = memory.size();
-        let block = Offset::checked(word, super::RETIRED_HEADER, 8, size).ok()?;
-        cell = block + NEXT;
-        (word != 0).then_some(block)
+        let word: u64 = memory.load(at, Ordering::Acquire);
+        if word == 0 {
+            return None;
+        }
+        let block = Offset::checked(word, super::RETIRED_HEADER, 8, memory.size());
+        cell = block.as_ref().ok().map(|&block| block + NEXT);
+        Some((at, block.map_err(|_| word)))
     })
 }

@@ -77,6 +77,13 @@ impl Class {
         ((from >> 4) * u64::from(self.reciprocal)) >> 20
     }
 
+    /// The block that starts at `from`, counted from the slab's start, if one does.
+    #[inline(always)]
+    pub(in crate::heap) fn start_of(self, from: u64) -> Option<u64> {
+        let index = self.block_of(from);
+        (index * u64::from(self.size) == from && index < u64::from(self.count)).then_some(index)
+    }
+
     /// How many words its bits have.
     #[inline(always)]
     pub(in crate::heap) fn words(self) -> u64 {

@@ -1,0 +1,285 @@
+//! `outlive run wordcount` as people and programs meet it: hosts are killed, and the counts are those of an
+//! independent count.
+
+mod support;
+
+use serde_json::Value;
+use std::collections::{BTreeMap, HashMap};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use support::{Ended, Running, outlive};
+
+/// A directory for one test, with a text in it. The tests run one after another: each fills the machine.
+struct Stage {
+    directory: PathBuf,
+    _turn: MutexGuard<'static, ()>,
+}
+
+static TURN: Mutex<()> = Mutex::new(());
+
+impl Stage {
+    fn new(name: &str) -> Self {
+        let turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
+        let directory =
+            std::env::temp_dir().join(format!("outlive-run-test-{}-{name}", std::process::id()));
+        fs::create_dir_all(&directory).unwrap();
+        Self {
+            directory,
+            _turn: turn,
+        }
+    }
+
+    fn path(&self, name: &str) -> String {
+        self.directory.join(name).to_str().unwrap().to_owned()
+    }
+
+    fn write(&self, name: &str, text: &[u8]) -> String {
+        let path = self.path(name);
+        fs::create_dir_all(Path::new(&path).parent().unwrap()).unwrap();
+        fs::write(&path, text).unwrap();
+        path
+    }
+
+    /// Counts, and what the command says of it.
+    fn count(&self, arguments: &[&str]) -> (BTreeMap<Vec<u8>, u64>, Value) {
+        let output = self.path("counts");
+        let mut all = vec!["run", "wordcount", "--json", "--output", &output];
+        all.extend(arguments);
+        let summary: Value = serde_json::from_str(&outlive(all).succeeds()).unwrap();
+        let counts = read(&output);
+        let words: u64 = counts.values().sum();
+        assert_eq!(summary["words"], words);
+        assert_eq!(summary["distinct"], counts.len());
+        assert_nothing_is_left(&summary);
+        (counts, summary)
+    }
+}
+
+impl Drop for Stage {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.directory);
+    }
+}
+
+/// Reads `count<TAB>word` lines, which are in order.
+fn read(path: &str) -> BTreeMap<Vec<u8>, u64> {
+    let text = fs::read(path).unwrap();
+    let mut counts = BTreeMap::new();
+    let mut before: Option<(u64, &[u8])> = None;
+    for line in text.split(|byte| *byte == b'\n').filter(|line| !line.is_empty()) {
+        let tab = line.iter().position(|byte| *byte == b'\t').unwrap();
+        let count: u64 = std::str::from_utf8(&line[..tab]).unwrap().parse().unwrap();
+        let word = &line[tab + 1..];
+        if let Some((last, same)) = before {
+            assert!(last > count || last == count && same < word, "out of order");
+        }
+        before = Some((count, word));
+        assert!(counts.insert(word.to_vec(), count).is_none(), "twice");
+    }
+    counts
+}
+
+/// The independent count.
+fn plainly(texts: &[&[u8]]) -> BTreeMap<Vec<u8>, u64> {
+    let mut counts: HashMap<String, u64> = HashMap::new();
+    for text in texts {
+        let text = String::from_utf8_lossy(text);
+        for word in text.split(|c: char| !c.is_alphanumeric()) {
+            if !word.is_empty() {
+                let word = word.chars().flat_map(char::to_lowercase).collect();
+                *counts.entry(word).or_default() += 1;
+            }
+        }
+    }
+    let bytes = |(word, count): (String, u64)| (word.into_bytes(), count);
+    counts.into_iter().map(bytes).collect()
+}
+
+/// No pod, no side file and no process of it.
+fn assert_nothing_is_left(summary: &Value) {
+    let pod = summary["pod"].as_str().unwrap();
+    assert!(!fs::exists(pod).unwrap(), "{pod} is left");
+    let found = Command::new("pgrep").args(["-f", pod]).output();
+    if let Ok(found) = found {
+        assert!(found.stdout.is_empty(), "processes of {pod} are left");
+    }
+}
+
+/// Some megabytes of words, of which a few are frequent and many are rare, with umlauts and long ones among them.
+fn text(bytes: usize, mut seed: u64) -> Vec<u8> {
+    let mut text = String::with_capacity(bytes + 100);
+    let separators = [" ", " ", " ", ", ", ".\n", " — ", "\u{a0}"];
+    while text.len() < bytes {
+        seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        let random = seed >> 33;
+        let rank = (random % 1000) * (random / 1000 % 1000) * (random / 1_000_000 % 50) / 900;
+        match random % 97 {
+            0 => text += &format!("Ärger{rank}"),
+            1 => text += &format!("averyverylongwordthatfitsnoentry{rank}"),
+            2 => text += &format!("ЖУК{}", rank % 50),
+            _ => text += &format!("W{rank}"),
+        }
+        text += separators[(random / 7 % separators.len() as u64) as usize];
+    }
+    text.into_bytes()
+}
+
+#[test]
+fn the_shipped_text_is_counted_while_hosts_are_killed() {
+    let stage = Stage::new("shipped");
+    let (counts, summary) = stage.count(&[]);
+    assert_eq!(counts[&b"the"[..]], 63_919);
+    assert_eq!(counts[&b"jerusalem"[..]], 814);
+    assert_eq!((counts.len(), &summary["words"]), (12_544, &791_450.into()));
+    let failures = summary["failures"].as_array().unwrap();
+    assert_eq!(failures.len(), 2);
+    for failure in failures {
+        let time = |what: &str| failure[what].as_f64().unwrap_or_else(|| panic!("{failure}"));
+        assert!(time("killed_at") <= time("detected_at"));
+        assert!(time("detected_at") <= time("recovered_at"));
+        assert_eq!(failure["units_redone"], 1, "{failure}");
+    }
+    assert_eq!(summary["units_redone"], 2);
+    // And for people.
+    let shown = outlive(["run", "wordcount", "--top", "3"]).succeeds();
+    assert!(shown.contains("nothing was lost"), "{shown}");
+    assert!(shown.contains("63919  the"), "{shown}");
+}
+
+#[test]
+fn counts_are_exact_however_hosts_are_killed() {
+    let stage = Stage::new("killed");
+    let text = text(3_000_000, 1);
+    let expected = plainly(&[&text]);
+    let path = stage.write("text", &text);
+    for (hosts, threads, kills) in [(1, 1, 1), (2, 2, 1), (3, 1, 2), (4, 1, 3), (4, 2, 6)] {
+        for supervise in ["restart", "none"] {
+            if supervise == "none" && kills >= hosts {
+                continue;
+            }
+            for at in ["commit", "random"] {
+                for _ in 0..3 {
+                    let (hosts, kills) = (hosts.to_string(), kills.to_string());
+                    let threads = threads.to_string();
+                    let (counts, summary) = stage.count(&[
+                        &path,
+                        "--hosts",
+                        &hosts,
+                        "--threads",
+                        &threads,
+                        "--kill",
+                        &kills,
+                        "--kill-at",
+                        at,
+                        "--supervise",
+                        supervise,
+                    ]);
+                    assert!(counts == expected, "{summary}");
+                    let redone = summary["units_redone"].as_u64().unwrap();
+                    let lost: u64 = kills.parse::<u64>().unwrap() * threads.parse::<u64>().unwrap();
+                    assert!(redone <= lost, "{summary}");
+                    if at == "commit" {
+                        assert_eq!(summary["kills_too_late"], 0, "{summary}");
+                        assert!(redone >= kills.parse().unwrap(), "{summary}");
+                    }
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn white_space_separates_as_the_pipeline_has_it() {
+    let stage = Stage::new("pipeline");
+    let mut bytes = text(400_000, 7);
+    bytes.insert(0, b'x');
+    bytes.extend_from_slice(b" \x0b\x0c\r\n tail\xff\xfe \t bytes");
+    let path = stage.write("text", &bytes);
+    let script = "LC_ALL=C tr -s '[:space:]' '\\n' | LC_ALL=C sort | LC_ALL=C uniq -c";
+    let pipeline = Command::new("sh")
+        .args(["-c", script])
+        .stdin(fs::File::open(&path).unwrap())
+        .stdout(Stdio::piped())
+        .output()
+        .unwrap();
+    let mut expected = BTreeMap::new();
+    for line in pipeline.stdout.split(|byte| *byte == b'\n') {
+        let line = line.trim_ascii_start();
+        if let Some(at) = line.iter().position(|byte| *byte == b' ') {
+            let count = std::str::from_utf8(&line[..at]).unwrap().parse().unwrap();
+            expected.insert(line[at + 1..].to_vec(), count);
+        }
+    }
+    let (counts, _) = stage.count(&[&path, "--tokens", "whitespace", "--kill", "1"]);
+    assert!(counts == expected);
+}
+
+#[test]
+fn many_files_and_small_units_lose_nothing_at_their_borders() {
+    let stage = Stage::new("files");
+    let texts: Vec<Vec<u8>> = (0..12)
+        .map(|n| text([0, 1, 7, 100, 5000, 70_000][n % 6], n as u64))
+        .map(|mut text| {
+            // Files end within words, and do not run into one another.
+            text.truncate(text.len().saturating_sub(3));
+            text
+        })
+        .collect();
+    for (n, text) in texts.iter().enumerate() {
+        stage.write(&format!("in/{}/{n}", n % 3), text);
+    }
+    let slices: Vec<&[u8]> = texts.iter().map(Vec::as_slice).collect();
+    let expected = plainly(&slices);
+    for unit in ["64", "1000", "16K"] {
+        let (counts, _) = stage.count(&[&stage.path("in"), "--unit", unit, "--kill", "2"]);
+        assert!(counts == expected, "units of {unit}");
+    }
+    let empty = stage.write("empty", b"");
+    let (counts, summary) = stage.count(&[&empty]);
+    assert_eq!((counts.len(), &summary["units"]), (0, &0.into()));
+}
+
+#[test]
+fn what_cannot_be_counted_is_refused_before_anything_starts() {
+    let stage = Stage::new("refused");
+    let run = |arguments: &[&str]| -> Ended {
+        let mut all = vec!["run", "wordcount"];
+        all.extend(arguments);
+        outlive(all)
+    };
+    let missing = stage.path("missing");
+    run(&[&missing]).fails(1, "missing cannot be read: No such file");
+    let empty = stage.path("empty");
+    fs::create_dir(&empty).unwrap();
+    run(&[&empty]).fails(1, "there is no file in the directory");
+    run(&["/dev/null"]).fails(1, "neither a file nor a directory");
+    let text = stage.write("text", &text(3_000_000, 3));
+    run(&[&text, "--output", "/nowhere/counts"]).fails(1, "/nowhere/counts cannot be written");
+    run(&[&text, "--size", "5M"]).fails(1, "--size");
+    run(&[&text, "--hosts", "0"]).fails(2, "--hosts");
+    run(&[&text, "--hosts", "2", "--kill", "2", "--supervise", "none"])
+        .fails(1, "all 2 hosts are dead");
+    let taken = stage.write("taken", b"something");
+    run(&[&text, "--pod", &taken]).fails(1, "exists already");
+}
+
+#[test]
+fn an_interrupted_run_leaves_nothing() {
+    let stage = Stage::new("interrupted");
+    let text = stage.write("text", &text(30_000_000, 5));
+    let pod = format!("/dev/shm/outlive-run-test-{}", std::process::id());
+    let arguments = ["run", "wordcount", &text, "--pod", &pod, "--unit", "4K"];
+    let running = Running::start(arguments);
+    let until = std::time::Instant::now() + std::time::Duration::from_secs(20);
+    while !fs::exists(&pod).unwrap() && std::time::Instant::now() < until {
+        std::thread::sleep(std::time::Duration::from_millis(2));
+    }
+    std::thread::sleep(std::time::Duration::from_millis(60));
+    running.interrupt();
+    while fs::exists(&pod).unwrap() && std::time::Instant::now() < until {
+        std::thread::sleep(std::time::Duration::from_millis(2));
+    }
+    assert!(!fs::exists(&pod).unwrap(), "{pod} is left");
+}

@@ -1,0 +1,230 @@
+//! The heap of small objects, with deaths: remote frees against collection, adoption, debts; and ways to get
+//! them wrong, each of which an exploration must find.
+
+use super::{Proof, Reach};
+use crate::fixtures::heap::{self, FREED, LARGE, QUARTER, World, bytes, cell, entry, held};
+use crate::fixtures::weakened::{Weakened, Weakness};
+use crate::schedule::{self, Bounds, Scenario, Scheduled};
+use outlive::heap::buddy::AllocateError;
+use outlive_memory::{Memory, Offset, Ordering};
+use std::sync::OnceLock;
+
+/// The scenarios of this file.
+pub fn all() -> Vec<Proof> {
+    let both = |scenario: fn() -> Scenario, preemptions, deaths, seed| {
+        let deep = Bounds::default()
+            .preemptions(4)
+            .stale_reads(3)
+            .deaths(deaths);
+        let quick = bounds().preemptions(preemptions).deaths(1);
+        [
+            Proof {
+                scenario: scenario(),
+                quick: Reach::Every(quick),
+                full: Reach::Every(Bounds::default().deaths(deaths)),
+            },
+            Proof {
+                scenario: scenario(),
+                quick: Reach::Drawn(deep.clone(), seed, 20_000),
+                full: Reach::Drawn(deep, seed, 1_000_000),
+            },
+        ]
+    };
+    [
+        both(|| collection(None, None), 1, 2, 1),
+        both(|| adoption(None), 1, 2, 2),
+        both(two_recoverers, 1, 2, 3),
+        both(two_freers, 1, 2, 4),
+        both(debts, 1, 2, 5),
+    ]
+    .into_iter()
+    .flatten()
+    .collect()
+}
+
+/// Scenarios that must fail within these bounds, each with a part of what must be said.
+pub fn broken() -> Vec<(Scenario, Bounds, &'static str)> {
+    let step = |id: u64| Offset::new(4096 + 0x2000 * id + 0x1800);
+    let blind = |id| Some(Weakness::Blind(step(id), 8));
+    let relaxed = Some(Weakness::Orderings(entry(0) + 0x180, 8));
+    vec![
+        (
+            collection(blind(1), None),
+            bounds().preemptions(2),
+            "is reached",
+        ),
+        (
+            collection(None, relaxed),
+            bounds().preemptions(2),
+            "is reached",
+        ),
+        (adoption(blind(0)), bounds(), "is reached"),
+    ]
+}
+
+fn bounds() -> Bounds {
+    Bounds::default()
+        .preemptions(1)
+        .stale_reads(1)
+        .executions(400_000)
+}
+
+/// The handles for a heap of one slab; the memory behind them is each execution's own.
+fn world(memory: Scheduled) -> &'static World<Scheduled> {
+    static WORLD: OnceLock<World<Scheduled>> = OnceLock::new();
+    WORLD.get_or_init(|| heap::pod(memory))
+}
+
+/// A scenario whose threads, by number, act as members over a heap of one slab; number 3 is for the check.
+fn members(name: &str, prepare: fn(&World<Scheduled>)) -> Scenario<Scheduled> {
+    schedule::scenario(name)
+        .memory(bytes(1))
+        .prepare(move |m| {
+            let world = heap::create(m, 1);
+            for id in 0..4 {
+                drop(world.join(id));
+            }
+            prepare(&world);
+        })
+        .on_death(|m, host| {
+            let world = world(m);
+            // A host may have died after its thread had returned.
+            if world.status(host as u32).may_write() {
+                world.declare_dead(host as u32);
+            }
+        })
+        .check(|m, _| {
+            let world = world(m);
+            let last = world.act_as(3);
+            world.recoverers.recover_all(&last).unwrap();
+            heap::demand_sound(world).unwrap_or_else(|wrong| panic!("{wrong}"));
+            // What is free can be had.
+            allocate(world, 3, 20);
+            heap::demand_sound(world).unwrap_or_else(|wrong| panic!("{wrong}"));
+        })
+}
+
+/// A quarter of a slab for a cell, unless there is none.
+fn allocate<M: Memory>(world: &World<M>, id: u32, index: u64) {
+    let member = world.act_as(id);
+    let got = heap::local(world, &member).allocate_into(QUARTER, cell(index));
+    assert!(
+        matches!(got, Ok(_) | Err(AllocateError::HeapFull { .. })),
+        "{got:?}"
+    );
+}
+
+fn free<M: Memory>(world: &World<M>, id: u32, index: u64) {
+    let member = world.act_as(id);
+    heap::local(world, &member)
+        .free_from(cell(index), FREED)
+        .unwrap();
+}
+
+fn recover(m: Scheduled, id: u32, whom: u32) {
+    let world = world(m);
+    world.recoverers.recover(&world.act_as(id), whom).unwrap();
+}
+
+/// Number 0 owns the slab, which is full.
+fn full(world: &World<Scheduled>) {
+    let member = world.act_as(0);
+    let way = heap::local(world, &member);
+    for index in 0..4 {
+        way.allocate_into(QUARTER, cell(index)).unwrap();
+    }
+}
+
+/// The same world seen through a weakness, or through none.
+fn weak(m: Scheduled, weakness: Option<Weakness>) -> World<Weakened<Scheduled>> {
+    let weakness = weakness.unwrap_or(Weakness::Blind(Offset::new(0), 0));
+    heap::pod(Weakened::new(m, weakness))
+}
+
+/// The owner collects what a stranger frees, who dies and whose free is done again.
+fn collection(owner: Option<Weakness>, freer: Option<Weakness>) -> Scenario {
+    let sound = owner.is_none() && freer.is_none();
+    let scenario = members("heap: remote free and collection", full);
+    let scenario = if sound {
+        scenario
+            .mortal("owner", |m| {
+                (10..12).for_each(|at| allocate(world(m), 0, at))
+            })
+            .mortal("freer", |m| free(world(m), 1, 0))
+    } else {
+        scenario
+            .thread("owner", move |m| {
+                let world = weak(m, owner);
+                (10..12).for_each(|at| allocate(&world, 0, at));
+            })
+            .mortal("freer", move |m| free(&weak(m, freer), 1, 0))
+    };
+    scenario.after_death("recoverer", |m| recover(m, 2, 1))
+}
+
+/// Two want the slab of an owner who dies as it frees; one of them recovers it first.
+fn adoption(adopter: Option<Weakness>) -> Scenario {
+    let scenario = members("heap: adoption by two", |world| {
+        full(world);
+        free(world, 0, 3);
+    })
+    .mortal("owner", |m| free(world(m), 0, 0));
+    let scenario = match adopter {
+        None => scenario.mortal_after_death("adopter", |m| allocate(world(m), 1, 10)),
+        Some(_) => scenario.after_death("adopter", move |m| allocate(&weak(m, adopter), 1, 10)),
+    };
+    scenario.after_death("recoverer", |m| {
+        recover(m, 2, 0);
+        allocate(world(m), 2, 11);
+    })
+}
+
+/// Two recover one free, one after the other's death, and the owner collects meanwhile.
+fn two_recoverers() -> Scenario {
+    members("heap: two recoverers of a free", full)
+        .thread("owner", |m| allocate(world(m), 0, 10))
+        .mortal("freer", |m| free(world(m), 1, 0))
+        .mortal_after_death("r1", |m| recover(m, 2, 1))
+        .after_death("r2", |m| recover(m, 3, 1))
+}
+
+/// Two free blocks of one word, whose owner collects.
+fn two_freers() -> Scenario {
+    members("heap: two remote frees", full)
+        .thread("owner", |m| {
+            (10..12).for_each(|at| allocate(world(m), 0, at))
+        })
+        .mortal("f1", |m| free(world(m), 1, 0))
+        .mortal("f2", |m| free(world(m), 2, 1))
+}
+
+/// A dead instance's large block is owed by its recoverers, and paid by who wants one.
+fn debts() -> Scenario {
+    members("heap: debts", |world| {
+        let member = world.act_as(0);
+        let way = heap::local(world, &member);
+        way.allocate_into(LARGE, way.hand(0)).unwrap();
+        way.allocate_into(LARGE, cell(0)).unwrap();
+    })
+    .mortal("owner", |m| {
+        let world = world(m);
+        let member = world.act_as(0);
+        let way = heap::local(world, &member);
+        way.free_from(way.hand(0), 0).unwrap();
+    })
+    .mortal_after_death("r1", |m| recover(m, 1, 0))
+    .after_death("payer", |m| {
+        recover(m, 2, 0);
+        let world = world(m);
+        let member = world.act_as(2);
+        let way = heap::local(world, &member);
+        let before = held(world, 0);
+        let got = way.allocate_into(LARGE, cell(10));
+        assert!(
+            matches!(got, Ok(block) if Some(block) != before)
+                || matches!(got, Err(AllocateError::HeapFull { .. })),
+            "{got:?}"
+        );
+        let _: u64 = m.load(cell(10), Ordering::Relaxed);
+    })
+}

@@ -1,0 +1,246 @@
+//! The director: watches a run, kills hosts, and follows each failure until it is over.
+
+use super::launch::{Group, Running, lock};
+use super::{Failure, KillAt, Options, Supervise, process_of};
+use crate::run::Run;
+use outlive::membership::{EventKind, Instance, Level, News, Status, Tables};
+use std::time::Instant;
+
+/// Random numbers of units for the kills, in order.
+fn at_random(even: &[u64], units: u64, options: &Options) -> Vec<u64> {
+    let mut random = options.seed | 1;
+    let mut all: Vec<u64> = even
+        .iter()
+        .map(|_| next_random(&mut random) % units.max(1))
+        .collect();
+    all.sort_unstable();
+    all
+}
+
+fn next_random(state: &mut u64) -> u64 {
+    *state = state.wrapping_add(0x9E37_79B9_7F4A_7C15);
+    let mut z = *state;
+    z = (z ^ z >> 30).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+    z = (z ^ z >> 27).wrapping_mul(0x94D0_49BB_1331_11EB);
+    z ^ z >> 31
+}
+
+/// Watches a run, and kills hosts.
+pub(super) struct Director<'o> {
+    run: Run,
+    tables: Tables,
+    options: &'o Options,
+    running: Running,
+    began: Instant,
+    failures: Vec<Failure>,
+    /// The failures that are not over.
+    open: Vec<usize>,
+    killed: u32,
+    /// At which units hosts are still to be killed at random.
+    thresholds: Vec<u64>,
+    random: u64,
+}
+
+impl<'o> Director<'o> {
+    /// A director of `run`, whose hosts are started now and found in `running`. Arms the halts.
+    pub fn new(run: Run, tables: Tables, options: &'o Options, running: Running) -> Self {
+        let units = run.mapping().count();
+        let even: Vec<u64> = (1..=u64::from(options.kills))
+            .map(|kill| kill * units / (u64::from(options.kills) + 1))
+            .collect();
+        let thresholds = match options.kill_at {
+            KillAt::Commit => {
+                run.arm(&even);
+                Vec::new()
+            }
+            KillAt::Random => at_random(&even, units, options),
+        };
+        Self {
+            run,
+            tables,
+            options,
+            running,
+            began: Instant::now(),
+            failures: Vec::new(),
+            open: Vec::new(),
+            killed: 0,
+            thresholds,
+            random: options.seed | 1,
+        }
+    }
+
+    /// What it has seen, and how many hosts it has killed.
+    pub fn report(self) -> (Vec<Failure>, u32) {
+        (self.failures, self.killed)
+    }
+
+    /// How many hosts have failed.
+    pub fn failed(&self) -> usize {
+        self.failures.len()
+    }
+
+    fn now(&self) -> f64 {
+        self.began.elapsed().as_secs_f64()
+    }
+
+    /// Whether a failure has not been seen through.
+    pub fn is_waiting(&self) -> bool {
+        !self.open.is_empty()
+    }
+
+    /// Kills whoever is to be killed now, and looks how far the failures are.
+    pub fn look(&mut self) {
+        match self.options.kill_at {
+            KillAt::Commit => {
+                let halted: Vec<u32> = self.run.halted().skip(self.killed as usize).collect();
+                for host in halted {
+                    self.kill(host);
+                }
+            }
+            KillAt::Random => {
+                let drawn = self.run.mapping().drawn();
+                while self.thresholds.first().is_some_and(|unit| drawn > *unit) {
+                    let Some(host) = self.any_host() else { break };
+                    self.thresholds.remove(0);
+                    self.kill(host);
+                }
+            }
+        }
+        self.follow();
+    }
+
+    /// A host that lives and has been killed no more often than others.
+    fn any_host(&mut self) -> Option<u32> {
+        if self.run.is_done() {
+            return None;
+        }
+        let times = |host: u32| self.failures.iter().filter(|f| f.host == host).count();
+        let alive: Vec<u32> = (0..self.options.hosts)
+            .filter(|host| !self.members_of(*host).is_empty())
+            .collect();
+        let least = alive.iter().map(|host| times(*host)).min()?;
+        let fresh: Vec<u32> = alive
+            .into_iter()
+            .filter(|host| times(*host) == least)
+            .collect();
+        let at = next_random(&mut self.random) % fresh.len() as u64;
+        Some(fresh[at as usize])
+    }
+
+    /// The instances of `host` that live: its processes and threads.
+    fn members_of(&self, host: u32) -> Vec<Instance> {
+        self.tables
+            .writers()
+            .filter(|(_, state)| u32::from(state.host) == host && state.level != Some(Level::Host))
+            .map(|(id, state)| Instance::new(id, state.generation))
+            .collect()
+    }
+
+    fn kill(&mut self, host: u32) {
+        self.killed += 1;
+        self.run.hit(host);
+        let lost = self.members_of(host);
+        let child = lock(&self.running)
+            .get(&process_of(self.options.hosts, host))
+            .cloned();
+        let killed_at = self.now();
+        if let Some(child) = child {
+            Group::kill_all(&mut lock(&child));
+        }
+        self.open.push(self.failures.len());
+        self.failures.push(Failure {
+            host,
+            killed_at: Some(killed_at),
+            detected_at: None,
+            recovered_at: None,
+            rejoined_at: None,
+            lost,
+            units_redone: Vec::new(),
+            is_read: false,
+            is_told: false,
+        });
+    }
+
+    /// Takes in what was told.
+    pub fn hear(&mut self, news: &News) {
+        let News::Event(event) = news else {
+            return;
+        };
+        if event.kind != EventKind::HostDied || event.instance.id >= self.options.hosts {
+            return;
+        }
+        let (host, now) = (event.instance.id, self.now());
+        let untold = |failure: &&mut Failure| failure.host == host && !failure.is_told;
+        match self.failures.iter_mut().find(untold) {
+            Some(failure) => {
+                failure.is_told = true;
+                failure.detected_at = Some(now);
+            }
+            // Nobody killed it.
+            None => {
+                self.open.push(self.failures.len());
+                self.failures.push(Failure {
+                    host,
+                    killed_at: None,
+                    detected_at: Some(now),
+                    recovered_at: None,
+                    rejoined_at: None,
+                    lost: Vec::new(),
+                    units_redone: Vec::new(),
+                    is_read: false,
+                    is_told: true,
+                });
+            }
+        }
+    }
+
+    /// Looks how far the failures are that are not over.
+    fn follow(&mut self) {
+        let (now, generations) = (self.now(), self.tables.generations());
+        for index in std::mem::take(&mut self.open) {
+            let failure = &mut self.failures[index];
+            let lives = |instance: &Instance| !generations.is_gone(*instance);
+            let all_gone = !failure.lost.iter().any(lives);
+            if all_gone && !failure.is_read {
+                failure.is_read = true;
+                self.run.spare(failure.host);
+                // Their tables stand still until they are started again.
+                failure.units_redone = failure
+                    .lost
+                    .iter()
+                    .filter_map(|instance| self.run.worker_of(instance.id))
+                    .filter_map(|worker| self.run.table(worker).attempting())
+                    .collect();
+                // A host that dies while it joins is told of by nobody: it never was a member.
+                failure.detected_at = failure.detected_at.or(Some(now));
+            }
+            if all_gone && failure.recovered_at.is_none() {
+                let unsettled = |instance: &Instance| {
+                    generations
+                        .state(instance.id)
+                        .is_ok_and(|state| state.status == Status::Dead)
+                };
+                if !failure.lost.iter().any(unsettled) {
+                    failure.recovered_at = Some(now);
+                }
+            }
+            let process = process_of(self.options.hosts, failure.host);
+            let live = |id| {
+                generations
+                    .state(id)
+                    .is_ok_and(|state| state.status == Status::Live)
+            };
+            if failure.recovered_at.is_some() && live(process) {
+                failure.rejoined_at = Some(now);
+            }
+            let wants_to_rejoin =
+                self.options.supervise == Supervise::Restart && !self.run.is_done();
+            if failure.recovered_at.is_none()
+                || (wants_to_rejoin && failure.rejoined_at.is_none())
+            {
+                self.open.push(index);
+            }
+        }
+    }
+}
+

@@ -1,0 +1,143 @@
+//! What comes of a run.
+
+use crate::host::HostError;
+use crate::input::InputError;
+use outlive::membership::Instance;
+use outlive::pod::PodError;
+use std::path::PathBuf;
+
+/// What came of a run.
+#[derive(Clone, Debug)]
+pub struct Outcome {
+    /// Every key with its total, by falling total, then by key.
+    pub totals: Vec<(Vec<u8>, u64)>,
+    /// From the creation of the pod to the last total.
+    pub seconds: f64,
+    /// Of that, until the hosts were started: the pod was made.
+    pub seconds_to_create: f64,
+    /// Of that, while hosts worked.
+    pub seconds_of_work: f64,
+    /// The processor time of the driver and of all hosts, the dead ones' included.
+    pub cpu_seconds: f64,
+    /// The bytes read.
+    pub bytes: u64,
+    /// The units of the input.
+    pub units: u64,
+    /// The size of the segment.
+    pub segment_bytes: u64,
+    /// Where the pod was.
+    pub pod: PathBuf,
+    /// What failed, in order.
+    pub failures: Vec<Failure>,
+    /// How many units were begun and not committed, in all.
+    pub units_redone: u64,
+    /// How many kills were asked for and came too late: the run was over.
+    pub kills_too_late: u32,
+}
+
+/// One host's failure. Times are seconds from when the hosts were started.
+#[derive(Clone, Debug)]
+pub struct Failure {
+    /// The host.
+    pub host: u32,
+    /// When it was sent SIGKILL; `None` if it died by itself.
+    pub killed_at: Option<f64>,
+    /// When its death was told to the pod's control group.
+    pub detected_at: Option<f64>,
+    /// When all that its members held had been recovered.
+    pub recovered_at: Option<f64>,
+    /// When its restarted process had joined, if it was restarted.
+    pub rejoined_at: Option<f64>,
+    /// The instances that died with it: processes and threads.
+    pub lost: Vec<Instance>,
+    /// The units that were lost with it, begun and not committed, and so were done again.
+    pub units_redone: Vec<u64>,
+    /// Whether these have been read.
+    pub(super) is_read: bool,
+    /// Whether its death has been told, not only seen.
+    pub(super) is_told: bool,
+}
+
+/// How far a run is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Progress {
+    /// How many units have been read from disk, about.
+    pub loaded: u64,
+    /// How many units have been given out to be mapped.
+    pub mapped: u64,
+    /// Of how many.
+    pub units: u64,
+    /// How many hosts have failed.
+    pub failures: usize,
+}
+
+/// Why a run has no outcome.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum RunError {
+    /// A number of hosts, threads or kills that cannot be.
+    #[error("{what} of {asked}: it can be {least} to {most}")]
+    Impossible {
+        /// What was asked for.
+        what: &'static str,
+        /// How much of it.
+        asked: u64,
+        /// The least.
+        least: u64,
+        /// The most.
+        most: u64,
+    },
+    /// An input cannot be read.
+    #[error(transparent)]
+    Input(#[from] InputError),
+    /// The pod cannot be made, joined or destroyed.
+    #[error(transparent)]
+    Pod(#[from] PodError),
+    /// The run cannot be begun.
+    #[error(transparent)]
+    Begin(#[from] HostError),
+    /// The segment is too small.
+    #[error(
+        "the segment of {size} bytes is full: a block of {wanted} bytes was wanted; ask for at least {ask} bytes with --size {}M",
+        ask >> 20
+    )]
+    Full {
+        /// The size of the segment.
+        size: u64,
+        /// What was wanted of it.
+        wanted: u64,
+        /// What to ask for.
+        ask: u64,
+    },
+    /// A file has another length than when it was looked at.
+    #[error("{} has changed while it was read; nothing was counted", .path.display())]
+    Changed {
+        /// Which file.
+        path: PathBuf,
+    },
+    /// A key is too long.
+    #[error("{} has a token of more than 16 MiB near byte {at}; nothing was counted", .path.display())]
+    TooLong {
+        /// In which file.
+        path: PathBuf,
+        /// Where.
+        at: u64,
+    },
+    /// All hosts have died, or given up.
+    #[error("all {hosts} hosts are dead, and {done} of {units} units are done; let hosts be restarted (--supervise restart), or kill fewer")]
+    AllDead {
+        /// How many there were.
+        hosts: u32,
+        /// How many units were mapped.
+        done: u64,
+        /// Of how many.
+        units: u64,
+    },
+    /// A worker failed, and has said why on standard error.
+    #[error("worker {0} of the run failed; its host has said why")]
+    Failed(u32),
+    /// It was told to stop.
+    #[error("interrupted")]
+    Interrupted,
+}
+

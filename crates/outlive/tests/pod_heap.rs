@@ -1,0 +1,172 @@
+//! The heap of a pod: laid out with it, reached by its threads, refused or reported when it is damaged.
+
+use outlive::membership::ProcessOptions;
+use outlive::memory::{Memory, Native, Offset, Ordering};
+use outlive::pod::{Pod, PodError, PodOptions};
+use outlive::segment::{Area, AreaKind, CreateError};
+use proptest::prelude::*;
+use std::sync::OnceLock;
+
+fn pod_of(bytes: u64) -> Pod {
+    let options = PodOptions::new().size(bytes).ids(8).groups(1);
+    Pod::create("memfd:heap", options).expect("a pod")
+}
+
+fn area(pod: &Pod, kind: AreaKind) -> Area {
+    pod.segment().area(kind).expect("the area")
+}
+
+#[test]
+fn the_heap_has_the_payload_and_its_state_fits() {
+    for bytes in [1 << 20, 3_000_000, 64 << 20] {
+        let pod = pod_of(bytes);
+        let heap = pod.heap().expect("a heap");
+        let (state, payload) = (
+            area(&pod, AreaKind::HeapState),
+            area(&pod, AreaKind::Payload),
+        );
+        assert_eq!(heap.buddy().region(), payload.offset);
+        assert!(payload.size - heap.buddy().bytes() < 16 << 10);
+        assert!(payload.end() + 2 * 4096 > pod.segment().size());
+        assert!(state.size * 40 < payload.size + (1 << 20), "{state:?}");
+        let check = pod.check();
+        assert!(check.is_clean(), "{:#?}", check.violations);
+        let statistics = check.heap.expect("it was looked at").statistics;
+        assert_eq!(statistics.region.free_bytes, heap.buddy().bytes());
+    }
+    let small = PodOptions::new().size(96 << 10).ids(8).groups(0).events(1);
+    let refused = Pod::create("memfd:small", small).unwrap_err();
+    assert!(
+        matches!(&refused, PodError::Create(CreateError::Layout(_))),
+        "{refused}"
+    );
+}
+
+#[test]
+fn threads_allocate_retire_and_leave_nothing() {
+    let pod = pod_of(4 << 20);
+    let process = pod.join(ProcessOptions::on_host(0)).expect("joining");
+    std::thread::scope(|scope| {
+        for _ in 0..3 {
+            scope.spawn(|| {
+                let thread = process.enter(None, "worker").expect("a thread joins");
+                let heap = thread.heap(&pod).expect("a heap");
+                let memory = thread.memory();
+                for _ in 0..1000 {
+                    let block = heap.allocate_into(64, heap.hand(0)).expect("there is room");
+                    memory.store(block, heap.era(), Ordering::Relaxed);
+                    let pin = heap.pin();
+                    // As one who took it out of a structure.
+                    memory.store(heap.hand(0), 0u64, Ordering::Relaxed);
+                    heap.retire(block);
+                    drop(pin);
+                }
+            });
+        }
+    });
+    // What one of them had to leave because another was reading goes with whoever comes next.
+    let thread = process.enter(None, "last").expect("a thread joins");
+    thread.heap(&pod).expect("a heap").reclaim();
+    drop(thread);
+    process.leave().expect("nobody is left");
+    let check = pod.check();
+    assert!(check.is_clean(), "{:#?}", check.violations);
+    let heap = check.heap.expect("a heap");
+    let allocated: u64 = heap.statistics.classes.iter().map(|c| c.allocated).sum();
+    assert_eq!((heap.retired, allocated), (0, 0));
+}
+
+#[test]
+fn a_thread_has_one_way_to_the_heap_of_its_own_pod() {
+    let (pod, other) = (pod_of(1 << 20), pod_of(1 << 20));
+    let process = pod.join(ProcessOptions::on_host(0)).expect("joining");
+    let thread = process.enter(None, "t").expect("a thread joins");
+    assert!(matches!(
+        thread.heap(&other),
+        Err(PodError::Stranger { .. })
+    ));
+    let bare = PodOptions::new().size(1 << 20).ids(8).without_heap();
+    let bare = Pod::create("memfd:bare", bare).expect("a pod");
+    assert!(bare.heap().is_none() && bare.check().heap.is_none());
+    assert!(matches!(thread.heap(&bare), Err(PodError::NoHeap { .. })));
+    let heap = thread.heap(&pod).expect("a heap");
+    let twice = std::panic::catch_unwind(core::panic::AssertUnwindSafe(|| thread.heap(&pod)));
+    assert!(twice.is_err());
+    drop(heap);
+    assert!(thread.heap(&pod).is_ok());
+}
+
+#[test]
+fn a_damaged_header_is_refused_by_name() {
+    let pod = pod_of(1 << 20);
+    let (memory, at) = (
+        pod.segment().memory(),
+        area(&pod, AreaKind::HeapState).offset,
+    );
+    for word in [0u64, 8, 16, 24] {
+        let old: u64 = memory.load(at + word, Ordering::Relaxed);
+        memory.store(at + word, old ^ 0x1000, Ordering::Relaxed);
+        let refused = Pod::of(pod.segment()).map(drop).unwrap_err();
+        assert!(matches!(&refused, PodError::Heap { .. }), "{refused}");
+        memory.store(at + word, old, Ordering::Relaxed);
+    }
+    assert!(Pod::of(pod.segment()).is_ok());
+}
+
+/// A pod with something in its heap, and the words that describe it.
+fn used() -> &'static (Pod, Vec<(Offset, u64)>) {
+    static POD: OnceLock<(Pod, Vec<(Offset, u64)>)> = OnceLock::new();
+    POD.get_or_init(|| {
+        let pod = pod_of(1 << 20);
+        let process = pod.join(ProcessOptions::on_host(0)).expect("joining");
+        let thread = process.enter(None, "t").expect("a thread joins");
+        let heap = thread.heap(&pod).expect("a heap");
+        for (cell, bytes) in [(0, 24), (1, 500), (2, 40_000)] {
+            heap.allocate_into(bytes, heap.hand(cell)).expect("room");
+        }
+        drop(heap);
+        drop(thread);
+        process.leave().expect("nobody is left");
+        let memory: Native = pod.segment().memory();
+        let state = area(&pod, AreaKind::HeapState);
+        let state = (0..state.size / 8).map(|word| state.offset + word * 8);
+        // What the heap keeps in the rooms of the logs.
+        let rooms = (0..8).flat_map(|id| {
+            let room = pod.logs().of(id).room();
+            (0..64).map(move |word| room + word * 8)
+        });
+        let words = state.chain(rooms);
+        let words = words.map(|at| (at, memory.load(at, Ordering::Relaxed)));
+        (pod.clone(), words.collect())
+    })
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+    /// Whatever stands in the words that describe the heap: it is refused, or looked at to the end.
+    #[test]
+    fn any_words_are_refused_or_checked(
+        changes in prop::collection::vec((any::<prop::sample::Index>(), any::<u64>(), any::<u8>()), 1..20),
+    ) {
+        let (pod, words) = used();
+        let memory = pod.segment().memory();
+        for (index, value, shift) in changes {
+            let (at, old) = *index.get(words);
+            // Any word, a near miss, or an offset inside the segment.
+            let value = match shift % 3 {
+                0 => value,
+                1 => old ^ 1 << (shift / 3 % 64),
+                _ => value % pod.segment().size(),
+            };
+            memory.store(at, value, Ordering::Relaxed);
+        }
+        if let Ok(again) = Pod::of(pod.segment()) {
+            let _ = again.check().violations.len();
+        }
+        for (at, old) in words {
+            memory.store(*at, *old, Ordering::Relaxed);
+        }
+        let check = pod.check();
+        prop_assert!(check.is_clean(), "{:?}", check.violations);
+    }
+}

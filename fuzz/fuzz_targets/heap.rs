@@ -1,0 +1,38 @@
+//! Whatever words describe a heap, it is refused, or looked at to the end.
+
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+use outlive::heap::Heap;
+use outlive::memory::{Memory, Native, Offset, Ordering, PersistenceDomain};
+use outlive::recovery::Logs;
+use std::sync::OnceLock;
+
+const LOGS: Offset = Offset::new(4096);
+const IDS: u32 = 2;
+const STATE: Offset = Offset::new(64 << 10);
+const REGION: Offset = Offset::new(128 << 10);
+const BYTES: u64 = 256 << 10;
+
+fuzz_target!(|changes: Vec<(u16, u64)>| {
+    static SOUND: OnceLock<(Native, Vec<u64>)> = OnceLock::new();
+    let (memory, sound) = SOUND.get_or_init(|| {
+        let size = REGION.byte() + BYTES;
+        let memory = Native::leaked(size, PersistenceDomain::Flushed);
+        Heap::create(memory, STATE, REGION, BYTES).unwrap();
+        let words = (0..REGION.byte() / 8)
+            .map(|word| memory.load(Offset::new(word * 8), Ordering::Relaxed));
+        (memory, words.collect())
+    });
+    for (word, value) in sound.iter().enumerate() {
+        memory.store(Offset::new(word as u64 * 8), *value, Ordering::Relaxed);
+    }
+    for (word, value) in changes {
+        let at = u64::from(word) % (REGION.byte() / 8) * 8;
+        memory.store(Offset::new(at), value, Ordering::Relaxed);
+    }
+    if let Ok(heap) = Heap::open(*memory, STATE) {
+        let _ = heap.check();
+        let _ = heap.check_retired(Logs::new(*memory, LOGS, IDS));
+    }
+});
