@@ -4,7 +4,7 @@
 //!
 //! ```text
 //!     0  round    64  job, how often               128  workers in position    192  workers done
-//!  4096  a lock (two lines)                        4352  the counter
+//!  5824  a lock (two lines)                        6080  the counter
 //!  8192  for each worker a pair of lines: its node or private word; its start and end on the second
 //! 512 Ki  cells, 8 KiB for each worker
 //!   1 Mi  the heap: its state and its region
@@ -35,7 +35,8 @@ const JOB: u64 = 64;
 const HOW_OFTEN: u64 = 72;
 const IN_POSITION: u64 = 128;
 const DONE: u64 = 192;
-const LOCK: u64 = 4096;
+/// Not where a page or a log begins: loads and stores that differ by pages only can get in each other's way.
+const LOCK: u64 = 4096 + 27 * 64;
 const COUNTER: u64 = LOCK + 256;
 const WORKERS: u64 = 8192;
 const WORKER: u64 = 256;

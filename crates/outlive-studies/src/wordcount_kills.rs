@@ -39,7 +39,7 @@ const KILLS: u32 = 8;
 const MB: usize = 1_000_000;
 
 fn study(run: &mut Run<'_>) -> Result<(), StudyError> {
-    let megabytes = run.effort().of(1, 80, 520);
+    let megabytes = run.effort().of(1, 50, 520);
     let text = Text::of(megabytes * MB, 1)?;
     run.begin("the plain program counts");
     let expected = text.count_alone()?.1;
@@ -253,7 +253,7 @@ fn alone(
     expected: &Counts,
     megabytes: usize,
 ) -> Result<(), StudyError> {
-    let rounds = run.effort().of(1, 6, 15);
+    let rounds = run.effort().of(1, 5, 15);
     let case = format!("{megabytes} MB, one host of one worker");
     run.begin(&case);
     let seconds = |threads| {

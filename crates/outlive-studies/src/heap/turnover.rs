@@ -19,6 +19,8 @@ pub enum Pattern {
 
 /// How many blocks are in use in a turnover.
 pub const IN_USE: u64 = 512;
+/// How many more than the one that comes and goes.
+const RESIDENT: u64 = 8;
 const _: () = assert!(IN_USE <= CELLS_EACH);
 
 impl Pattern {
@@ -55,10 +57,19 @@ fn size(index: u64) -> u64 {
 /// Allocates and frees `often` times, and leaves nothing allocated.
 pub fn work(bench: &Bench, blocks: &impl Blocks, pattern: Pattern, often: u64) {
     match pattern {
-        Pattern::Pair(bytes) => bench.run(often, || {
-            blocks.allocate(0, black_box(bytes));
-            blocks.free(0, bytes);
-        }),
+        Pattern::Pair(bytes) => {
+            // Some stay, so that nobody gives a page back each time.
+            for place in 1..=RESIDENT {
+                blocks.allocate(place, bytes);
+            }
+            bench.run(often, || {
+                blocks.allocate(0, black_box(bytes));
+                blocks.free(0, bytes);
+            });
+            for place in 1..=RESIDENT {
+                blocks.free(place, bytes);
+            }
+        }
         Pattern::Turnover => {
             for index in 0..IN_USE {
                 blocks.allocate(index, size(index));
