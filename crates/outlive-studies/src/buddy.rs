@@ -4,19 +4,17 @@
 //! The blocks are never touched, so the region takes no memory, and the time to map pages, which the paper
 //! leaves out too, is in neither.
 
+use crate::alone::{Alone, FREE};
 use crate::paired::{Comparison, Paired};
 use crate::row::{Goal, Row};
 use crate::statistics::median_estimate;
 use crate::{Run, Study, StudyError};
 use outlive::heap;
 use outlive::heap::buddy::Buddy;
-use outlive::membership::{Generations, Instance, Level, Member, State, Status};
-use outlive::memory::{Native, Offset, PersistenceDomain};
-use outlive::recovery::{Logs, OwnLog, Recoverers};
+use outlive::memory::{Native, Offset};
+use outlive::recovery::Recoverers;
 use outlive::sync;
-use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous};
 use std::hint::black_box;
-use std::ptr::NonNull;
 use std::time::Instant;
 
 pub const STUDY: Study = Study {
@@ -75,21 +73,8 @@ fn study(run: &mut Run<'_>) -> Result<(), StudyError> {
     Ok(())
 }
 
-/// Memory that takes nothing before it is touched.
-fn untouched(size: u64) -> Result<Native, StudyError> {
-    let access = ProtFlags::READ | ProtFlags::WRITE;
-    let flags = MapFlags::PRIVATE | MapFlags::NORESERVE;
-    // SAFETY: a new private mapping at an address of the kernel's choice, never undone.
-    let base = unsafe { mmap_anonymous(core::ptr::null_mut(), size as usize, access, flags) };
-    let base = base.map_err(|errno| StudyError::io("mapping memory")(errno.into()))?;
-    let base = NonNull::new(base.cast()).expect("a mapping is not null");
-    // SAFETY: just mapped, never unmapped, and known to nobody else.
-    let memory = unsafe { Native::new(base, size, PersistenceDomain::Flushed) };
-    memory.map_err(|error| StudyError::void(error.to_string()))
-}
-
 struct Stage {
-    member: Member,
+    alone: Alone,
     recoverers: Recoverers,
     heap: Buddy,
 }
@@ -97,33 +82,19 @@ struct Stage {
 impl Stage {
     fn new() -> Result<Self, StudyError> {
         let metadata = Buddy::<Native>::metadata_bytes(REGION, UNIT).expect("a region");
-        let (table, logs_at, metadata_at) = (Offset::new(0), Offset::new(4096), Offset::new(65536));
-        let region = Offset::new((metadata_at.raw() + metadata).next_multiple_of(4096));
-        let memory = untouched(region.raw() + REGION)?;
-        let generations = Generations::new(memory, table, 4);
-        let logs = Logs::new(memory, logs_at, 4);
-        let live = State {
-            generation: 1,
-            host: 0,
-            level: Some(Level::Thread),
-            status: Status::Live,
-        };
-        assert!(generations.transition(0, State::FREE, live));
-        let (instance, log) = (Instance::new(0, 1), logs.at(0));
-        // SAFETY: this thread alone acts as 0.1, and nobody raises its generation.
-        let member = unsafe { Member::assume(memory, generations, instance, log, None) };
-        OwnLog::open(&member).expect("a fresh log");
-        let heap = Buddy::create(memory, metadata_at, region, REGION, UNIT).expect("a heap");
+        let region = Offset::new((FREE.raw() + metadata).next_multiple_of(4096));
+        let alone = Alone::new(region.raw() + REGION)?;
+        let heap = Buddy::create(alone.memory, FREE, region, REGION, UNIT).expect("a heap");
         Ok(Self {
-            member,
-            recoverers: heap::recoverers(sync::recoverers(logs)),
+            recoverers: heap::recoverers(sync::recoverers(alone.logs)),
+            alone,
             heap,
         })
     }
 
     /// Allocates an object of each size, then frees them all: the mean microseconds of each.
     fn round(&self, sizes: &[u64]) -> Result<(f64, f64), StudyError> {
-        let (heap, member, by) = (&self.heap, &self.member, &self.recoverers);
+        let (heap, member, by) = (&self.heap, &self.alone.member, &self.recoverers);
         let failed = |error: &dyn std::fmt::Display| StudyError::void(format!("buddy: {error}"));
         let mut blocks = Vec::with_capacity(sizes.len());
         let started = Instant::now();

@@ -4,7 +4,7 @@
 //! its handle is dropped, so that a study which is interrupted leaves no process behind.
 
 use crate::StudyError;
-use crate::{locks, lupin_restart, notify};
+use crate::{lupin_restart, notify, stage, wordcount_kills};
 use rustix::process::{Pid, Signal, kill_process, set_parent_process_death_signal};
 use serde::{Deserialize, Serialize};
 use std::ffi::OsString;
@@ -26,8 +26,8 @@ pub struct Launcher {
 /// What a part does.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) enum Part {
-    /// Takes locks when told to.
-    Locks(locks::Worker),
+    /// Does what it is told, again and again.
+    Worker(stage::Worker),
     /// Waits for its death.
     Victim(notify::Victim),
     /// Waits for another's.
@@ -36,6 +36,8 @@ pub(crate) enum Part {
     Phoenix(lupin_restart::Phoenix),
     /// Has threads that die and are started again.
     Mortals(lupin_restart::Mortals),
+    /// Counts words.
+    Host,
     /// Says that it is there.
     Bare,
 }
@@ -153,11 +155,12 @@ fn play_named(part: &str) -> Result<(), StudyError> {
         what: format!("it does not understand what it was told: {error}"),
     })?;
     match part {
-        Part::Locks(worker) => worker.play(),
+        Part::Worker(worker) => worker.play(),
         Part::Victim(victim) => victim.play(),
         Part::Watcher(watcher) => watcher.play(),
         Part::Phoenix(phoenix) => phoenix.play(),
         Part::Mortals(mortals) => mortals.play(),
+        Part::Host => wordcount_kills::play_host(),
         Part::Bare => {
             ready();
             sleep_for_ever()

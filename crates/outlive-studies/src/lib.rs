@@ -24,21 +24,26 @@
 //! }
 //! ```
 
+mod alone;
 mod buddy;
 pub mod chart;
 mod children;
 mod clock;
+mod heap;
 mod locks;
 mod lupin_restart;
 mod lupin_table1;
 pub mod machine;
+mod map;
 mod notify;
 pub mod paired;
 mod row;
 mod scratch;
 pub mod sheet;
+mod stage;
 pub mod statistics;
 mod study;
+mod wordcount_kills;
 
 pub use children::{Launcher, play};
 pub use row::{Goal, How, On, Op, Row};
@@ -50,6 +55,9 @@ pub fn studies() -> &'static [Study] {
         locks::STUDY,
         notify::STUDY,
         buddy::STUDY,
+        heap::STUDY,
+        map::STUDY,
+        wordcount_kills::STUDY,
         lupin_table1::STUDY,
         lupin_restart::STUDY,
     ]

@@ -22,7 +22,9 @@ impl ScratchPod {
             uid: rustix::process::geteuid().as_raw(),
             ..settings
         };
-        let options = PodOptions::new().size(size).ids(128).settings(settings);
+        // The payload is the study's own.
+        let options = PodOptions::new().without_heap();
+        let options = options.size(size).ids(128).settings(settings);
         let pod = Pod::create(&path, options.prefault(|_, _| ()))?;
         Ok(Self { pod, path })
     }

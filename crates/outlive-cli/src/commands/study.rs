@@ -91,10 +91,7 @@ impl Study {
         if self.json {
             output::json(&all)?;
         }
-        match all.iter().any(Row::fails) {
-            true => Err(Failure::Found),
-            false => Ok(()),
-        }
+        judge(&all)
     }
 
     fn list(&self) -> Result<(), Failure> {
@@ -169,6 +166,14 @@ impl Study {
     }
 }
 
+/// A goal that does not hold is something wrong that was found.
+fn judge(rows: &[Row]) -> Result<(), Failure> {
+    match rows.iter().any(Row::fails) {
+        true => Err(Failure::Found),
+        false => Ok(()),
+    }
+}
+
 fn verdict(rows: &[Row]) -> String {
     let goals = rows.iter().filter(|row| row.goal.is_some()).count();
     let missed = rows.iter().filter(|row| row.fails()).count();
@@ -183,4 +188,31 @@ fn unwritten(path: &Path, error: &std::io::Error) -> Failure {
         "{} cannot be written: {error}",
         path.display()
     ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use outlive_studies::{Goal, statistics::Estimate};
+
+    fn row(ratio: f64) -> Row {
+        let estimate = Estimate {
+            value: ratio,
+            low: ratio,
+            high: ratio,
+        };
+        Row::new("case", "metric", "ns")
+            .ours(1.0)
+            .peer("peer", 1.0)
+            .ratio(estimate)
+            .goal(Goal::ratio_at_most(1.0))
+    }
+
+    #[test]
+    fn a_missed_goal_is_exit_code_1_and_said() {
+        assert!(judge(&[row(0.9), row(1.0)]).is_ok());
+        assert!(matches!(judge(&[row(0.9), row(1.1)]), Err(Failure::Found)));
+        assert_eq!(verdict(&[row(0.9), row(1.1)]), "1 of 2 goals are MISSED");
+        assert_eq!(verdict(&[row(0.9)]), "all 1 goals hold");
+    }
 }

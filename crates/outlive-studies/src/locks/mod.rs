@@ -6,17 +6,14 @@
 
 mod ours;
 mod plain;
-mod stage;
 
-pub(crate) use plain::make_robust;
-pub use stage::Worker;
+pub(crate) use plain::{initialise_pthread, make_robust};
 
 use crate::paired::{Comparison, Paired};
 use crate::row::{Goal, Row};
+use crate::stage::{Bench, Count, Job, Stage};
 use crate::statistics::{median, median_estimate};
 use crate::{Run, Study, StudyError, machine};
-use serde::{Deserialize, Serialize};
-use stage::{Count, Stage};
 
 pub const STUDY: Study = Study {
     name: "locks",
@@ -25,7 +22,7 @@ pub const STUDY: Study = Study {
 };
 
 /// A lock that is measured.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Lock {
     /// [`outlive::sync::BareTatas`].
     Bare,
@@ -50,7 +47,22 @@ pub enum Lock {
 }
 
 impl Lock {
-    const fn name(self) -> &'static str {
+    /// All of them.
+    pub const ALL: [Self; 10] = [
+        Self::Bare,
+        Self::Logged,
+        Self::Queue,
+        Self::QueueAwake,
+        Self::Mutex,
+        Self::PlainTatas,
+        Self::PlainTatasAndStore,
+        Self::PlainMcs,
+        Self::SpinningMcs,
+        Self::RobustPthread,
+    ];
+
+    /// Its name.
+    pub const fn name(self) -> &'static str {
         match self {
             Self::Bare => "recoverable TATAS, bare",
             Self::Logged => "recoverable TATAS, logged",
@@ -117,11 +129,11 @@ fn compare(
     let round = run.effort().of(2e5, 4e6, 8e6);
     for (ours, peer, goal) in pairs {
         run.begin(&format!("{case}: {} beside {}", ours.name(), peer.name()));
-        let counts = [*ours, *peer].map(|lock| stage.calibrate(lock, round));
+        let counts = [*ours, *peer].map(|lock| stage.calibrate(Job::Increment(lock), round));
         let [ours_count, peer_count] = counts;
         let (ours_count, peer_count) = (ours_count?, peer_count?);
         let stage = std::cell::RefCell::new(&mut *stage);
-        let time = |lock, count| stage.borrow_mut().time(lock, count);
+        let time = |lock, count| stage.borrow_mut().time(Job::Increment(lock), count);
         let paired = Paired::measure(
             run,
             rounds,
@@ -149,11 +161,11 @@ fn crowded(run: &mut Run<'_>) -> Result<(), StudyError> {
     let (ours, peer) = (Lock::Queue, Lock::SpinningMcs);
     run.begin(&format!("{case}: {} beside {}", ours.name(), peer.name()));
     let mut stage = Stage::processes(processes, run.launcher())?;
-    let count = stage.calibrate(ours, run.effort().of(2e5, 2e7, 5e7))?;
+    let count = stage.calibrate(Job::Increment(ours), run.effort().of(2e5, 2e7, 5e7))?;
     // A spinner may hold a core for a whole time slice before every hand-over.
     let few = Count(run.effort().of(3, 30, 60));
     let stage = std::cell::RefCell::new(&mut stage);
-    let time = |lock, count| stage.borrow_mut().time(lock, count);
+    let time = |lock, count| stage.borrow_mut().time(Job::Increment(lock), count);
     let rounds = run.effort().of(3, 11, 41);
     // Whoever takes the peer's place is what the ratio is divided by.
     let paired = Paired::measure(run, rounds, || time(peer, few), || time(ours, count))?;
@@ -198,13 +210,13 @@ fn table_2(run: &mut Run<'_>) -> Result<(), StudyError> {
     let mut counts = Vec::new();
     for (lock, _) in locks {
         run.begin(&case(lock.name()));
-        counts.push(stage.calibrate(lock, run.effort().of(1e6, 3e7, 6e7))?);
+        counts.push(stage.calibrate(Job::Increment(lock), run.effort().of(1e6, 3e7, 6e7))?);
     }
     let mut times = vec![Vec::new(); locks.len()];
     for _ in 0..rounds {
         run.go_on()?;
         for ((lock, _), (count, times)) in locks.iter().zip(counts.iter().zip(&mut times)) {
-            times.push(stage.time(*lock, *count)? / 1000.0);
+            times.push(stage.time(Job::Increment(*lock), *count)? / 1000.0);
         }
     }
     let ratio = |ours: usize, peer: usize| {
@@ -238,4 +250,51 @@ fn table_2(run: &mut Run<'_>) -> Result<(), StudyError> {
     }
     run.answer(rows);
     Ok(())
+}
+
+/// One worker's round.
+pub fn round(bench: &Bench, lock: Lock, increments: u64) {
+    match lock {
+        Lock::Bare => {
+            let lock = ours::Bare::new(bench);
+            bench.run(increments, || lock.increment(bench));
+        }
+        Lock::Logged => {
+            let lock = ours::Logged::new(bench);
+            bench.run(increments, || lock.increment(bench));
+        }
+        Lock::Queue => {
+            let lock = ours::Queue::new(bench);
+            bench.run(increments, || lock.increment(bench));
+        }
+        Lock::QueueAwake => {
+            let lock = ours::Queue::awake(bench);
+            bench.run(increments, || lock.increment(bench));
+        }
+        Lock::Mutex => {
+            let lock = ours::Mutex::new(bench);
+            bench.run(increments, || lock.increment(bench));
+            bench.counted(lock.value(bench));
+        }
+        Lock::PlainTatas => {
+            let lock = plain::Tatas::new(bench);
+            bench.run(increments, || lock.increment(bench));
+        }
+        Lock::PlainTatasAndStore => {
+            let lock = plain::TatasAndStore::new(bench);
+            bench.run(increments, || lock.increment(bench));
+        }
+        Lock::PlainMcs => {
+            let lock = plain::Mcs::<false>::new(bench);
+            bench.run(increments, || lock.increment(bench));
+        }
+        Lock::SpinningMcs => {
+            let lock = plain::Mcs::<true>::new(bench);
+            bench.run(increments, || lock.increment(bench));
+        }
+        Lock::RobustPthread => {
+            let lock = plain::Pthread::new(bench);
+            bench.run(increments, || lock.increment(bench));
+        }
+    }
 }

@@ -1,6 +1,6 @@
 //! Our locks, as programs use them.
 
-use super::stage::Bench;
+use crate::stage::Bench;
 use outlive::sync::{BareTatas, QueueLock, RecoverableMutex, Tatas, Waiting};
 
 /// As the peers wait: they never sleep.

@@ -3,8 +3,8 @@
 //! They wait as ours do by default, spinning and then yielding, but never sleep. What they share is named by
 //! offsets, as between processes it must be.
 
-use super::stage::Bench;
-use outlive::memory::{Memory, Offset};
+use crate::stage::Bench;
+use outlive::memory::{Memory, Native, Offset};
 use outlive::sync::Waiting;
 use std::hint::spin_loop;
 use std::sync::atomic::{AtomicU64, Ordering::*};
@@ -143,15 +143,6 @@ pub struct Pthread(*mut libc::pthread_mutex_t);
 impl Pthread {
     const SIZE: u64 = size_of::<libc::pthread_mutex_t>() as u64;
 
-    /// Makes the mutex, when nobody uses the place.
-    pub fn initialise(bench_memory: outlive::memory::Native, at: Offset) {
-        let mutex: *mut libc::pthread_mutex_t =
-            bench_memory.address(at, Self::SIZE).cast().as_ptr();
-        // SAFETY: the place is mapped, aligned, never unmapped, and used by nobody now; the attributes are
-        // initialised before they are used.
-        unsafe { make_robust(mutex) };
-    }
-
     pub fn new(bench: &Bench) -> Self {
         let place = bench.memory.address(bench.lock(), Self::SIZE);
         Self(place.cast().as_ptr())
@@ -165,6 +156,13 @@ impl Pthread {
         // SAFETY: locked by this thread.
         assert_eq!(unsafe { libc::pthread_mutex_unlock(self.0) }, 0);
     }
+}
+
+/// Makes the mutex of a stage, when nobody uses the place.
+pub fn initialise_pthread(memory: Native, at: Offset) {
+    let place = memory.address(at, Pthread::SIZE).cast();
+    // SAFETY: the place is mapped, aligned, never unmapped, and used by nobody now.
+    unsafe { make_robust(place.as_ptr()) };
 }
 
 /// Makes a robust, process-shared mutex of `place`.

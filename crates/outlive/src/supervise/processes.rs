@@ -17,6 +17,8 @@ use std::time::Instant;
 
 /// How often the supervisor looks at programs that have not joined, whose end nobody tells.
 const LOOK: Duration = Duration::from_millis(20);
+/// How often it looks whether what is due can be started.
+const PENDING: Duration = Duration::from_millis(1);
 /// How long killed children may take to be gone.
 const LAST_BREATH: Duration = Duration::from_secs(5);
 
@@ -270,8 +272,8 @@ impl ProcessSupervisor {
             .iter()
             .filter_map(|child| child.plan.due())
             .map(|due| due.saturating_sub(now))
-            // What is due and has not been started waits for a recovery or a host.
-            .filter(|nap| !nap.is_zero())
+            // What is due and has not been started waits for a recovery or a host, whose end nobody tells.
+            .map(|nap| if nap.is_zero() { PENDING } else { nap })
             .min()
             .map_or(LOOK, |nap| nap.min(LOOK))
     }

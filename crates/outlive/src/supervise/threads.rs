@@ -13,6 +13,8 @@ use std::time::Instant;
 
 /// How often the supervisor looks, should nobody tell it anything.
 const LOOK: Duration = Duration::from_millis(20);
+/// How often it looks whether what is due can be started.
+const PENDING: Duration = Duration::from_millis(1);
 
 /// What a supervised thread says when it returns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -226,8 +228,8 @@ impl ThreadSupervisor {
                 Phase::Absent { from } => Some(from.saturating_sub(now)),
                 _ => None,
             })
-            // What is due and has not been started waits for a recovery.
-            .filter(|nap| !nap.is_zero())
+            // What is due and has not been started waits for a recovery, whose end nobody tells.
+            .map(|nap| if nap.is_zero() { PENDING } else { nap })
             .min()
             .map_or(LOOK, |nap| nap.min(LOOK))
     }

@@ -1,21 +1,23 @@
 //! Workers, as threads of this process or as processes of their own, and the round that they are led through.
 //!
-//! The first page of the pod's payload belongs to the leader and the workers, the rest to locks and nodes:
+//! The first page of the pod's payload belongs to the leader and the workers, the rest to what is measured:
 //!
 //! ```text
-//!    0  round    64  lock to take, increments     128  workers in position    192  workers done
-//!  256  whether anything went wrong
-//! 4096  the lock (two lines)                     4352  the counter
-//! 8192  for each worker a pair of lines: its node or private word; its start and end on the second
+//!     0  round    64  job, how often               128  workers in position    192  workers done
+//!  5824  a lock (two lines)                        6080  the counter
+//!  8192  for each worker a pair of lines: its node or private word; its start and end on the second
+//! 512 Ki  cells, 8 KiB for each worker
+//!   1 Mi  the heap: its state and its region
 //! ```
 //!
 //! A worker sleeps until the round's number changes, takes up position, and goes when all are there.
 
-use super::plain::{Mcs, Pthread, TatasAndStore};
-use super::{Lock, ours, plain};
 use crate::children::{Launcher, Part, Playing, ready};
+use crate::heap::Allocator;
+use crate::locks::{self, Lock};
 use crate::scratch::{ScratchPod, payload};
 use crate::{StudyError, clock};
+use outlive::heap::{self, Heap};
 use outlive::membership::{Member, Process, ProcessOptions, Settings};
 use outlive::memory::{Memory, Native, Offset, Ordering};
 use outlive::pod::Pod;
@@ -29,36 +31,62 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 const ROUND: u64 = 0;
-const LOCK_TO_TAKE: u64 = 64;
-const INCREMENTS: u64 = 72;
+const JOB: u64 = 64;
+const HOW_OFTEN: u64 = 72;
 const IN_POSITION: u64 = 128;
 const DONE: u64 = 192;
-const LOCK: u64 = 4096;
+/// Not where a page or a log begins: loads and stores that differ by pages only can get in each other's way.
+const LOCK: u64 = 4096 + 27 * 64;
 const COUNTER: u64 = LOCK + 256;
 const WORKERS: u64 = 8192;
 const WORKER: u64 = 256;
 const STAMPS: u64 = 128;
-/// The lock that ends it.
+const CELLS: u64 = 512 << 10;
+/// How many cells each worker has.
+pub const CELLS_EACH: u64 = 1024;
+const HEAP: u64 = 1 << 20;
+const REGION: u64 = 24 << 20;
+/// The job that ends it.
 const END: u64 = u64::MAX;
 /// For how long a round may take.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// How many increments each worker makes in a round.
+/// How often each worker does it in a round.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Count(pub u64);
 
-const ALL: [Lock; 10] = [
-    Lock::Bare,
-    Lock::Logged,
-    Lock::Queue,
-    Lock::QueueAwake,
-    Lock::Mutex,
-    Lock::PlainTatas,
-    Lock::PlainTatasAndStore,
-    Lock::PlainMcs,
-    Lock::SpinningMcs,
-    Lock::RobustPthread,
-];
+/// What is done again and again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Job {
+    /// An increment under a lock.
+    Increment(Lock),
+    /// An allocation and a free.
+    Allocate(Allocator),
+}
+
+impl Job {
+    fn all() -> impl Iterator<Item = Self> {
+        let locks = Lock::ALL.into_iter().map(Self::Increment);
+        locks.chain(Allocator::all().map(Self::Allocate))
+    }
+
+    /// As the leader tells it.
+    fn code(self) -> u64 {
+        let place = Self::all().position(|job| job == self);
+        place.expect("every job has a place") as u64
+    }
+
+    fn of(code: u64) -> Option<Self> {
+        Self::all().nth(usize::try_from(code).ok()?)
+    }
+
+    fn name(self) -> String {
+        match self {
+            Self::Increment(lock) => lock.name().to_owned(),
+            Self::Allocate(allocator) => allocator.name(),
+        }
+    }
+}
 
 /// A worker in a process of its own.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -71,7 +99,7 @@ impl Worker {
     /// Works until told to end.
     pub fn play(self) -> Result<(), StudyError> {
         let pod = Pod::open(&self.pod)?;
-        let process = pod.join(ProcessOptions::on_host(1 + self.index).name("worker"))?;
+        let process = join(&pod, 1 + self.index)?;
         let bench = Bench::new(&pod, &process, self.index)?;
         ready();
         bench.work();
@@ -80,21 +108,41 @@ impl Worker {
     }
 }
 
+/// Joins with the handlers for what is in the stage's pod.
+fn join(pod: &Pod, host: u32) -> Result<Process, StudyError> {
+    let heap = open_heap(pod)?;
+    let options = ProcessOptions::on_host(host).name("worker");
+    Ok(pod.join_with(options, |recoverers| heap::recoverers_of(recoverers, heap))?)
+}
+
+fn open_heap(pod: &Pod) -> Result<Heap, StudyError> {
+    let heap = Heap::open(pod.segment().memory(), payload(pod) + HEAP);
+    heap.map_err(|error| StudyError::void(error.to_string()))
+}
+
 /// What a worker has at hand.
 pub struct Bench {
     pub memory: Native,
     pub member: Member,
     pub recoverers: Recoverers,
+    pub heap: Heap,
+    #[cfg(feature = "peers")]
+    pod: String,
     base: Offset,
     index: u32,
 }
 
 impl Bench {
     fn new(pod: &Pod, process: &Process, index: u32) -> Result<Self, StudyError> {
+        let heap = open_heap(pod)?;
+        let recoverers = heap::recoverers(sync::recoverers(pod.logs()));
         Ok(Self {
             memory: pod.segment().memory(),
             member: process.enter(None, "worker")?,
-            recoverers: sync::recoverers(pod.logs()),
+            recoverers: heap::recoverers_of(recoverers, heap),
+            heap,
+            #[cfg(feature = "peers")]
+            pod: pod.segment().path().display().to_string(),
             base: payload(pod),
             index,
         })
@@ -109,6 +157,23 @@ impl Bench {
     /// A line that is this worker's own.
     pub fn own_line(&self) -> Offset {
         self.base + WORKERS + u64::from(self.index) * WORKER
+    }
+
+    /// Where this worker's cells are.
+    pub fn cells(&self) -> Offset {
+        self.base + CELLS + u64::from(self.index) * CELLS_EACH * 8
+    }
+
+    /// The name of the pod's file.
+    #[cfg(feature = "peers")]
+    pub fn pod(&self) -> &str {
+        &self.pod
+    }
+
+    /// This worker's number.
+    #[cfg(feature = "peers")]
+    pub fn index(&self) -> u64 {
+        self.index.into()
     }
 
     /// What is done under the lock.
@@ -131,68 +196,22 @@ impl Bench {
             }
             last = round;
             // Relaxed: the round's number was acquired.
-            let lock: u64 = memory.load(base + LOCK_TO_TAKE, Ordering::Relaxed);
-            let increments = memory.load(base + INCREMENTS, Ordering::Relaxed);
-            let Some(lock) = ALL.get(lock as usize) else {
-                return;
-            };
-            self.round(*lock, increments);
+            let code = memory.load(base + JOB, Ordering::Relaxed);
+            let often = memory.load(base + HOW_OFTEN, Ordering::Relaxed);
+            match Job::of(code) {
+                Some(Job::Increment(lock)) => locks::round(self, lock, often),
+                Some(Job::Allocate(allocator)) => crate::heap::round(self, allocator, often),
+                None => return,
+            }
+            // Release: the stamps and the counter.
+            memory.fetch_add(base + DONE, 1u64, Ordering::Release);
         }
     }
 
-    fn round(&self, lock: Lock, increments: u64) {
-        match lock {
-            Lock::Bare => {
-                let lock = ours::Bare::new(self);
-                self.run(increments, || lock.increment(self));
-            }
-            Lock::Logged => {
-                let lock = ours::Logged::new(self);
-                self.run(increments, || lock.increment(self));
-            }
-            Lock::Queue => {
-                let lock = ours::Queue::new(self);
-                self.run(increments, || lock.increment(self));
-            }
-            Lock::QueueAwake => {
-                let lock = ours::Queue::awake(self);
-                self.run(increments, || lock.increment(self));
-            }
-            Lock::Mutex => {
-                let lock = ours::Mutex::new(self);
-                self.run(increments, || lock.increment(self));
-                self.counted(lock.value(self));
-            }
-            Lock::PlainTatas => {
-                let lock = plain::Tatas::new(self);
-                self.run(increments, || lock.increment(self));
-            }
-            Lock::PlainTatasAndStore => {
-                let lock = TatasAndStore::new(self);
-                self.run(increments, || lock.increment(self));
-            }
-            Lock::PlainMcs => {
-                let lock = Mcs::<false>::new(self);
-                self.run(increments, || lock.increment(self));
-            }
-            Lock::SpinningMcs => {
-                let lock = Mcs::<true>::new(self);
-                self.run(increments, || lock.increment(self));
-            }
-            Lock::RobustPthread => {
-                let lock = Pthread::new(self);
-                self.run(increments, || lock.increment(self));
-            }
-        }
-        // Release: the stamps and the counter.
-        self.memory
-            .fetch_add(self.base + DONE, 1u64, Ordering::Release);
-    }
-
-    /// Starts with the others, and stamps start and end. Never inlined, so that every lock's loop has the same
+    /// Starts with the others, and stamps start and end. Never inlined, so that every loop has the same
     /// surroundings.
     #[inline(never)]
-    fn run(&self, increments: u64, increment: impl Fn()) {
+    pub fn run(&self, often: u64, mut job: impl FnMut()) {
         let (memory, base) = (self.memory, self.base);
         memory.fetch_add(base + IN_POSITION, 1u64, Ordering::AcqRel);
         let mut looks = 0u32;
@@ -210,8 +229,8 @@ impl Bench {
             }
         }
         let start = clock::now();
-        for _ in 0..increments {
-            increment();
+        for _ in 0..often {
+            job();
         }
         let end = clock::now();
         let stamps = self.own_line() + STAMPS;
@@ -220,11 +239,17 @@ impl Bench {
     }
 
     /// Where the counter is not the value under the lock: it is at least `value` now.
-    fn counted(&self, value: u64) {
+    pub fn counted(&self, value: u64) {
         let place = self.memory.address(self.base + COUNTER, 8).cast();
         // SAFETY: mapped for the rest of the process, aligned, used by atomics only.
         let counter = unsafe { AtomicU64::from_ptr(place.as_ptr()) };
         counter.fetch_max(value, std::sync::atomic::Ordering::Relaxed);
+    }
+
+    /// Where nothing is counted: this worker has done its part.
+    pub fn did(&self, often: u64) {
+        let counter = self.base + COUNTER;
+        self.memory.fetch_add(counter, often, Ordering::Relaxed);
     }
 }
 
@@ -242,7 +267,7 @@ impl Stage {
     /// Workers that are threads of this process.
     pub fn threads(workers: u32) -> Result<Self, StudyError> {
         let mut stage = Self::empty(workers)?;
-        let process = stage.scratch.join(0)?;
+        let process = join(stage.scratch.pod(), 0)?;
         stage.process = Some(process.clone());
         let (entered, in_order) = std::sync::mpsc::channel();
         for index in 0..workers {
@@ -276,7 +301,7 @@ impl Stage {
         let mut stage = Self::empty(workers)?;
         for index in 0..workers {
             let pod = stage.scratch.path().to_owned();
-            let worker = launcher.start(&Part::Locks(Worker { pod, index }))?;
+            let worker = launcher.start(&Part::Worker(Worker { pod, index }))?;
             stage.processes.push(worker);
         }
         for worker in &mut stage.processes {
@@ -286,24 +311,36 @@ impl Stage {
     }
 
     fn empty(workers: u32) -> Result<Self, StudyError> {
+        let scratch = ScratchPod::new(32 << 20, Settings::default())?;
+        let (memory, state) = (scratch.pod().segment().memory(), scratch.payload() + HEAP);
+        let wrong = |error: &dyn std::fmt::Display| StudyError::void(error.to_string());
+        let bytes = Heap::<Native>::state_bytes(REGION).map_err(|error| wrong(&error))?;
+        let region = Offset::new((state + bytes).raw().next_multiple_of(4096));
+        Heap::create(memory, state, region, REGION).map_err(|error| wrong(&error))?;
         Ok(Self {
             workers,
             threads: Vec::new(),
             processes: Vec::new(),
             process: None,
-            scratch: ScratchPod::new(8 << 20, Settings::default())?,
+            scratch,
         })
+    }
+
+    /// The name of the pod's file.
+    #[cfg(feature = "peers")]
+    pub fn pod(&self) -> &str {
+        self.scratch.path().to_str().expect("a name of our own")
     }
 
     fn memory(&self) -> Native {
         self.scratch.pod().segment().memory()
     }
 
-    /// How many increments take about `nanoseconds` in all.
-    pub fn calibrate(&mut self, lock: Lock, nanoseconds: f64) -> Result<Count, StudyError> {
+    /// How often a worker does `job` in about as many `nanoseconds`.
+    pub fn calibrate(&mut self, job: Job, nanoseconds: f64) -> Result<Count, StudyError> {
         let mut count = 64.0;
         loop {
-            let each = self.time(lock, Count(count as u64))?;
+            let each = self.time(job, Count(count as u64))?;
             if each * count >= nanoseconds / 4.0 {
                 return Ok(Count(((nanoseconds / each) as u64).max(16)));
             }
@@ -311,12 +348,12 @@ impl Stage {
         }
     }
 
-    /// Has every worker make `count` increments under `lock`; the nanoseconds of one worker's increment.
-    pub fn time(&mut self, lock: Lock, count: Count) -> Result<f64, StudyError> {
+    /// Has every worker do `job` as often as `count` says; the nanoseconds that one takes one worker.
+    pub fn time(&mut self, job: Job, count: Count) -> Result<f64, StudyError> {
         let (memory, base) = (self.memory(), self.scratch.payload());
         memory.copy_in(base + LOCK, &[0; 512]);
-        if lock == Lock::RobustPthread {
-            Pthread::initialise(memory, base + LOCK);
+        if job == Job::Increment(Lock::RobustPthread) {
+            locks::initialise_pthread(memory, base + LOCK);
         }
         memory.store(base + DONE, 0u64, Ordering::Relaxed);
         memory.store(
@@ -324,7 +361,7 @@ impl Stage {
             u64::from(self.workers) << 32,
             Ordering::Relaxed,
         );
-        self.tell(lock as u64, count.0);
+        self.tell(job.code(), count.0);
         let until = Instant::now() + PATIENCE;
         while memory.load::<u64>(base + DONE, Ordering::Acquire) < u64::from(self.workers) {
             std::thread::sleep(Duration::from_micros(200));
@@ -334,7 +371,7 @@ impl Stage {
                 }
             }
             if Instant::now() > until {
-                let what = format!("a round under a {} took over {PATIENCE:?}", lock.name());
+                let what = format!("a round of {} took over {PATIENCE:?}", job.name());
                 return Err(StudyError::void(what));
             }
         }
@@ -342,9 +379,8 @@ impl Stage {
         let expected = count.0 * u64::from(self.workers);
         if counter != expected {
             return Err(StudyError::void(format!(
-                "{} increments under a {} made {counter}",
-                expected,
-                lock.name()
+                "{expected} times {} made {counter}",
+                job.name()
             )));
         }
         let stamps = (0..u64::from(self.workers)).map(|worker| {
@@ -359,10 +395,10 @@ impl Stage {
     }
 
     /// Begins a round.
-    fn tell(&self, lock: u64, count: u64) {
+    fn tell(&self, job: u64, count: u64) {
         let (memory, base) = (self.memory(), self.scratch.payload());
-        memory.store(base + LOCK_TO_TAKE, lock, Ordering::Relaxed);
-        memory.store(base + INCREMENTS, count, Ordering::Relaxed);
+        memory.store(base + JOB, job, Ordering::Relaxed);
+        memory.store(base + HOW_OFTEN, count, Ordering::Relaxed);
         // Release: everything about the round.
         memory.fetch_add(base + ROUND, 1u64, Ordering::Release);
     }

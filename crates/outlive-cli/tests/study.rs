@@ -1,0 +1,122 @@
+//! Studies from the command line.
+
+mod support;
+
+use serde_json::Value;
+use std::collections::BTreeSet;
+use std::path::PathBuf;
+use support::outlive;
+
+/// A directory that goes when the test ends.
+struct Directory(PathBuf);
+
+impl Directory {
+    fn new(name: &str) -> Self {
+        let name = format!("outlive-cli-study-{}-{name}", std::process::id());
+        Self(std::env::temp_dir().join(name))
+    }
+
+    fn path(&self) -> &str {
+        self.0.to_str().expect("a plain name")
+    }
+}
+
+impl Drop for Directory {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+#[test]
+fn studies_are_listed() {
+    let list = outlive(["study", "list"]).succeeds();
+    let json: Value =
+        serde_json::from_str(&outlive(["study", "list", "--json"]).succeeds()).unwrap();
+    let names: Vec<_> = json.as_array().unwrap().iter().collect();
+    for name in [
+        "locks",
+        "notify",
+        "buddy",
+        "heap",
+        "map",
+        "wordcount-kills",
+        "lupin-table1",
+        "lupin-restart",
+    ] {
+        assert!(list.lines().any(|line| line.starts_with(name)), "{list}");
+        assert!(names.iter().any(|listed| listed["name"] == name), "{json}");
+    }
+}
+
+#[test]
+fn a_study_prints_rows_writes_files_and_judges_its_goals() {
+    let directory = Directory::new("buddy");
+    let ended = outlive([
+        "study",
+        "buddy",
+        "--quick",
+        "--json",
+        "--output",
+        directory.path(),
+    ]);
+    let rows: Value = serde_json::from_str(&ended.output).unwrap();
+    let rows = rows.as_array().unwrap();
+    assert!(rows.len() > 4, "{rows:#?}");
+    let expected: BTreeSet<_> = [
+        "study",
+        "case",
+        "metric",
+        "unit",
+        "ours",
+        "peer",
+        "peer_name",
+        "ratio",
+        "low",
+        "high",
+        "paper",
+        "goal",
+        "holds",
+        "how",
+    ]
+    .into();
+    for row in rows {
+        let fields: BTreeSet<_> = row
+            .as_object()
+            .unwrap()
+            .keys()
+            .map(String::as_str)
+            .collect();
+        assert_eq!(fields, expected);
+        assert_eq!(row["study"], "buddy");
+        assert_eq!(row["goal"].is_null(), row["holds"].is_null());
+        if !row["goal"].is_null() {
+            assert!(row["goal"]["value"].is_number() && row["low"].is_number());
+        }
+    }
+    // No time is judged here; but what the command says of it must be what it exits with.
+    let missed = rows.iter().any(|row| row["holds"] == false);
+    assert_eq!(ended.code, Some(i32::from(missed)), "{}", ended.errors);
+    let csv = std::fs::read_to_string(directory.0.join("buddy.csv")).unwrap();
+    assert_eq!(csv.lines().count(), rows.len() + 1);
+    let svg = std::fs::read_to_string(directory.0.join("buddy.svg")).unwrap();
+    assert!(svg.contains("</svg>") && svg.contains("16 MB"));
+}
+
+#[test]
+fn what_makes_no_sense_is_bad_usage() {
+    outlive(["study", "perpetual-motion"]).fails(2, "outlive study list");
+    outlive(["study"]).fails(2, "");
+    outlive(["study-part"]).fails(2, "started by studies only");
+}
+
+#[test]
+fn a_directory_that_cannot_be_made_is_said() {
+    outlive([
+        "study",
+        "buddy",
+        "--quick",
+        "--output",
+        "/proc/nowhere/at/all",
+    ])
+    .fails(1, "cannot be created");
+}
