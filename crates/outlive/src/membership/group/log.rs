@@ -214,12 +214,17 @@ impl<M: Memory> GroupLog<M> {
     /// Tells that `instance` died. Returns the event's number, or `None` if it was not a member or its
     /// death has been told. Lock-free.
     pub fn tell_died(self, instance: Instance) -> Option<u64> {
+        self.tell_died_because(instance, false)
+    }
+
+    /// [`tell_died`](Self::tell_died), of a host that was `fenced`.
+    pub(crate) fn tell_died_because(self, instance: Instance, fenced: bool) -> Option<u64> {
         self.append(self.place_of(instance)?, |now| {
             if now.instance != Some(instance) || !now.standing.is_in() {
                 return None;
             }
             let kind = EventKind::death_of(now.level?);
-            Some(Event::new(kind, instance, now.level))
+            Some(Event::new(kind, instance, now.level).because_fenced(fenced))
         })
     }
 
