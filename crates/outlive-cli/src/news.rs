@@ -37,7 +37,12 @@ fn sentence(tables: Tables, event: &Event) -> String {
     };
     match event.kind {
         EventKind::ThreadDied | EventKind::ProcessDied | EventKind::HostDied => {
-            format!("{who} died")
+            let why = if event.fenced {
+                ": it was silent, and was fenced"
+            } else {
+                ""
+            };
+            format!("{who} died{why}")
         }
         EventKind::HostSuspected => {
             format!("{who} is suspected: it is silent and could not be fenced")

@@ -407,3 +407,34 @@ fn a_word_that_fell_back_to_its_former_owner_is_released_by_the_audit() {
     drop(held);
     assert!(lock.try_lock(&other, &pod.recoverers).unwrap().is_some());
 }
+
+#[test]
+fn bare_locks_and_mutexes_that_fell_back_are_released_by_the_audit_too() {
+    let memory = outlive::memory::Native::leaked(pod::SIZE, PersistenceDomain::WriteBack);
+    let pod = Pod::new(memory);
+    let (member, other) = (pod.join(0), pod.join(1));
+    let (bare, mutex) = (
+        BareTatas::new(memory, LOCK),
+        RecoverableMutex::<u64>::at(memory, OTHER_LOCK),
+    );
+    // Another host took each and died before its line was written back.
+    for at in [LOCK, OTHER_LOCK] {
+        memory.store(at, member.instance().to_word(), Ordering::Relaxed);
+    }
+    assert!(bare.try_lock(&other).unwrap().is_none());
+    assert!(mutex.try_lock(&other).unwrap().is_none());
+    assert!(!bare.audit(&other), "not its own");
+    assert!(bare.audit(&member) && mutex.audit(&member));
+    let held = (bare.lock(&member).unwrap(), mutex.lock(&member).unwrap());
+    assert!(!bare.audit(&member), "it is held");
+    assert!(!mutex.audit(&member), "it is held");
+    drop(held);
+    assert!(mutex.try_lock(&other).unwrap().is_some());
+    // Where words do not fall back, the one who holds it is not asked to have it in its log.
+    let pod = Pod::new(native());
+    let member = pod.join(0);
+    let bare = BareTatas::new(pod.memory, LOCK);
+    let held = bare.lock(&member).unwrap();
+    assert!(!bare.audit(&member));
+    drop(held);
+}

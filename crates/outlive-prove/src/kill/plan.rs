@@ -94,10 +94,10 @@ impl Plan {
             real_kills: Sample::Every,
             recoveries: Sample::Every,
             real: RealPlan {
-                kills: Sample::UpTo(12_000),
+                kills: Sample::UpTo(8_000),
                 call_kills: Sample::Every,
-                recoveries: Sample::UpTo(48),
-                second_kills: Sample::UpTo(48),
+                recoveries: Sample::UpTo(32),
+                second_kills: Sample::UpTo(32),
             },
             most_failures: 32,
         }

@@ -55,15 +55,25 @@ pub unsafe fn bury<M: Memory>(
     seen: State,
 ) -> Option<Instance> {
     let dead = raise(tables, id, seen)?;
-    tell(tables, bells, dead);
+    tell_because(tables, bells, dead, seen.status == Status::Fencing);
     Some(dead)
 }
 
 /// Tells every group that `dead` died, and rings the bell of each that it was a member of. Lock-free.
 pub(crate) fn tell<M: Memory>(tables: Tables<M>, bells: &dyn Bells, dead: Instance) {
+    tell_because(tables, bells, dead, false);
+}
+
+/// [`tell`], of a host that was `fenced`.
+pub(crate) fn tell_because<M: Memory>(
+    tables: Tables<M>,
+    bells: &dyn Bells,
+    dead: Instance,
+    fenced: bool,
+) {
     let groups = tables.groups();
     for group in groups.all() {
-        if groups.log(group).tell_died(dead).is_some() {
+        if groups.log(group).tell_died_because(dead, fenced).is_some() {
             bells.ring(u64::from(group.number()));
         }
     }

@@ -6,7 +6,7 @@
 //! walks through. A fencing manager does not need the door: it closes the host's word, and whoever is in
 //! the door sees that (the handshake in `join.rs`).
 
-use super::death::{bury_process, members_of, raise, tell};
+use super::death::{bury_process, members_of, raise, tell_because};
 use super::join::{Claim, JoinError, hold, join_watched, leave_from};
 use super::{Instance, InstanceId, Level, State, Status, Tables};
 use crate::host::Os;
@@ -191,7 +191,7 @@ pub(crate) fn end_host_if_empty<M: Memory>(
         let Some(dead) = raise(tables, host.id, seen) else {
             return false;
         };
-        tell(tables, os.bells(), dead);
+        tell_because(tables, os.bells(), dead, seen.status == Status::Fencing);
     } else {
         leave_from(tables, os, host, seen);
     }

@@ -12,7 +12,7 @@
 //! the *later* of the two at which it last moved, and at least until the *earlier* of the two now. A
 //! manager that is held up anywhere in between only finds silences shorter than they were.
 
-use super::death::{bury_members, bury_orphans, members_of, raise, tell};
+use super::death::{bury_members, bury_orphans, members_of, raise, tell_because};
 use super::detector::Detector;
 use super::fence::{Fence, FenceAgent, FenceState};
 use super::{Instance, InstanceId, Level, Settings, State, Status, Tables};
@@ -317,7 +317,7 @@ impl Manager {
         // Listed before the raise: afterwards the host could be joined again and have other members.
         let members = members_of(self.tables, id);
         if let Some(dead) = raise(self.tables, id, seen) {
-            tell(self.tables, os.bells(), dead);
+            tell_because(self.tables, os.bells(), dead, true);
             bury_members(self.tables, os.bells(), &members);
         }
     }

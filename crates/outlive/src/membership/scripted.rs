@@ -244,9 +244,18 @@ fn fenced_before_it_is_raised_a_silent_host_is_found_within_two_polls() {
             .position(|event| *event == (kind, who))
             .unwrap_or_else(|| panic!("{kind:?} of {who} was not told: {events:?}"))
     };
-    place(EventKind::HostDied, victim.host);
+    let died = place(EventKind::HostDied, victim.host);
     place(EventKind::ProcessDied, victim.process);
     place(EventKind::ThreadDied, thread);
+    // The reason is told, of the host.
+    let log = tables.groups().log(GroupId::POD);
+    let event = log.event(died as u64 + 1).expect("it was told");
+    assert!(
+        event.fenced && event.to_string().ends_with("died: fenced"),
+        "{event}"
+    );
+    let fenced = (1..=log.tail()).filter(|n| log.event(*n).is_some_and(|event| event.fenced));
+    assert_eq!(fenced.count(), 1);
 }
 
 #[test]

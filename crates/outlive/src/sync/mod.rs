@@ -12,6 +12,10 @@
 //! held by a live instance is waited for as [`Waiting`] says, and only a waiter makes system calls.
 //!
 //! A lock word that names an id this pod does not have is an error, not a reason to wait for ever.
+//!
+//! A lock is used with members of its own pod. A member of another is not noticed (its instance would be
+//! written into the word, and its log, in the other pod, would list the lock): nothing in a lock or a memory
+//! tells pods apart, since one pod may be mapped twice, and a look would be made at every acquisition.
 
 mod mutex;
 mod queue;

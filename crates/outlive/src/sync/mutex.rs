@@ -165,6 +165,13 @@ impl<T: Repair, M: Memory> RecoverableMutex<T, M> {
         self.lock.holder()
     }
 
+    /// Releases the lock if its word fell back to `member`, which does not hold it, and says so: see
+    /// [`audit_own_locks`](super::audit_own_locks). The value needs no repair then: whoever took the lock
+    /// had it written back before it touched the value, so the word did not fall back beneath a change.
+    pub fn audit(&self, member: &Member<M>) -> bool {
+        self.lock.audit(member)
+    }
+
     /// Acquires it. If the owner has died, the value is repaired first.
     ///
     /// # Errors

@@ -67,11 +67,16 @@ pub struct Event {
     pub instance: Instance,
     /// What kind of member that is.
     pub level: Option<Level>,
+    /// Of a host's death: whether it was silent and was fenced. (It is not said if whoever fenced it died
+    /// before it could tell.)
+    pub fenced: bool,
 }
+
+const FENCED: u8 = 0x80;
 
 /// ```text
 /// 127          64 63          16 15    8 7      0
-/// |   instance   |   sequence   | kind  |  level |
+/// |   instance   |   sequence   | kind  |  level |    fenced: the highest bit of the level's byte
 /// ```
 impl Event {
     /// The highest number that an event can have.
@@ -83,7 +88,12 @@ impl Event {
             kind,
             instance,
             level,
+            fenced: false,
         }
+    }
+
+    pub(crate) fn because_fenced(self, fenced: bool) -> Self {
+        Self { fenced, ..self }
     }
 
     pub(crate) fn numbered(self, sequence: u64) -> Self {
@@ -91,7 +101,8 @@ impl Event {
     }
 
     pub(crate) fn to_word(self) -> u128 {
-        let level = self.level.map_or(0, |level| level as u128);
+        let level = self.level.map_or(0, |level| level as u128)
+            | if self.fenced { u128::from(FENCED) } else { 0 };
         u128::from(self.instance.to_word()) << 64
             | u128::from(self.sequence) << 16
             | (self.kind as u128) << 8
@@ -116,12 +127,13 @@ impl Event {
             8 => EventKind::HostSuspected,
             _ => return None,
         };
-        let level = Level::from_code(word as u8)?;
+        let level = Level::from_code(word as u8 & !FENCED)?;
         Some(Self {
             sequence: Self::sequence_of(word),
             kind,
             instance: Instance::from_word((word >> 64) as u64)?,
             level,
+            fenced: word as u8 & FENCED != 0,
         })
     }
 }
@@ -131,7 +143,8 @@ impl fmt::Display for Event {
         let level = self.level.map_or("member", Level::name);
         match self.kind {
             EventKind::ThreadDied | EventKind::ProcessDied | EventKind::HostDied => {
-                write!(f, "{level} {} died", self.instance)
+                let why = if self.fenced { ": fenced" } else { "" };
+                write!(f, "{level} {} died{why}", self.instance)
             }
             kind => write!(f, "{level} {} {}", self.instance, kind.name()),
         }

@@ -18,6 +18,21 @@
 //! * A slot's old content is the event one ring's length earlier, so a writer that slept through a whole
 //!   round fails its compare-and-swap. A word of the table carries the event's number, so it never comes
 //!   back.
+//!
+//! *When caches are lost* this does not hold yet (write-back segments are refused; the crash explorer shows
+//! it). What it takes:
+//!
+//! * Both halves of a word must show a tear: a bit of the ring's round in both halves of a slot, a bit that
+//!   alternates from event to event in both halves of a table's word. A torn slot has never been helped, so
+//!   it is overwritten like an old one; a torn word of the table is written anew from the event's slot.
+//! * A helper must make sure of each word before it goes on to the next: load, write back, drain, load
+//!   again, and begin anew if it changed.
+//! * That second look cannot see a word that fell back and was written again with the same bits, by another
+//!   host that is lost next. So what is written has to name its writer (sixteen bits: the number needs only
+//!   forty), in the table too, where helpers write the same event.
+//! * The tail may fall back by several, one for each host that is lost: a slot whose number is a round ahead
+//!   says that everything before it is complete, and then the tail is moved up to there; and
+//!   [`finish_pending`](GroupLog::finish_pending) goes on until nothing is pending.
 
 use super::super::{Instance, InstanceId, Level};
 use super::event::{Event, EventKind};
@@ -214,12 +229,17 @@ impl<M: Memory> GroupLog<M> {
     /// Tells that `instance` died. Returns the event's number, or `None` if it was not a member or its
     /// death has been told. Lock-free.
     pub fn tell_died(self, instance: Instance) -> Option<u64> {
+        self.tell_died_because(instance, false)
+    }
+
+    /// [`tell_died`](Self::tell_died), of a host that was `fenced`.
+    pub(crate) fn tell_died_because(self, instance: Instance, fenced: bool) -> Option<u64> {
         self.append(self.place_of(instance)?, |now| {
             if now.instance != Some(instance) || !now.standing.is_in() {
                 return None;
             }
             let kind = EventKind::death_of(now.level?);
-            Some(Event::new(kind, instance, now.level))
+            Some(Event::new(kind, instance, now.level).because_fenced(fenced))
         })
     }
 

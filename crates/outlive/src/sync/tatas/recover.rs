@@ -5,14 +5,15 @@ use super::{BareTatas, SLEEPERS, Tatas, TatasUnlockPoint};
 use crate::membership::{Instance, Member};
 use crate::recovery::{LockEntry, OwnLog, RecoverError, RecoverLock, Recovering};
 use crate::sync::wait::wake;
-use outlive_memory::{Memory, Offset, Ordering};
+use outlive_memory::{Memory, Offset, Ordering, PersistenceDomain};
 
 /// Releases those of the `locks` whose word names `member` although its log does not list them; says how
 /// many. For each live instance to run after the death of a host, on write-back memory: see the top of
 /// `tatas/mod.rs`.
 ///
 /// The member is the only one to take locks in its own name, and it is in here; so a lock that its log
-/// does not list is not held.
+/// does not list is not held. For bare locks and mutexes see [`BareTatas::audit`] and
+/// [`RecoverableMutex::audit`](crate::sync::RecoverableMutex::audit); queue locks do not live on such memory.
 ///
 /// # Crash
 /// Each word is released by one step. What is left over names a dead instance then, and is taken from it.
@@ -20,20 +21,35 @@ pub fn audit_own_locks<M: Memory>(
     member: &Member<M>,
     locks: impl IntoIterator<Item = Tatas<M>>,
 ) -> usize {
-    let (log, me) = (OwnLog::of(member), member.instance().to_word());
-    let mut released = 0;
-    for lock in locks {
-        let (memory, at) = (lock.word.memory, lock.word.at);
-        if memory.load::<u64>(at, Ordering::Acquire) == me && !log.lists(at) {
-            // Release: so as not to be weaker than any release of this word.
-            memory.store(at, Instance::NOBODY, Ordering::Release);
-            memory.persist(at, 8);
-            memory.crash_point(TatasUnlockPoint::Released);
-            wake(member, at + SLEEPERS);
-            released += 1;
-        }
+    let fallen = |lock: &Tatas<M>| release_fallen(lock.word.memory, lock.word.at, member);
+    locks.into_iter().filter(fallen).count()
+}
+
+impl<M: Memory> BareTatas<M> {
+    /// [`audit_own_locks`] for a bare lock: releases it if its word names `member` although its log does not
+    /// list it, and says so. On flushed memory a bare lock is not listed and its word does not fall back:
+    /// nothing happens.
+    ///
+    /// # Crash
+    /// As there.
+    pub fn audit(self, member: &Member<M>) -> bool {
+        self.memory.domain() == PersistenceDomain::WriteBack
+            && release_fallen(self.memory, self.at, member)
     }
-    released
+}
+
+/// Releases the lock at `at` if its word names `member` and its log does not.
+fn release_fallen<M: Memory>(memory: M, at: Offset, member: &Member<M>) -> bool {
+    let me = member.instance().to_word();
+    let fallen = memory.load::<u64>(at, Ordering::Acquire) == me && !OwnLog::of(member).lists(at);
+    if fallen {
+        // Release: so as not to be weaker than any release of this word.
+        memory.store(at, Instance::NOBODY, Ordering::Release);
+        memory.persist(at, 8);
+        memory.crash_point(TatasUnlockPoint::Released);
+        wake(member, at + SLEEPERS);
+    }
+    fallen
 }
 
 /// The handler for [`LockKind::TATAS`].
