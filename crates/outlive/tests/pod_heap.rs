@@ -5,11 +5,42 @@ use outlive::memory::{Memory, Native, Offset, Ordering};
 use outlive::pod::{Pod, PodError, PodOptions};
 use outlive::segment::{Area, AreaKind, CreateError};
 use proptest::prelude::*;
-use std::sync::OnceLock;
+use proptest::test_runner::TestRunner;
+use std::sync::atomic::AtomicU32;
 
-fn pod_of(bytes: u64) -> Pod {
-    let options = PodOptions::new().size(bytes).ids(8).groups(1);
-    Pod::create("memfd:heap", options).expect("a pod")
+/// A pod that is destroyed when the test ends.
+struct Scene {
+    pod: Pod,
+    path: String,
+}
+
+impl Scene {
+    fn new(options: PodOptions<'_>) -> Self {
+        static NEXT: AtomicU32 = AtomicU32::new(0);
+        let number = NEXT.fetch_add(1, Ordering::Relaxed);
+        let path = format!("/dev/shm/outlive-heap-{}-{number}", std::process::id());
+        let pod = Pod::create(&path, options).expect("a pod");
+        Self { pod, path }
+    }
+}
+
+impl core::ops::Deref for Scene {
+    type Target = Pod;
+
+    fn deref(&self) -> &Pod {
+        &self.pod
+    }
+}
+
+impl Drop for Scene {
+    fn drop(&mut self) {
+        let destroyed = Pod::destroy(&self.path);
+        assert!(destroyed.is_ok() || std::thread::panicking());
+    }
+}
+
+fn pod_of(bytes: u64) -> Scene {
+    Scene::new(PodOptions::new().size(bytes).ids(8).groups(1))
 }
 
 fn area(pod: &Pod, kind: AreaKind) -> Area {
@@ -86,7 +117,7 @@ fn a_thread_has_one_way_to_the_heap_of_its_own_pod() {
         Err(PodError::Stranger { .. })
     ));
     let bare = PodOptions::new().size(1 << 20).ids(8).without_heap();
-    let bare = Pod::create("memfd:bare", bare).expect("a pod");
+    let bare = Scene::new(bare);
     assert!(bare.heap().is_none() && bare.check().heap.is_none());
     assert!(matches!(thread.heap(&bare), Err(PodError::NoHeap { .. })));
     let heap = thread.heap(&pod).expect("a heap");
@@ -114,59 +145,59 @@ fn a_damaged_header_is_refused_by_name() {
 }
 
 /// A pod with something in its heap, and the words that describe it.
-fn used() -> &'static (Pod, Vec<(Offset, u64)>) {
-    static POD: OnceLock<(Pod, Vec<(Offset, u64)>)> = OnceLock::new();
-    POD.get_or_init(|| {
-        let pod = pod_of(1 << 20);
-        let process = pod.join(ProcessOptions::on_host(0)).expect("joining");
-        let thread = process.enter(None, "t").expect("a thread joins");
-        let heap = thread.heap(&pod).expect("a heap");
-        for (cell, bytes) in [(0, 24), (1, 500), (2, 40_000)] {
-            heap.allocate_into(bytes, heap.hand(cell)).expect("room");
-        }
-        drop(heap);
-        drop(thread);
-        process.leave().expect("nobody is left");
-        let memory: Native = pod.segment().memory();
-        let state = area(&pod, AreaKind::HeapState);
-        let state = (0..state.size / 8).map(|word| state.offset + word * 8);
-        // What the heap keeps in the rooms of the logs.
-        let rooms = (0..8).flat_map(|id| {
-            let room = pod.logs().of(id).room();
-            (0..64).map(move |word| room + word * 8)
-        });
-        let words = state.chain(rooms);
-        let words = words.map(|at| (at, memory.load(at, Ordering::Relaxed)));
-        (pod.clone(), words.collect())
-    })
+fn used() -> (Scene, Vec<(Offset, u64)>) {
+    let pod = pod_of(1 << 20);
+    let process = pod.join(ProcessOptions::on_host(0)).expect("joining");
+    let thread = process.enter(None, "t").expect("a thread joins");
+    let heap = thread.heap(&pod).expect("a heap");
+    for (cell, bytes) in [(0, 24), (1, 500), (2, 40_000)] {
+        heap.allocate_into(bytes, heap.hand(cell)).expect("room");
+    }
+    drop(heap);
+    drop(thread);
+    process.leave().expect("nobody is left");
+    let memory: Native = pod.segment().memory();
+    let state = area(&pod, AreaKind::HeapState);
+    let state = (0..state.size / 8).map(|word| state.offset + word * 8);
+    // What the heap keeps in the rooms of the logs.
+    let rooms = (0..8).flat_map(|id| {
+        let room = pod.logs().of(id).room();
+        (0..64).map(move |word| room + word * 8)
+    });
+    let words = state.chain(rooms);
+    let words = words.map(|at| (at, memory.load(at, Ordering::Relaxed)));
+    let words = words.collect();
+    (pod, words)
 }
 
-proptest! {
-    #![proptest_config(ProptestConfig::with_cases(64))]
-    /// Whatever stands in the words that describe the heap: it is refused, or looked at to the end.
-    #[test]
-    fn any_words_are_refused_or_checked(
-        changes in prop::collection::vec((any::<prop::sample::Index>(), any::<u64>(), any::<u8>()), 1..20),
-    ) {
-        let (pod, words) = used();
-        let memory = pod.segment().memory();
+/// Whatever stands in the words that describe the heap: it is refused, or looked at to the end.
+#[test]
+fn any_words_are_refused_or_checked() {
+    let (pod, words) = used();
+    let (memory, size) = (pod.segment().memory(), pod.segment().size());
+    let change = (any::<prop::sample::Index>(), any::<u64>(), any::<u8>());
+    let changes = prop::collection::vec(change, 1..20);
+    let mut runner = TestRunner::new(ProptestConfig::with_cases(64));
+    let ran = runner.run(&changes, |changes| {
         for (index, value, shift) in changes {
-            let (at, old) = *index.get(words);
+            let (at, old) = *index.get(&words);
             // Any word, a near miss, or an offset inside the segment.
             let value = match shift % 3 {
                 0 => value,
                 1 => old ^ 1 << (shift / 3 % 64),
-                _ => value % pod.segment().size(),
+                _ => value % size,
             };
             memory.store(at, value, Ordering::Relaxed);
         }
         if let Ok(again) = Pod::of(pod.segment()) {
             let _ = again.check().violations.len();
         }
-        for (at, old) in words {
+        for (at, old) in &words {
             memory.store(*at, *old, Ordering::Relaxed);
         }
         let check = pod.check();
         prop_assert!(check.is_clean(), "{:?}", check.violations);
-    }
+        Ok(())
+    });
+    ran.unwrap();
 }
