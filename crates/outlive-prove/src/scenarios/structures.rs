@@ -14,30 +14,30 @@ use std::sync::OnceLock;
 
 /// The scenarios of this file.
 pub fn all() -> Vec<Proof> {
-    let both = |scenario: fn() -> Scenario, deaths| {
+    let both = |scenario: fn() -> Scenario, deaths, quick_deaths| {
         let every = |preemptions, deaths| bounds().preemptions(preemptions).deaths(deaths);
         let drawn = bounds().preemptions(4).stale_reads(3).deaths(deaths);
         [
             Proof {
                 scenario: scenario(),
-                quick: Reach::Every(every(1, 1)),
+                quick: Reach::Every(every(1, quick_deaths)),
                 full: Reach::Every(every(2, 1).stale_reads(1).executions(5_000_000)),
             },
             Proof {
                 scenario: scenario(),
-                quick: Reach::Drawn(drawn.clone(), 1, 4_000),
+                quick: Reach::Drawn(drawn.clone(), 1, 1_500),
                 full: Reach::Drawn(drawn, 1, 500_000),
             },
         ]
     };
     [
-        both(two_inserters, 2),
-        both(insert_and_remove, 2),
-        both(two_removers, 2),
-        both(remove_and_replace, 2),
-        both(two_replacers, 2),
-        both(two_recoverers, 2),
-        both(two_openers, 2),
+        both(two_openers, 2, 0),
+        both(two_inserters, 2, 1),
+        both(insert_and_remove, 2, 1),
+        both(two_removers, 2, 1),
+        both(remove_and_replace, 2, 1),
+        both(two_replacers, 2, 1),
+        both(two_recoverers, 2, 1),
     ]
     .into_iter()
     .flatten()

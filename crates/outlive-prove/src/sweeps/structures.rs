@@ -24,9 +24,9 @@ pub fn add_to(suite: &mut Suite) {
 /// Sweeps that must fail, each with a part of what must be said.
 pub fn broken() -> Vec<(Box<dyn Sweep>, &'static str)> {
     [
-        (Case::LinksFirst, ""),
-        (Case::ForgetsSeen, ""),
-        (Case::ForgetsLinked, ""),
+        (Case::LinksFirst, "which is nowhere"),
+        (Case::ForgetsSeen, "took_effect: Some(false)"),
+        (Case::ForgetsLinked, "took_effect: Some(false)"),
     ]
     .map(|(case, message)| -> (Box<dyn Sweep>, _) { (Box::new(Killed(case)), message) })
     .into()

@@ -296,7 +296,7 @@ impl<K: Datum + ?Sized, V: Datum + ?Sized, M: Memory> Map<K, V, M> {
         let replaced =
             chain::replace::<K, V, M, &V>(&self.header, heap, &pin, path, |_, _| Some(value))?;
         Ok(match replaced {
-            Replaced::By(node, old) => Some(self.value(node, old)),
+            Replaced::Done(node, old) => Some(self.value(node, old)),
             _ => None,
         })
     }
@@ -322,7 +322,7 @@ impl<K: Datum + ?Sized, V: Datum + ?Sized, M: Memory> Map<K, V, M> {
                 Some(Made(make(self.value(node, old))))
             })?;
         Ok(match replaced {
-            Replaced::By(node, old) => Some(self.value(node, old)),
+            Replaced::Done(node, old) => Some(self.value(node, old)),
             _ => None,
         })
     }
@@ -374,7 +374,7 @@ impl<K: Datum + ?Sized, V: Datum + ?Sized, M: Memory> Map<K, V, M> {
                 Typed::<K, V>::has_value(memory, node, old, expected).then_some(new)
             })?;
         Ok(match replaced {
-            Replaced::By(..) => Exchange::Done,
+            Replaced::Done(..) => Exchange::Done,
             Replaced::Refused(node, value) => Exchange::Different(self.value(node, value)),
             Replaced::Absent => Exchange::Absent,
         })
