@@ -40,6 +40,7 @@ const TIRELESS: RestartPolicy = RestartPolicy {
 };
 const PATIENCE: Duration = Duration::from_secs(20);
 const THREAD: u32 = 20;
+const PROCESSES: [u32; 2] = [30, 31];
 const METRIC: &str = "from its death to its first work";
 
 fn study(run: &mut Run<'_>) -> Result<(), StudyError> {
@@ -63,20 +64,16 @@ fn study(run: &mut Run<'_>) -> Result<(), StudyError> {
     let rounds = run.effort().of(2, 25, 120);
     let bare = "killing a bare process, waiting for it and starting it again";
     // LUPIN §2.2: memcached 1.1 ms, Cavalia 1.5 ms, Apache 12.3 ms.
-    for (case, hosts, paper) in [
+    for (case, killed, paper) in [
         (
-            "a process that is killed (the paper: memcached)",
-            &[(30, 1)][..],
+            "a process that is killed, its host lives (the paper: memcached)",
+            1,
             Some(1.1),
         ),
-        (
-            "a host of two processes that are killed",
-            &[(30, 1), (31, 1)][..],
-            None,
-        ),
+        ("a host of two processes that are killed", 2, None),
     ] {
         run.begin(case);
-        let paired = processes(run, rounds, hosts)?;
+        let paired = processes(run, rounds, killed)?;
         let comparison = Comparison {
             case,
             metric: METRIC,
@@ -86,7 +83,7 @@ fn study(run: &mut Run<'_>) -> Result<(), StudyError> {
             goal: None,
         };
         let rows = comparison.rows(&paired);
-        run.answer(match hosts.len() {
+        run.answer(match killed {
             1 => rows,
             _ => rows.map(|row| row.how(How::Emulated)),
         });
@@ -306,17 +303,17 @@ impl Phoenix {
     }
 }
 
-fn processes(run: &Run<'_>, rounds: usize, children: &[(u32, u32)]) -> Result<Paired, StudyError> {
+/// A host of two processes, of which so many are killed.
+fn processes(run: &Run<'_>, rounds: usize, killed: u64) -> Result<Paired, StudyError> {
     let scratch = ScratchPod::new(8 << 20, Settings::default())?;
     let process = scratch.join(0)?;
     let mut supervisor = ProcessSupervisor::new(process.clone(), scratch.path())
         .policy(TIRELESS)
         .placement(home);
-    for (index, (id, host)) in children.iter().enumerate() {
+    for (index, id) in (0..).zip(PROCESSES) {
         let launcher: Launcher = run.launcher().clone();
-        let index = index as u64;
         let command = move || launcher.command(&Part::Phoenix(Phoenix { index }));
-        supervisor = supervisor.child(Child::new(*id, *host, command));
+        supervisor = supervisor.child(Child::new(id, 1, command));
     }
     // The thread that starts the children has to outlive them.
     let (told, gone) = mpsc::channel();
@@ -325,7 +322,7 @@ fn processes(run: &Run<'_>, rounds: usize, children: &[(u32, u32)]) -> Result<Pa
         let _ = told.send(supervisor.kill_children());
     })?;
     let (pod, memory) = (scratch.pod().clone(), scratch.pod().segment().memory());
-    let many = children.len() as u64;
+    let many = PROCESSES.len() as u64;
     let worked = |index| memory.load::<u64>(says(&pod, index)[1], Ordering::Acquire);
     let first = await_that("processes were started", || {
         (0..many).all(|index| worked(index) > 0)
@@ -333,14 +330,14 @@ fn processes(run: &Run<'_>, rounds: usize, children: &[(u32, u32)]) -> Result<Pa
     let ours = || {
         let before: Vec<u64> = (0..many).map(worked).collect();
         let start = clock::now();
-        for index in 0..many {
+        for index in 0..killed {
             kill(memory, says(&pod, index)[0])?;
         }
         await_that("processes were started again", || {
-            (0..many).all(|index| worked(index) > before[index as usize])
+            (0..killed).all(|index| worked(index) > before[index as usize])
         })?;
         let when = |index| memory.load::<u64>(says(&pod, index)[2], Ordering::Relaxed);
-        let last = (0..many).map(when).max().unwrap_or(start);
+        let last = (0..killed).map(when).max().unwrap_or(start);
         Ok(clock::micros(start, last) / 1000.0)
     };
     let peer = || {
