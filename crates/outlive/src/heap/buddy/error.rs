@@ -44,7 +44,7 @@ pub enum RegionError {
 #[non_exhaustive]
 pub enum OpenError {
     /// There is none there, or its creation was cut short.
-    #[error("there is no allocator at {at}: its first word is {magic:#x}")]
+    #[error("there is no heap or buddy allocator at {at}: its first word is {magic:#x}")]
     NotOne {
         /// Where it was looked for.
         at: Offset,
@@ -53,7 +53,7 @@ pub enum OpenError {
     },
     /// The header is damaged.
     #[error(
-        "the header of the allocator at {at} is corrupt: its checksum is {found:#x}, not {expected:#x}"
+        "the header of the heap or buddy allocator at {at} is corrupt: its checksum is {found:#x}, not {expected:#x}"
     )]
     Checksum {
         /// Where it is.
