@@ -9,12 +9,12 @@ use outlive::memory::{Memory, Native, Offset, Ordering, PersistenceDomain};
 use outlive::structures::{
     Action, CreateError, Exchange, InsertError, List, Map, OpenError, OrderedDatum, Outcome,
 };
-use pod::{Countdown, Pod, cut};
+use pod::{Countdown, cut};
 use proptest::prelude::*;
 use std::collections::BTreeMap;
-use structures::{LIST, MAP, bytes_for, create, local};
+use structures::{LIST, MAP, World, bytes_for, create, local};
 
-fn world(region: u64) -> Pod<Native> {
+fn world(region: u64) -> World<Native> {
     let memory = Native::leaked(bytes_for::<Native>(region), PersistenceDomain::Flushed);
     create(memory, region)
 }

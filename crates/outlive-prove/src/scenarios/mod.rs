@@ -4,6 +4,7 @@ pub mod group_log;
 pub mod heap;
 pub mod membership;
 pub mod reclaim;
+pub mod structures;
 pub mod sync;
 
 use crate::schedule::{Bounds, Scenario, ScheduleReport};
@@ -53,5 +54,6 @@ pub fn all() -> Vec<Proof> {
     all.extend(group_log::all());
     all.extend(heap::all());
     all.extend(reclaim::all());
+    all.extend(structures::all());
     all
 }

@@ -5,6 +5,7 @@ pub mod heap;
 pub mod joining;
 pub mod membership;
 pub mod reclaim;
+pub mod structures;
 pub mod sync;
 
 use crate::kill::Suite;
@@ -18,5 +19,6 @@ pub fn all() -> Suite {
     buddy::add_to(&mut suite);
     heap::add_to(&mut suite);
     reclaim::add_to(&mut suite);
+    structures::add_to(&mut suite);
     suite
 }

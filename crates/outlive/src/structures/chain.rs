@@ -284,7 +284,7 @@ pub(super) enum Replaced {
     /// The caller did not want to replace the value that this word stands for.
     Refused(Offset, u64),
     /// The value that this word stood for is replaced.
-    Replaced(Offset, u64),
+    Done(Offset, u64),
 }
 
 /// Replaces the value at the end of `path` by what `want` makes of the present one.
@@ -332,7 +332,7 @@ pub(super) fn replace<K: Datum + ?Sized, V: Datum + ?Sized, M: Memory, W: AsValu
             retire_value(heap, value);
             memory.crash_point(ReplacePoint::Retired);
             operation.finish(&[]);
-            return Ok(Replaced::Replaced(node, value));
+            return Ok(Replaced::Done(node, value));
         }
         operation.abandon(&[]);
         drop_from_hand(heap, BLOCK_HAND);

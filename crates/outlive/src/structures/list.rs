@@ -172,7 +172,7 @@ impl<K: OrderedDatum + ?Sized, V: Datum + ?Sized, M: Memory> List<K, V, M> {
         let want = |_, _| Some(value);
         let replaced = chain::replace::<K, V, M, &V>(&self.header, heap, &pin, path, want)?;
         Ok(match replaced {
-            Replaced::Replaced(node, old) => Some(self.value(node, old)),
+            Replaced::Done(node, old) => Some(self.value(node, old)),
             _ => None,
         })
     }
@@ -195,7 +195,7 @@ impl<K: OrderedDatum + ?Sized, V: Datum + ?Sized, M: Memory> List<K, V, M> {
         let want = |node, old| Some(Made(make(self.value(node, old))));
         let replaced = chain::replace::<K, V, M, Made<V>>(&self.header, heap, &pin, path, want)?;
         Ok(match replaced {
-            Replaced::Replaced(node, old) => Some(self.value(node, old)),
+            Replaced::Done(node, old) => Some(self.value(node, old)),
             _ => None,
         })
     }
@@ -218,7 +218,7 @@ impl<K: OrderedDatum + ?Sized, V: Datum + ?Sized, M: Memory> List<K, V, M> {
         let want = |node, old| Typed::<K, V>::has_value(memory, node, old, expected).then_some(new);
         let replaced = chain::replace::<K, V, M, &V>(&self.header, heap, &pin, path, want)?;
         Ok(match replaced {
-            Replaced::Replaced(..) => Exchange::Done,
+            Replaced::Done(..) => Exchange::Done,
             Replaced::Refused(node, value) => Exchange::Different(self.value(node, value)),
             Replaced::Absent => Exchange::Absent,
         })

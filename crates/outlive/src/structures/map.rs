@@ -123,10 +123,25 @@ impl<K: Datum + ?Sized, V: Datum + ?Sized, M: Memory> Map<K, V, M> {
     #[doc(hidden)]
     pub fn create_small(heap: &LocalHeap<'_, M>, cell: Offset) -> Result<Self, CreateError> {
         let sizes = Sizes {
-            leaf: 1,
-            page: 1,
+            leaf: 2,
+            page: 3,
             counters: 0,
             load: 0,
+        };
+        create::<K, V, M>(heap, cell, Kind::Map, sizes, SEED).map(Self::of)
+    }
+
+    /// As [`create_small`](Self::create_small), but it does not grow before it has 256 entries.
+    ///
+    /// # Errors
+    /// As [`create`](Self::create).
+    #[doc(hidden)]
+    pub fn create_roomy(heap: &LocalHeap<'_, M>, cell: Offset) -> Result<Self, CreateError> {
+        let sizes = Sizes {
+            leaf: 2,
+            page: 3,
+            counters: 0,
+            load: 8,
         };
         create::<K, V, M>(heap, cell, Kind::Map, sizes, SEED).map(Self::of)
     }
@@ -281,7 +296,7 @@ impl<K: Datum + ?Sized, V: Datum + ?Sized, M: Memory> Map<K, V, M> {
         let replaced =
             chain::replace::<K, V, M, &V>(&self.header, heap, &pin, path, |_, _| Some(value))?;
         Ok(match replaced {
-            Replaced::Replaced(node, old) => Some(self.value(node, old)),
+            Replaced::Done(node, old) => Some(self.value(node, old)),
             _ => None,
         })
     }
@@ -307,7 +322,7 @@ impl<K: Datum + ?Sized, V: Datum + ?Sized, M: Memory> Map<K, V, M> {
                 Some(Made(make(self.value(node, old))))
             })?;
         Ok(match replaced {
-            Replaced::Replaced(node, old) => Some(self.value(node, old)),
+            Replaced::Done(node, old) => Some(self.value(node, old)),
             _ => None,
         })
     }
@@ -359,7 +374,7 @@ impl<K: Datum + ?Sized, V: Datum + ?Sized, M: Memory> Map<K, V, M> {
                 Typed::<K, V>::has_value(memory, node, old, expected).then_some(new)
             })?;
         Ok(match replaced {
-            Replaced::Replaced(..) => Exchange::Done,
+            Replaced::Done(..) => Exchange::Done,
             Replaced::Refused(node, value) => Exchange::Different(self.value(node, value)),
             Replaced::Absent => Exchange::Absent,
         })

@@ -1,0 +1,372 @@
+//! The list and the map with threads that want the same, and with deaths; and ways to get them wrong, each of which
+//! an exploration must find.
+
+use super::{Proof, Reach};
+use crate::fixtures::structures::{
+    LIST, MAP, World, bytes_for, create, list, local, map, pod as pod_of,
+};
+use crate::fixtures::weakened::{Weakened, Weakness};
+use crate::schedule::{self, Bounds, End, Proving, Scenario, Scheduled};
+use outlive::heap::LocalHeap;
+use outlive::structures::{Action, List, Map, Outcome, Report};
+use outlive_memory::{Memory, Native, Offset, Ordering, PersistenceDomain};
+use std::sync::OnceLock;
+
+/// The scenarios of this file.
+pub fn all() -> Vec<Proof> {
+    let both = |scenario: fn() -> Scenario, deaths, quick_deaths| {
+        let every = |preemptions, deaths| bounds().preemptions(preemptions).deaths(deaths);
+        let drawn = bounds().preemptions(4).stale_reads(3).deaths(deaths);
+        [
+            Proof {
+                scenario: scenario(),
+                quick: Reach::Every(every(1, quick_deaths)),
+                full: Reach::Every(every(2, 1).stale_reads(1).executions(5_000_000)),
+            },
+            Proof {
+                scenario: scenario(),
+                quick: Reach::Drawn(drawn.clone(), 1, 1_500),
+                full: Reach::Drawn(drawn, 1, 500_000),
+            },
+        ]
+    };
+    [
+        both(two_openers, 2, 0),
+        both(two_inserters, 2, 1),
+        both(insert_and_remove, 2, 1),
+        both(two_removers, 2, 1),
+        both(remove_and_replace, 2, 1),
+        both(two_replacers, 2, 1),
+        both(two_recoverers, 2, 1),
+    ]
+    .into_iter()
+    .flatten()
+    .collect()
+}
+
+/// Scenarios that must fail within these bounds, each with a part of what must be said.
+pub fn broken() -> Vec<(Scenario, Bounds, &'static str)> {
+    vec![
+        (
+            relaxed_link(),
+            bounds().preemptions(1).stale_reads(2),
+            "came out as",
+        ),
+        (
+            retires_without_winning(),
+            bounds().preemptions(1),
+            "is reached 2 times",
+        ),
+    ]
+}
+
+fn bounds() -> Bounds {
+    Bounds::default()
+        .preemptions(2)
+        .stale_reads(0)
+        .deaths(0)
+        .executions(200_000)
+}
+
+/// Three members with a slab of each size each.
+const REGION: u64 = 16 * (32 << 10);
+const KEY: u64 = 5;
+
+type Memories = Weakened<Scheduled>;
+
+fn sound(m: Scheduled) -> Memories {
+    // No bytes, so nothing is left out.
+    Weakened::new(m, Weakness::Orderings(Offset::new(0), 0))
+}
+
+/// The handles; the memory behind them is each execution's own.
+fn world() -> &'static World<Memories> {
+    static WORLD: OnceLock<World<Memories>> = OnceLock::new();
+    WORLD.get_or_init(|| pod_of(sound(Scheduled::handle())))
+}
+
+/// Does `work` with the heap of member `id`. A thread's ends with it: what happens at its orderly end is another
+/// proof's.
+fn with_heap<R>(id: u32, work: impl FnOnce(&LocalHeap<'_, Memories>) -> R) -> R {
+    let member = world().act_as(id);
+    let heap = local(world(), &member);
+    let result = work(&heap);
+    if id < 3 {
+        std::mem::forget(heap);
+    }
+    result
+}
+
+/// Everything before the threads: a list that has the key or not, an empty map of two buckets.
+fn prepare<M: Memory>(m: M, has_key: bool) {
+    let world = create(m, REGION);
+    for id in 0..4 {
+        let member = world.join(id);
+        let heap = local(&world, &member);
+        // A slab of each size that it will want.
+        for (hand, bytes) in [(2, 64), (3, 48)] {
+            heap.allocate_into(bytes, heap.hand(hand)).unwrap();
+        }
+        for hand in [2, 3] {
+            heap.free_from(heap.hand(hand), 0).unwrap();
+        }
+    }
+    let member = world.act_as(3);
+    let heap = local(&world, &member);
+    let list = List::<u64, u64, M>::create(&heap, LIST).unwrap();
+    if has_key {
+        list.insert(&heap, &KEY, &1).unwrap();
+        list.replace(&heap, &KEY, &50).unwrap();
+    }
+    let map = Map::<u64, u64, M>::create_roomy(&heap, MAP).unwrap();
+    m.store(map.offset() + 64, 1u64, Ordering::Relaxed);
+}
+
+/// A scenario whose threads, by number, act as members; number 3 recovers what is left.
+fn members(name: &str, has_key: bool) -> Scenario {
+    schedule::scenario(name)
+        .memory(bytes_for::<Native>(REGION))
+        .prepare(move |m| prepare(sound(m), has_key))
+        .on_death(|_, host| world().declare_dead(host as u32))
+}
+
+/// Whether the last operation of `id` is such an action on a structure, and took effect.
+fn did(id: u32, action: Action) -> bool {
+    let last = world().logs.of(id).operation().unwrap();
+    let outcome = last.as_ref().and_then(Outcome::of);
+    outcome.is_some_and(|outcome| outcome.action == action && outcome.took_effect == Some(true))
+}
+
+fn demand(report: &Report) {
+    assert!(report.is_clean(), "{report}");
+}
+
+/// Recovers whoever is dead, as member 3, and demands that everything is whole; returns the entry.
+fn settled(m: Scheduled) -> Option<u64> {
+    let (m, world) = (sound(m), world());
+    world.recoverers.recover_all(&world.act_as(3)).unwrap();
+    let (list, map) = (list(m), map(m));
+    let value = with_heap(3, |heap| list.get(heap, &KEY));
+    let (list, map) = (list.check(), map.check());
+    demand(&list);
+    demand(&map);
+    assert_eq!(list.entries, u64::from(value.is_some()));
+    let retired = (0..4).flat_map(|id| world.heap.retired(world.logs.of(id)));
+    let blocks = list.blocks.into_iter().chain(map.blocks).chain(retired);
+    let whole = world.heap.check_reachable(blocks);
+    assert!(whole.is_clean(), "{whole}");
+    value
+}
+
+fn insert(m: Scheduled, id: u32) {
+    let m = sound(m);
+    let value = 50 + u64::from(id);
+    let _ = with_heap(id, |heap| list(m).insert(heap, &KEY, &value));
+}
+
+fn remove(m: Scheduled, id: u32) {
+    let m = sound(m);
+    if let Some(value) = with_heap(id, |heap| list(m).remove(heap, &KEY)) {
+        assert!((50..60).contains(&value), "{value} was removed");
+    }
+}
+
+fn replace(m: Scheduled, id: u32) {
+    let m = sound(m);
+    let value = 50 + u64::from(id);
+    with_heap(id, |heap| list(m).replace(heap, &KEY, &value)).unwrap();
+}
+
+/// One of two inserts.
+fn two_inserters() -> Scenario {
+    members("two inserters of a key", false)
+        .mortal("t0", |m| insert(m, 0))
+        .mortal("t1", |m| insert(m, 1))
+        .check(|m, end: &End<()>| {
+            let value = settled(m);
+            let who: Vec<u32> = (0..2).filter(|&id| did(id, Action::Insert)).collect();
+            assert!(
+                who.len() == 1 || end.deaths() > 0 && who.is_empty(),
+                "{who:?} inserted"
+            );
+            assert_eq!(value, who.first().map(|&id| 50 + u64::from(id)));
+        })
+}
+
+/// Each takes effect once, in some order.
+fn insert_and_remove() -> Scenario {
+    members("insertion and removal of a key", true)
+        .mortal("t0", |m| remove(m, 0))
+        .mortal("t1", |m| insert(m, 1))
+        .check(|m, _| {
+            let value = settled(m);
+            let (removed, inserted) = (did(0, Action::Remove), did(1, Action::Insert));
+            let expected = match (removed, inserted) {
+                (false, false) => Some(50),
+                (true, false) => None,
+                (true, true) => Some(51),
+                (false, true) => panic!("two entries of a key"),
+            };
+            assert_eq!(value, expected);
+        })
+}
+
+/// One of two removes, and retires.
+fn two_removers() -> Scenario {
+    members("two removers of a key", true)
+        .mortal("t0", |m| remove(m, 0))
+        .mortal("t1", |m| remove(m, 1))
+        .check(|m, end: &End<()>| {
+            let value = settled(m);
+            let who = (0..2).filter(|&id| did(id, Action::Remove)).count();
+            assert!(who == 1 || end.deaths() > 0 && who == 0, "{who} removed it");
+            assert_eq!(value.is_none(), who == 1);
+        })
+}
+
+/// What is removed is not replaced any more.
+fn remove_and_replace() -> Scenario {
+    members("removal and replacement", true)
+        .mortal("t0", |m| remove(m, 0))
+        .mortal("t1", |m| replace(m, 1))
+        .check(|m, _| {
+            let value = settled(m);
+            let removed = did(0, Action::Remove);
+            let replaced = did(1, Action::Replace);
+            let expected = (!removed).then_some(if replaced { 51 } else { 50 });
+            assert_eq!(value, expected);
+        })
+}
+
+/// Both take effect, one after the other; and either's recovery knows.
+fn two_replacers() -> Scenario {
+    members("two replacements", true)
+        .mortal("t0", |m| replace(m, 0))
+        .mortal("t1", |m| replace(m, 1))
+        .check(|m, end: &End<()>| {
+            let value = settled(m).expect("an entry");
+            let who: Vec<u32> = (0..2).filter(|&id| did(id, Action::Replace)).collect();
+            assert!(end.deaths() > 0 || who.len() == 2, "{who:?} replaced it");
+            let values = who.iter().map(|&id| 50 + u64::from(id));
+            assert!(values.chain([50]).any(|one| one == value));
+        })
+}
+
+/// One of two recovers a dead remover; the other goes on, and would take an entry twice or find it half gone.
+fn two_recoverers() -> Scenario {
+    let recover = |id| {
+        move |m: Scheduled| {
+            let world = world();
+            world.recoverers.recover(&world.act_as(id), 0).unwrap();
+            if id == 2 {
+                insert(m, 2);
+            }
+        }
+    };
+    members("two recoverers of a removal", true)
+        .mortal("owner", |m| remove(m, 0))
+        .mortal_after_death("r1", recover(1))
+        .after_death("r2", recover(2))
+        .check(|m, end: &End<()>| {
+            let value = settled(m);
+            let removed = did(0, Action::Remove);
+            let inserted = did(2, Action::Insert);
+            assert!(removed || !inserted, "two entries of a key");
+            if end.died(0) {
+                assert_eq!(removed, inserted, "what was removed can be inserted");
+            }
+            let expected = if inserted {
+                Some(52)
+            } else {
+                (!removed).then_some(50)
+            };
+            assert_eq!(value, expected);
+        })
+}
+
+/// Keys of the second bucket of two, which nobody has opened.
+fn keys_of_the_second() -> &'static [u64] {
+    static KEYS: OnceLock<Vec<u64>> = OnceLock::new();
+    KEYS.get_or_init(|| {
+        let of_bucket_1 = |key: &u64| {
+            xxhash_rust::xxh3::xxh3_64_with_seed(&key.to_ne_bytes(), 0x6F75_746C_6976_6521) & 1 == 1
+        };
+        (0..100).filter(of_bucket_1).take(2).collect()
+    })
+}
+
+/// Two open a bucket, and add the pages on the way to it.
+fn two_openers() -> Scenario {
+    let body = |id: u32| {
+        move |m: Scheduled| {
+            let m = sound(m);
+            let key = keys_of_the_second()[id as usize];
+            with_heap(id, |heap| {
+                map(m).insert(heap, &key, &key).unwrap();
+                assert_eq!(map(m).get(heap, &key), Some(key));
+            });
+        }
+    };
+    members("two who open a bucket", false)
+        .mortal("t0", body(0))
+        .mortal("t1", body(1))
+        .check(|m, end: &End<()>| {
+            settled(m);
+            let (died, m) = ([end.died(0), end.died(1)], sound(m));
+            for (id, key) in (0..).zip(keys_of_the_second()) {
+                let value = with_heap(3, |heap| map(m).get(heap, key));
+                assert_eq!(value.is_some(), did(id, Action::Insert));
+                assert!(value == Some(*key) || died[id as usize], "{key} is lost");
+            }
+            assert!(
+                end.deaths() > 0 || map(m).check().buckets == 2,
+                "nobody opened it"
+            );
+        })
+}
+
+/// Where the list, and the first node in it, are in every execution.
+fn places() -> (Offset, Offset) {
+    static PLACES: OnceLock<(Offset, Offset)> = OnceLock::new();
+    *PLACES.get_or_init(|| {
+        let bytes = bytes_for::<Native>(REGION);
+        let memory = Native::leaked(bytes, PersistenceDomain::Flushed);
+        prepare(memory, true);
+        let list = list(memory);
+        (list.offset(), list.blocks()[1])
+    })
+}
+
+/// Broken: the link to a new node does not release what is in it.
+fn relaxed_link() -> Scenario {
+    let weak = |m| Weakened::new(m, Weakness::Orderings(places().0 + 128, 8));
+    members("relaxed link", false)
+        .thread("t0", move |m| {
+            let m = weak(m);
+            with_heap(0, |heap| list(m).insert(heap, &KEY, &50)).unwrap();
+        })
+        .thread("t1", move |m| {
+            let m = weak(m);
+            let value = with_heap(1, |heap| list(m).get(heap, &KEY));
+            assert!(
+                value.is_none_or(|value| value == 50),
+                "50 came out as {value:?}"
+            );
+        })
+}
+
+/// Broken: whoever removes takes itself for the one who won.
+fn retires_without_winning() -> Scenario {
+    let body = |id| {
+        move |m: Scheduled| {
+            let m = Weakened::new(m, Weakness::Swaps(places().1 + 40, 8));
+            with_heap(id, |heap| list(m).remove(heap, &KEY));
+        }
+    };
+    members("retires without winning", true)
+        .thread("t0", body(0))
+        .thread("t1", body(1))
+        .check(|m, _| {
+            settled(m);
+        })
+}
