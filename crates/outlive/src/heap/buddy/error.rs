@@ -64,7 +64,7 @@ pub enum OpenError {
         found: u64,
     },
     /// The header describes a region that cannot be.
-    #[error("the header of the allocator at {at} is impossible: {source}")]
+    #[error("the header of the heap or buddy allocator at {at} is impossible: {source}")]
     Region {
         /// Where it is.
         at: Offset,
