@@ -62,11 +62,6 @@ pub fn open(pod: &Pod) -> Result<(Run, Heap), HostError> {
     Ok((run, pod.heap().ok_or(HostError::NoRun)?))
 }
 
-/// Joins `pod`: what the dead of a run leave behind, in the heap and in the map, is recovered by whoever has.
-pub(crate) fn join(pod: &Pod, heap: Heap, options: ProcessOptions) -> Result<Process, PodError> {
-    pod.join_with(options, |known| structures::recoverers(known, heap))
-}
-
 /// Works as the host at `place`, with as many threads as the run says, until everything is done or the run is
 /// called off.
 ///
@@ -82,7 +77,7 @@ pub fn work<P: MapReduce + Sync>(
     let options = ProcessOptions::on_host(place.host)
         .id(place.id)
         .name("workers");
-    let process = join(&pod, heap, options)?;
+    let process = pod.join(options)?;
     let threads = run.threads();
     let work = |thread: u32| {
         let number = place.host * threads + thread;

@@ -3,7 +3,6 @@
 
 use outlive::membership::ProcessOptions;
 use outlive::pod::{Pod, PodOptions};
-use outlive::structures;
 use outlive_workloads::input::Inputs;
 use outlive_workloads::key::Key;
 use outlive_workloads::mapreduce::{MapReduce, Totals, Worker, results};
@@ -58,11 +57,7 @@ fn another_program_fits() {
     let place = Place(format!("/dev/shm/outlive-workloads-{}", std::process::id()));
     let pod = Pod::create(&place.0, PodOptions::new().size(48 << 20).ids(16)).unwrap();
     let heap = pod.heap().unwrap();
-    let process = pod
-        .join_with(ProcessOptions::on_host(0).id(1), |known| {
-            structures::recoverers(known, heap)
-        })
-        .unwrap();
+    let process = pod.join(ProcessOptions::on_host(0).id(1)).unwrap();
     let plan = Plan {
         inputs: Inputs::find(&[&file]).unwrap(),
         program: 77,

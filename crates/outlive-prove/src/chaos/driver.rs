@@ -216,11 +216,10 @@ pub fn run(
     let pod = Pod::create(&path, PodOptions::new().size(32 << 20).settings(settings));
     let pod = pod.map_err(text)?;
     let _place = Place { path: path.into() };
-    let heap = stage::heap_of(&pod)?;
     let driver = ProcessOptions::on_host(DRIVER[0])
         .id(DRIVER[1])
         .name("chaos driver");
-    let process = pod.join_with(driver, |known| stage::add_handlers(known, heap));
+    let process = pod.join_with(driver, stage::add_handlers);
     let process = process.map_err(text)?;
     let member = process
         .enter(Some(DRIVER[2]), "chaos audit")

@@ -6,13 +6,13 @@
 //!  0x04000  the workers' cells, 4 KiB each
 //! ```
 
-use outlive::heap::{Heap, LocalHeap};
+use outlive::heap::LocalHeap;
 use outlive::membership::InstanceId;
 use outlive::pod::Pod;
 use outlive::recovery::{
     Operation, OperationKind, RecoverError, RecoverOperation, Recoverers, Recovering,
 };
-use outlive::structures::{self, Map};
+use outlive::structures::Map;
 use outlive_memory::{Memory, Native, Offset, Ordering};
 
 /// The driver's host, process and thread.
@@ -170,13 +170,8 @@ fn stage_cell(pod: &Pod) -> Offset {
 }
 
 /// Adds the handlers for what this program does.
-pub fn add_handlers(recoverers: Recoverers, heap: Heap) -> Recoverers {
-    structures::recoverers(recoverers, heap).operation(COUNT, CountUncommitted)
-}
-
-/// The heap of `pod`.
-pub fn heap_of(pod: &Pod) -> Result<Heap, String> {
-    pod.heap().ok_or_else(|| "the pod has no heap".into())
+pub fn add_handlers(recoverers: Recoverers) -> Recoverers {
+    recoverers.operation(COUNT, CountUncommitted)
 }
 
 pub fn text(error: impl ToString) -> String {

@@ -77,12 +77,10 @@ pub fn work() -> Result<(), String> {
     }
     let pod = Pod::open(&place.pod).map_err(text)?;
     let stage = Stage::at(&pod, number(STAGE)?)?;
-    let heap = stage::heap_of(&pod)?;
     let options = ProcessOptions::on_host(place.host)
         .id(place.id)
         .name(format!("worker {worker}"));
-    let process =
-        patiently(|| pod.join_with(options.clone(), |known| stage::add_handlers(known, heap)))?;
+    let process = patiently(|| pod.join_with(options.clone(), stage::add_handlers))?;
     let member = patiently(|| {
         let name = format!("worker {worker}");
         Ok(process.enter(Some(thread_of(worker)), &name)?)

@@ -1,7 +1,7 @@
 //! The pod of a run: made before the hosts are started, destroyed when the run is over.
 
 use super::{Options, RunError, now_nanos, process_of};
-use crate::host::{self, HostError};
+use crate::host::HostError;
 use crate::input::InputError;
 use crate::mapreduce::{MapReduce, Totals};
 use crate::run::{MapReduceRun, Plan, ROOT, Run};
@@ -71,7 +71,7 @@ impl Scene {
             .host_name("driver")
             .id(process_of(hosts, hosts))
             .name("driver");
-        let process = host::join(&pod, heap, own)?;
+        let process = pod.join(own)?;
         let run = {
             let member = process
                 .enter(Some(2 * hosts + 2), "driver")

@@ -176,6 +176,7 @@ impl Pod {
         let mut recoverers = heap::recoverers(crate::sync::recoverers(self.logs()));
         if let Some(heap) = self.heap {
             recoverers = heap::recoverers_of(recoverers, heap);
+            recoverers = crate::structures::recoverers(recoverers, heap);
         }
         let recoverers = add(recoverers);
         let options = options
