@@ -68,7 +68,10 @@ fn read(path: &str) -> BTreeMap<Vec<u8>, u64> {
     let text = fs::read(path).unwrap();
     let mut counts = BTreeMap::new();
     let mut before: Option<(u64, &[u8])> = None;
-    for line in text.split(|byte| *byte == b'\n').filter(|line| !line.is_empty()) {
+    for line in text
+        .split(|byte| *byte == b'\n')
+        .filter(|line| !line.is_empty())
+    {
         let tab = line.iter().position(|byte| *byte == b'\t').unwrap();
         let count: u64 = std::str::from_utf8(&line[..tab]).unwrap().parse().unwrap();
         let word = &line[tab + 1..];
@@ -136,7 +139,11 @@ fn the_shipped_text_is_counted_while_hosts_are_killed() {
     let failures = summary["failures"].as_array().unwrap();
     assert_eq!(failures.len(), 2);
     for failure in failures {
-        let time = |what: &str| failure[what].as_f64().unwrap_or_else(|| panic!("{failure}"));
+        let time = |what: &str| {
+            failure[what]
+                .as_f64()
+                .unwrap_or_else(|| panic!("{failure}"))
+        };
         assert!(time("killed_at") <= time("detected_at"));
         assert!(time("detected_at") <= time("recovered_at"));
         assert_eq!(failure["units_redone"], 1, "{failure}");
