@@ -71,7 +71,7 @@ fn nothing_a_directory_and_other_things_are_no_segments() {
     );
     // A directory that is not there, and a name that is a dangling link.
     let error = Segment::builder().create(at("no/segment")).unwrap_err();
-    assert!(matches!(error, CreateError::Call(_)), "{error}");
+    assert!(matches!(error, CreateError::Unsuitable(_)), "{error}");
     std::os::unix::fs::symlink(at("nowhere"), at("dangling")).unwrap();
     let error = Segment::builder().create(at("dangling")).unwrap_err();
     assert!(matches!(error, CreateError::Exists { .. }), "{error}");
