@@ -46,6 +46,29 @@ fn a_block_stays_while_somebody_reads_it_and_goes_afterwards() {
     assert_eq!((mine.reclaim(), retired(&pod, 0)), (0, 0));
 }
 
+#[test]
+fn a_second_way_is_refused_and_takes_nothing_from_the_first() {
+    let pod = pod_with(1 << 20);
+    let (me, other) = (pod.act_as(0), pod.act_as(1));
+    let mine = LocalHeap::of(heap(pod.memory), &me, &pod.recoverers);
+    let others = LocalHeap::of(heap(pod.memory), &other, &pod.recoverers);
+    put(&mine, 0, 7);
+    let pin = others.pin();
+    assert!(read(&pin, pod.memory, 0).is_some());
+    for _ in 0..2 {
+        let again = core::panic::AssertUnwindSafe(|| {
+            drop(LocalHeap::of(heap(pod.memory), &other, &pod.recoverers));
+        });
+        assert!(std::panic::catch_unwind(again).is_err());
+    }
+    mine.retire(take(pod.memory, 0).expect("a block"));
+    assert_eq!(mine.reclaim(), 1, "what is read was freed");
+    drop(pin);
+    assert_eq!(mine.reclaim(), 0);
+    drop(others);
+    drop(LocalHeap::of(heap(pod.memory), &other, &pod.recoverers));
+}
+
 /// The bound that is promised: what existed when the reader fell asleep, 128 births of the other, and
 /// what the other has not looked at yet.
 #[test]

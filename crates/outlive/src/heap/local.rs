@@ -1,7 +1,7 @@
 //! A thread's way to the heap: the short ways of allocation and free.
 
 use super::buddy::{AllocateError, CorruptTree, FreeError};
-use super::reclaim::Reclaimer;
+use super::reclaim::{self, Reclaimer};
 use super::slab::{CLASSES, Class, Kind, LARGEST, SLAB, Slab, Step, Table, class, step};
 use super::{Heap, room};
 use crate::membership::{Instance, Member};
@@ -145,6 +145,8 @@ impl<'m, M: Memory> LocalHeap<'m, M> {
             recoverers.logs().of(member.instance().id),
             member.instance(),
         );
+        // Before there is anything whose end would take back what the other way has reserved.
+        reclaim::refuse_another(heap, log, acting);
         let local = Self {
             heap,
             log,
@@ -524,7 +526,7 @@ impl<'m, M: Memory> LocalHeap<'m, M> {
 
 impl<M: Memory> Drop for LocalHeap<'_, M> {
     fn drop(&mut self) {
-        if !self.is_for_the_dead() {
+        if !self.is_for_the_dead() && self.keeps_the_list() {
             self.end_reclamation();
         }
     }
