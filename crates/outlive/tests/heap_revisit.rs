@@ -2,15 +2,19 @@
 
 mod pod;
 mod reclaim;
+#[allow(dead_code)] // one weakness is enough here
 #[path = "../../outlive-prove/src/fixtures/weakened.rs"]
 mod weakened;
 
 use outlive::heap::{HeapFinding, LocalHeap};
-use outlive::memory::{Memory, Offset, Ordering, PersistenceDomain};
-use outlive::recovery::OwnLog;
+use outlive::membership::{State, Status};
+use outlive::memory::{Memory, Offset, Ordering};
+use outlive::recovery::{OwnLog, RecoverError, RecoverRoom, Recovering};
 use pod::{Countdown, IDS, Pod, cut, sweep};
 use reclaim::{BLOCK, bytes_for, create, heap, link, pod as pod_of, put, read, retired, take};
 use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use weakened::{Weakened, Weakness};
 
 const REGION: u64 = 256 << 10;
@@ -80,7 +84,7 @@ fn given_to_two<M: Memory>(of_the_owner: impl Fn(Countdown) -> M) -> Vec<u64> {
         let mut given = take_all(&owners, &mut had);
         let damage = heap(pod.memory).check_members(pod.logs, pod.generations);
         let none = |finding: &HeapFinding| matches!(finding, HeapFinding::BadStep { .. });
-        assert!(!damage.iter().any(none), "access {n}: {damage:?} {:?} {:?}", pod.logs.of(0).claimant(), pod.logs.of(0).owner());
+        assert!(!damage.iter().any(none), "access {n}: {damage:?}");
         let heir = pod.stranger(0);
         pod.recoverers.recover(&heir, 0).unwrap();
         OwnLog::open(&heir).unwrap();
@@ -103,4 +107,92 @@ fn a_block_that_a_dead_revisitor_was_freeing_is_given_to_nobody_else() {
     let found = given_to_two(blind);
     assert!(!found.is_empty());
     println!("a collector that is blind to the steps of those who left: {found:?}");
+}
+
+#[test]
+fn somebody_is_led_to_the_log_that_a_dead_revisitor_held() {
+    sweep(|n| {
+        let (pod, _) = leaves_a_block();
+        let died = revisitor_dies(&pod, n);
+        let owner = pod.act_as(3);
+        if n.is_multiple_of(2) {
+            pod.recoverers.recover_all(&owner).unwrap();
+        }
+        // This one was told of no death, or has lost what it was told.
+        LocalHeap::of(heap(pod.memory), &owner, &pod.recoverers).reclaim();
+        assert_eq!(pod.logs.of(0).claimant(), None, "access {n}");
+        assert_eq!(retired(&pod, 0), 0, "access {n}");
+        died
+    });
+}
+
+/// A room that fails as long as it is told to.
+struct Fails(Arc<AtomicBool>);
+
+impl<M: Memory> RecoverRoom<M> for Fails {
+    fn settle(&self, _: &Recovering<'_, M>) -> Result<(), RecoverError> {
+        Ok(())
+    }
+
+    fn release(&self, dead: &Recovering<'_, M>) -> Result<(), RecoverError> {
+        assert!(!self.0.load(Relaxed), "{} is in a bad way", dead.owner());
+        Ok(())
+    }
+}
+
+#[test]
+fn a_visit_that_fails_leaves_the_log_to_another() {
+    let (mut pod, _) = leaves_a_block();
+    let fails = Arc::new(AtomicBool::new(true));
+    pod.recoverers = pod_of(pod.memory).recoverers.room(Fails(fails.clone()));
+    let (visitor, leaver) = (pod.act_as(2), pod.act_as(0));
+    for _ in 0..2 {
+        let failed = pod.recoverers.revisit(&visitor, 0);
+        let message = failed.unwrap_err().to_string();
+        assert!(message.contains("in a bad way"), "{message}");
+        assert_eq!(pod.logs.of(0).claimant(), Some(leaver.instance()));
+    }
+    // Its next incarnation has to recover it first.
+    let heir = pod.stranger(0);
+    assert!(OwnLog::open(&heir).is_err());
+    fails.store(false, Relaxed);
+    pod.recoverers.recover(&heir, 0).unwrap();
+    assert!(OwnLog::open(&heir).is_ok());
+}
+
+/// A room in which the next incarnation comes meanwhile, and dies before it can open the log.
+struct SomebodyJoins;
+
+impl<M: Memory> RecoverRoom<M> for SomebodyJoins {
+    fn settle(&self, _: &Recovering<'_, M>) -> Result<(), RecoverError> {
+        Ok(())
+    }
+
+    fn release(&self, dead: &Recovering<'_, M>) -> Result<(), RecoverError> {
+        let (id, generations) = (dead.owner().id, dead.member().generations());
+        let before = generations.state(id).expect("a state");
+        let state = |raised, status| State {
+            generation: before.generation + raised,
+            status,
+            ..before
+        };
+        let (joining, died) = (state(1, Status::Joining), state(2, Status::Dead));
+        assert!(generations.transition(id, before, joining));
+        assert!(generations.transition(id, joining, died));
+        Ok(())
+    }
+}
+
+#[test]
+fn who_dies_while_the_log_is_visited_does_not_stay_dead() {
+    let (mut pod, _) = leaves_a_block();
+    pod.recoverers = pod_of(pod.memory).recoverers.room(SomebodyJoins);
+    let visitor = pod.act_as(2);
+    pod.recoverers.revisit(&visitor, 0).unwrap();
+    assert_eq!(pod.status(0), Status::Recovered);
+    // The same while it is recovered.
+    drop(pod.join(0));
+    pod.declare_dead(0);
+    pod.recoverers.recover(&visitor, 0).unwrap();
+    assert_eq!(pod.status(0), Status::Recovered);
 }

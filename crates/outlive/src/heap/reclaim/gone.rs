@@ -87,20 +87,22 @@ impl<M: Memory> LocalHeap<'_, M> {
         for id in 0..logs.capacity().min(generations.capacity()) {
             let list = room::retired(logs.of(id));
             let empty = || memory.load::<u64>(list + HEAD, Ordering::Acquire) == 0;
-            if id == self.instance().id || empty() {
+            // Whoever has claimed the log frees the list, or died at that.
+            let at_rest = || empty() && logs.of(id).claimant().is_none();
+            if id == self.instance().id {
                 continue;
             }
             remaining |= match generations.state(id) {
                 Ok(state) => match state.status {
                     Status::Free | Status::Recovered | Status::Left | Status::Retired => {
                         // What fails is tried again, by us or by another, and `pod check` says what is wrong.
-                        recoverers.revisit(member, id).is_err() || !empty()
+                        !at_rest() && (recoverers.revisit(member, id).is_err() || !at_rest())
                     }
                     // It will be left when it is recovered; then it is counted, and is counted on here already.
-                    Status::Dead => true,
+                    Status::Dead => !empty(),
                     Status::Joining | Status::Live | Status::Fencing => {
                         let kept: u64 = memory.load(list + KEEPER, Ordering::Relaxed);
-                        kept != Instance::new(id, state.generation).to_word()
+                        !empty() && kept != Instance::new(id, state.generation).to_word()
                     }
                 },
                 Err(_) => false,
