@@ -5,7 +5,7 @@ mod reclaim;
 
 use outlive::heap::LocalHeap;
 use outlive::membership::Status;
-use outlive::memory::{Memory, Native, Ordering, PersistenceDomain};
+use outlive::memory::{Memory, Native, Offset, Ordering, PersistenceDomain};
 use outlive::recovery::Recovered;
 use pod::{IDS, Pod};
 use reclaim::{bytes_for, create, heap, put, read, retired, take};
@@ -44,6 +44,80 @@ fn a_block_stays_while_somebody_reads_it_and_goes_afterwards() {
     // The one that came later began when the block was not dated yet: it does not hold it back for ever.
     drop(late);
     assert_eq!((mine.reclaim(), retired(&pod, 0)), (0, 0));
+}
+
+#[test]
+fn a_second_way_is_refused_and_takes_nothing_from_the_first() {
+    let pod = pod_with(1 << 20);
+    let (me, other) = (pod.act_as(0), pod.act_as(1));
+    let mine = LocalHeap::of(heap(pod.memory), &me, &pod.recoverers);
+    let others = LocalHeap::of(heap(pod.memory), &other, &pod.recoverers);
+    put(&mine, 0, 7);
+    let pin = others.pin();
+    assert!(read(&pin, pod.memory, 0).is_some());
+    for _ in 0..2 {
+        let again = core::panic::AssertUnwindSafe(|| {
+            drop(LocalHeap::of(heap(pod.memory), &other, &pod.recoverers));
+        });
+        assert!(std::panic::catch_unwind(again).is_err());
+    }
+    mine.retire(take(pod.memory, 0).expect("a block"));
+    assert_eq!(mine.reclaim(), 1, "what is read was freed");
+    drop(pin);
+    assert_eq!(mine.reclaim(), 0);
+    drop(others);
+    drop(LocalHeap::of(heap(pod.memory), &other, &pod.recoverers));
+}
+
+#[test]
+fn nothing_is_taken_off_the_list_under_a_pin() {
+    let pod = pod_with(1 << 20);
+    let me = pod.act_as(0);
+    let mine = LocalHeap::of(heap(pod.memory), &me, &pod.recoverers);
+    let block = put(&mine, 0, 7);
+    let pin = mine.pin();
+    // Too young to be held back by this pin itself.
+    let young = take(pod.memory, 0).expect("a block");
+    pod.memory.store(young, u64::MAX - 1, Ordering::Relaxed);
+    mine.retire(young);
+    assert_eq!(mine.reclaim(), 1);
+    assert!(mine.is_last_retired(block));
+    drop(pin);
+    assert_eq!(mine.reclaim(), 0);
+}
+
+#[test]
+fn a_damaged_list_stops_nobody() {
+    for damage in [3, 8, 1 << 40, u64::MAX, u64::MAX - 7] {
+        for in_a_block in [false, true] {
+            let pod = pod_with(1 << 20);
+            let (me, gone) = (pod.act_as(0), pod.act_as(1));
+            let mine = LocalHeap::of(heap(pod.memory), &me, &pod.recoverers);
+            let gones = LocalHeap::of(heap(pod.memory), &gone, &pod.recoverers);
+            for (way, index) in [(&mine, 0), (&mine, 1), (&gones, 2), (&gones, 3)] {
+                put(way, index, 7);
+                way.retire(take(pod.memory, index).expect("a block"));
+            }
+            for id in 0..2 {
+                let head = pod.logs.of(id).room() + 0x80;
+                let first: u64 = pod.memory.load(head, Ordering::Relaxed);
+                let at = if in_a_block {
+                    Offset::new(first + 16)
+                } else {
+                    head
+                };
+                pod.memory.store(at, damage, Ordering::Relaxed);
+            }
+            assert_eq!(mine.reclaim(), 1, "{damage:#x}");
+            // The same at the end of a way, in a recovery, and when somebody looks after the gone.
+            drop(gones);
+            pod.declare_dead(1);
+            pod.recoverers.recover(&me, 1).unwrap();
+            mine.reclaim();
+            assert_eq!(heap(pod.memory).check_retired(pod.logs).len(), 2);
+            drop(mine);
+        }
+    }
 }
 
 /// The bound that is promised: what existed when the reader fell asleep, 128 births of the other, and

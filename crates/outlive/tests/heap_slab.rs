@@ -6,6 +6,7 @@ use outlive::heap::buddy::{AllocateError, FreeError, OpenError, RegionError};
 use outlive::heap::{self, Heap, HeapFinding, HeapRepair, LocalHeap};
 use outlive::membership::Member;
 use outlive::memory::{Memory, Native, Offset, Ordering, PersistenceDomain};
+use outlive::recovery::{OperationKind, OwnLog};
 use outlive::sync;
 use pod::{DATA, IDS, Pod, SIZE};
 use proptest::prelude::*;
@@ -203,6 +204,50 @@ fn the_next_way_of_a_member_and_its_next_incarnation_find_its_slabs() {
     assert_sound(&pod, heap);
 }
 
+/// A way to the heap, with small and large blocks in the member's hands.
+fn with_full_hands<'m>(pod: &'m Pod<Native>, heap: Heap, member: &'m Member) -> LocalHeap<'m> {
+    let way = LocalHeap::of(heap, member, &pod.recoverers);
+    for (hand, bytes) in [(0, 100), (3, 8000), (7, SLAB)] {
+        way.allocate_into(bytes, way.hand(hand)).unwrap();
+    }
+    way
+}
+
+#[test]
+fn who_leaves_or_panics_with_full_hands_leaves_nothing_in_them() {
+    let (pod, heap) = pod_with(16 * SLAB, PersistenceDomain::Flushed);
+    let panics = core::panic::AssertUnwindSafe(|| {
+        let member = pod.act_as(0);
+        let _way = with_full_hands(&pod, heap, &member);
+        panic!("on purpose");
+    });
+    drop(pod.join(0));
+    assert!(std::panic::catch_unwind(panics).is_err());
+    assert_sound(&pod, heap);
+    // It lives on.
+    let member = pod.act_as(0);
+    drop(with_full_hands(&pod, heap, &member));
+    assert_sound(&pod, heap);
+    // What an operation is about is its handler's, or the program's.
+    let way = with_full_hands(&pod, heap, &member);
+    let log = OwnLog::of(&member);
+    let operation = log.begin(OperationKind::new(99), &[]);
+    drop(way);
+    assert_ne!(in_hand(&pod, 0), 0);
+    operation.abandon(&[]);
+    drop(LocalHeap::of(heap, &member, &pod.recoverers));
+    assert_sound(&pod, heap);
+    pod.leave(member);
+    let heir = pod.join(0);
+    drop(with_full_hands(&pod, heap, &heir));
+}
+
+/// What is in the first hand of an id.
+fn in_hand(pod: &Pod<Native>, id: u32) -> u64 {
+    let hand = pod.logs.of(id).room() + 0xC0;
+    pod.memory.load(hand, Ordering::Relaxed)
+}
+
 #[test]
 fn damage_is_found_and_mended_as_far_as_that_is_safe() {
     let (pod, heap) = pod_with(4 * SLAB, PersistenceDomain::Flushed);
@@ -359,7 +404,14 @@ fn follows_the_model(steps: &[Step]) {
                     enter(&mut model, block, bytes);
                 }
             }
-            Step::NewWay { who } => ways[who as usize] = way(ways[who as usize].member()),
+            Step::NewWay { who } => {
+                let before = ways.remove(who as usize);
+                let member = before.member();
+                // What is in its hand ends with it.
+                model.remove(&pod.memory.load(before.hand(0), Ordering::Relaxed));
+                drop(before);
+                ways.insert(who as usize, way(member));
+            }
             Step::Die { who, recoverer } => {
                 let hand = ways[who as usize].hand(0);
                 model.remove(&pod.memory.load(hand, Ordering::Relaxed));

@@ -7,10 +7,11 @@ use outlive::heap::LocalHeap;
 use outlive::membership::Status;
 use outlive::memory::{Memory, Native, Offset, Ordering, PersistenceDomain};
 use outlive::structures::{
-    Action, CreateError, Exchange, InsertError, List, Map, OpenError, OrderedDatum, Outcome,
+    Action, CreateError, Datum, Exchange, InsertError, List, Map, OpenError, OrderedDatum, Outcome,
 };
 use pod::{Countdown, cut};
 use proptest::prelude::*;
+use std::cell::Cell;
 use std::collections::BTreeMap;
 use structures::{LIST, MAP, World, bytes_for, create, local};
 
@@ -556,4 +557,73 @@ fn a_log_says_what_was_done() {
         (last().action, last().took_effect),
         (Action::Remove, Some(true))
     );
+}
+
+/// A value whose bytes are asked for so often, and no more.
+#[derive(Debug, PartialEq)]
+struct Moody {
+    left: Cell<u32>,
+    value: [u8; 8],
+}
+
+impl Moody {
+    fn new(left: u32) -> Self {
+        let (left, value) = (Cell::new(left), [7; 8]);
+        Self { left, value }
+    }
+}
+
+impl Datum for Moody {
+    type Owned = Self;
+    const BYTES: Option<u64> = Some(8);
+    const FINGERPRINT: u64 = 77;
+
+    fn bytes(&self) -> &[u8] {
+        let left = self.left.get();
+        assert!(left > 0, "on purpose");
+        self.left.set(left - 1);
+        &self.value
+    }
+
+    fn read<M: Memory>(_: M, _: Offset, _: u64) -> Self {
+        Self::new(u32::MAX)
+    }
+
+    fn borrow(owned: &Self) -> &Self {
+        owned
+    }
+
+    fn owned(&self) -> Self {
+        Self::new(self.left.get())
+    }
+}
+
+#[test]
+fn a_thread_goes_on_whose_own_code_panicked_in_an_operation() {
+    let pod = world(1 << 20);
+    let member = pod.join(0);
+    let heap = local(&pod, &member);
+    let values = Map::<u64, Moody>::create_small(&heap, MAP).unwrap();
+    values.insert(&heap, &0, &Moody::new(u32::MAX)).unwrap();
+    let panics = |work: &dyn Fn()| {
+        let work = std::panic::AssertUnwindSafe(work);
+        std::panic::catch_unwind(work).is_err()
+    };
+    let mut panicked = 0;
+    for left in 0..8 {
+        let key = u64::from(left) + 1;
+        let moody = || Moody::new(left);
+        panicked += u32::from(panics(&|| values.insert(&heap, &key, &moody()).unwrap()));
+        panicked += u32::from(panics(&|| {
+            drop(values.replace(&heap, &0, &moody()).unwrap())
+        }));
+        // Whatever became of that, the thread goes on.
+        values.insert(&heap, &(key + 100), &Moody::new(9)).unwrap();
+        assert!(values.replace(&heap, &0, &Moody::new(9)).unwrap().is_some());
+    }
+    println!("{panicked} panics");
+    assert!(panicked >= 4);
+    assert!(values.check().is_clean(), "{}", values.check());
+    drop(heap);
+    pod.leave(member);
 }

@@ -205,6 +205,7 @@ fn debts() -> Scenario {
         let way = heap::local(world, &member);
         way.allocate_into(LARGE, way.hand(0)).unwrap();
         way.allocate_into(LARGE, cell(0)).unwrap();
+        heap::forsake(world, way);
     })
     .mortal("owner", |m| {
         let world = world(m);

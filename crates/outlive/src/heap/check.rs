@@ -310,7 +310,10 @@ impl<M: Memory> Heap<M> {
             let why = match (step::read(self.memory, at), status) {
                 (Ok(None), _) => continue,
                 (Err(_), _) => "that is no step",
-                (Ok(Some(_)), Ok(Status::Free | Status::Left | Status::Recovered)) => {
+                // Unless somebody revisits the log, or died at that.
+                (Ok(Some(_)), Ok(Status::Free | Status::Left | Status::Recovered))
+                    if logs.of(id).claimant().is_none() =>
+                {
                     "nobody is at one"
                 }
                 (Ok(Some(step)), _) if self.table.within(step.block).is_none() => {

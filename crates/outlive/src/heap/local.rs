@@ -1,12 +1,13 @@
 //! A thread's way to the heap: the short ways of allocation and free.
 
 use super::buddy::{AllocateError, CorruptTree, FreeError};
-use super::reclaim::Reclaimer;
+use super::reclaim::{self, Reclaimer};
 use super::slab::{CLASSES, Class, Kind, LARGEST, SLAB, Slab, Step, Table, class, step};
 use super::{Heap, room};
 use crate::membership::{Instance, Member};
 use crate::recovery::{Log, Logs, Recoverers, Recovering};
 use core::cell::Cell;
+use core::panic::AssertUnwindSafe;
 use outlive_memory::{Link, Memory, Native, Offset, OffsetOutOfRange, Ordering, PersistenceDomain};
 
 outlive_memory::crash_points! {
@@ -42,7 +43,8 @@ outlive_memory::crash_points! {
 /// A member's way to the heap, or that of a dead one's recoverer.
 ///
 /// What it keeps for itself are memory aids: it may be dropped at any time, and the next one of the same
-/// member finds what the last one had. (Dropping it frees what can be freed of the blocks that it retired.)
+/// member finds what the last one had. (Dropping it frees what is in the member's [hands](Self::hand), unless an
+/// operation is running, and what can be freed of the blocks that it retired.)
 ///
 /// Allocating and freeing up to [`Heap::LARGEST_SMALL`] bytes is wait-free and makes no system call, except
 /// when the member's slabs of the class are full; then, and for larger blocks, it waits for a live holder of
@@ -145,6 +147,8 @@ impl<'m, M: Memory> LocalHeap<'m, M> {
             recoverers.logs().of(member.instance().id),
             member.instance(),
         );
+        // Before there is anything whose end would take back what the other way has reserved.
+        reclaim::refuse_another(heap, log, acting);
         let local = Self {
             heap,
             log,
@@ -223,7 +227,8 @@ impl<'m, M: Memory> LocalHeap<'m, M> {
 
     /// One of the member's own cells, by number from 0 to 7: for a block on its way from the heap into a
     /// structure. Whoever dies with a hand full leaves the block to the handler of the operation that was
-    /// running; what that leaves in a hand is freed.
+    /// running; what that leaves in a hand is freed. So is what is in a hand when this is dropped, by a panic
+    /// too, and no operation is running.
     pub fn hand(&self, number: u64) -> Offset {
         room::hand(self.log, number)
     }
@@ -524,9 +529,17 @@ impl<'m, M: Memory> LocalHeap<'m, M> {
 
 impl<M: Memory> Drop for LocalHeap<'_, M> {
     fn drop(&mut self) {
-        if !self.is_for_the_dead() {
-            self.end_reclamation();
+        if self.is_for_the_dead() || !self.keeps_the_list() {
+            return;
         }
+        if std::thread::panicking() {
+            // Whatever went wrong may go wrong here again, and must not end the process.
+            let emptied = AssertUnwindSafe(|| self.empty_hands());
+            let _ = std::panic::catch_unwind(emptied);
+        } else {
+            self.empty_hands();
+        }
+        self.end_reclamation();
     }
 }
 

@@ -10,6 +10,7 @@
 
 pub mod buddy;
 mod check;
+mod hands;
 mod large;
 mod local;
 mod reclaim;

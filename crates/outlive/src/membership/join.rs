@@ -314,6 +314,12 @@ pub(crate) fn join_watched<M: Memory>(
         .checked_add(1)
         .filter(|next| *next != u32::MAX)
     else {
+        if state.status == Status::Dead {
+            // What it left is recovered first: a retired id is nobody's to recover.
+            let why = "its last generation died and has not been recovered; try again in a moment";
+            let why = why.into();
+            return Err(JoinError::NotRecovered { id, why });
+        }
         let retired = State {
             status: Status::Retired,
             ..state

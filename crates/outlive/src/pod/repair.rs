@@ -130,17 +130,18 @@ impl Pod {
         })
     }
 
-    /// Recovers whoever is dead; whom it could not, and why.
+    /// Recovers whoever is dead, and the logs that the dead had in their hands; whom it could not, and why.
     fn recover_the_dead(&self, thread: &Member) -> Vec<(InstanceId, String)> {
-        let generations = self.tables().generations();
+        let (generations, recoverers) = (self.tables().generations(), thread.recoverers());
         let until = Instant::now() + PATIENCE;
         let mut failed = Vec::new();
         for id in 0..self.tables().extent().ids {
             // A host holds nothing; the keeper says so.
             while let Ok(state) = generations.state(id)
-                && state.status == Status::Dead
+                && (state.status == Status::Dead
+                    || recoverers.is_some_and(|recoverers| recoverers.is_due(thread, id)))
             {
-                let outcome = match thread.recoverers() {
+                let outcome = match recoverers {
                     Some(recoverers) if state.level != Some(Level::Host) => {
                         recoverers.recover(thread, id).map_err(|e| e.to_string())
                     }

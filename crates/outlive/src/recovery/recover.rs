@@ -59,8 +59,10 @@ pub trait RecoverLock<M: Memory>: Send + Sync {
 
 /// Settles what stands in the [room](Log::room) of a dead instance's log.
 ///
-/// Both steps run on every recovery, whether an operation was running or not. What is said of
-/// [`RecoverOperation`] holds for them: restartable at any instruction, and without locks.
+/// Both steps run on every recovery, whether an operation was running or not, and
+/// [again](Recoverers::revisit) for what could not be given up then: also in the log of an instance that did not
+/// die but left in good order. What is said of [`RecoverOperation`] holds for them: restartable at any
+/// instruction, and without locks.
 pub trait RecoverRoom<M: Memory>: Send + Sync {
     /// Completes or undoes the step that the dead was at: after the replay of its transaction, before its
     /// operation's handler runs.
@@ -330,11 +332,7 @@ impl<M: Memory> Recoverers<M> {
         };
         let done = self.finish_for(member, log)?;
         core::mem::forget(claim);
-        log.settle();
-        memory.crash_point(RecoverPoint::Settled);
-        if before.status == Status::Dead && id != me.id {
-            self.announce(member, id, before);
-        }
+        self.settled(member, id);
         Ok(done)
     }
 
@@ -345,7 +343,7 @@ impl<M: Memory> Recoverers<M> {
     /// `NothingLeft` also if the id has an incarnation again.
     ///
     /// # Errors
-    /// As [`recover`](Self::recover).
+    /// As [`recover`](Self::recover); the log is left to another then, as if its owner had died.
     ///
     /// # Crash
     /// The log is claimed by a dead instance, and whoever recovers all, or comes by, takes the claim.
@@ -366,10 +364,14 @@ impl<M: Memory> Recoverers<M> {
         }
         memory.persist(at, 8);
         memory.crash_point(RecoverPoint::Claimed);
-        // Nobody's again, whatever happens.
-        let _claim = Revisited { log };
         let Some(owner) = log.owner() else {
+            self.settled(member, id);
             return Ok(Recovered::NothingLeft);
+        };
+        // Should a room fail, the log is its last owner's again, who is gone: somebody else's to recover.
+        let claim = Claim {
+            log,
+            back_to: owner,
         };
         let dead = Recovering {
             member,
@@ -383,7 +385,26 @@ impl<M: Memory> Recoverers<M> {
         for room in self.rooms.iter().rev() {
             guarded(|| room.release(&dead))?;
         }
+        core::mem::forget(claim);
+        self.settled(member, id);
         Ok(Recovered::NothingLeft)
+    }
+
+    /// Gives the log of `id`, in which nothing is left, to nobody, and says that the id is recovered if it counts
+    /// as dead: by the death that led here, or because another incarnation has died meanwhile before it could
+    /// open the log.
+    fn settled(&self, member: &Member<M>, id: InstanceId) {
+        self.logs.of(id).settle();
+        let memory = member.memory();
+        memory.crash_point(RecoverPoint::Settled);
+        // Either who tells of the death finds the log settled (see `recover_all`), or we learn of it here.
+        memory.fence(Ordering::SeqCst);
+        if let Ok(state) = member.generations().state(id)
+            && state.status == Status::Dead
+            && self.logs.of(id).claimant().is_none()
+        {
+            self.announce(member, id, state);
+        }
     }
 
     /// Recovers every id that is dead and that nobody else recovers, and says how many. Call it when a
@@ -393,16 +414,10 @@ impl<M: Memory> Recoverers<M> {
     /// The first one met; the others have been recovered nevertheless.
     pub fn recover_all(&self, member: &Member<M>) -> Result<usize, RecoverError> {
         let (mut done, mut first) = (0, None);
+        // Whoever settles a log without knowing of the death that we were told of is seen to have settled it.
+        member.memory().fence(Ordering::SeqCst);
         for id in 0..self.logs.capacity().min(member.generations().capacity()) {
-            let due = match member.generations().state(id).map(|state| state.status) {
-                Ok(Status::Dead) => true,
-                // Somebody may have died who was revisiting it.
-                Ok(Status::Free | Status::Left | Status::Recovered | Status::Retired) => {
-                    let claimant = self.logs.of(id).claimant();
-                    claimant.is_some_and(|holder| member.generations().is_gone(holder))
-                }
-                _ => false,
-            };
+            let due = self.is_due(member, id);
             match due.then(|| self.recover(member, id)) {
                 Some(Ok(Recovered::Completed { .. })) => done += 1,
                 Some(Err(error)) if first.is_none() => first = Some(error),
@@ -410,6 +425,20 @@ impl<M: Memory> Recoverers<M> {
             }
         }
         first.map_or(Ok(done), Err)
+    }
+
+    /// Whether `id` is dead, or has its log from one who is gone: from somebody who died while he
+    /// [revisited](Self::revisit) it. For an id among those that there are.
+    pub(crate) fn is_due(&self, member: &Member<M>, id: InstanceId) -> bool {
+        match member.generations().state(id).map(|state| state.status) {
+            Ok(Status::Dead) => true,
+            Ok(Status::Free | Status::Left | Status::Recovered | Status::Retired) => {
+                let claimant = self.logs.of(id).claimant();
+                claimant.is_some_and(|holder| member.generations().is_gone(holder))
+            }
+            // An incarnation that is about to join sees to it.
+            Ok(Status::Joining | Status::Live | Status::Fencing) | Err(_) => false,
+        }
     }
 
     fn announce(&self, member: &Member<M>, id: InstanceId, dead: crate::membership::State) {
@@ -523,17 +552,6 @@ impl<M: Memory> Drop for Claim<M> {
         // Release: the next claimant sees what was done.
         memory.store(at, self.back_to.to_word(), Ordering::Release);
         memory.persist(at, 8);
-    }
-}
-
-/// Settles a log again that was at rest before.
-struct Revisited<M: Memory> {
-    log: Log<M>,
-}
-
-impl<M: Memory> Drop for Revisited<M> {
-    fn drop(&mut self) {
-        self.log.settle();
     }
 }
 

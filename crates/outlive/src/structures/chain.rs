@@ -11,7 +11,7 @@ use super::operation::{
 };
 use crate::heap::buddy::AllocateError;
 use crate::heap::{LocalHeap, Pinned};
-use crate::recovery::OwnLog;
+use crate::recovery::{OwnLog, RunningOperation};
 use outlive_memory::{Memory, Offset, Ordering};
 
 /// What a node of the sort that is looked for is.
@@ -165,6 +165,50 @@ pub(super) fn drop_from_hand<M: Memory>(heap: &LocalHeap<'_, M>, hand: u64) {
     let _ = heap.free_from(heap.hand(hand), 0);
 }
 
+/// Takes a block into the hand.
+#[inline(always)]
+pub(super) fn take_into_hand<M: Memory>(
+    heap: &LocalHeap<'_, M>,
+    bytes: u64,
+    hand: u64,
+) -> Result<Offset, AllocateError> {
+    match heap.allocate_into(bytes, heap.hand(hand)) {
+        Err(error @ AllocateError::CellOccupied { .. }) => {
+            take_after_a_panic(heap, bytes, hand, error)
+        }
+        taken => taken,
+    }
+}
+
+/// The same when the hand is full: a panic led out of an earlier operation, before it began or when it had been
+/// undone. Its block is nobody's.
+#[cold]
+fn take_after_a_panic<M: Memory>(
+    heap: &LocalHeap<'_, M>,
+    bytes: u64,
+    hand: u64,
+    error: AllocateError,
+) -> Result<Offset, AllocateError> {
+    if !heap.is_idle() {
+        return Err(error);
+    }
+    drop_from_hand(heap, hand);
+    heap.allocate_into(bytes, heap.hand(hand))
+}
+
+/// An operation that has not taken effect: dropped, also because a panic of the program's own code leads out of
+/// it, it is undone. What it has in its hand then is freed by the next operation.
+struct Undoing<'m, M: Memory>(Option<RunningOperation<'m, M>>);
+
+impl<M: Memory> Drop for Undoing<'_, M> {
+    #[inline(always)]
+    fn drop(&mut self) {
+        if let Some(operation) = self.0.take() {
+            operation.abandon(&[]);
+        }
+    }
+}
+
 /// One key's way through a structure: where to begin, and how to tell its node.
 pub(super) struct Path<J> {
     pub start: Offset,
@@ -189,10 +233,11 @@ pub(super) fn insert<K: Datum + ?Sized, V: Datum + ?Sized, M: Memory>(
         Place::Gap { link, next } => (link, next),
     };
     let bytes = Typed::<K, V>::node_bytes(entry.0, entry.1);
-    let node = heap.allocate_into(bytes, heap.hand(BLOCK_HAND))?;
+    let node = take_into_hand(heap, bytes, BLOCK_HAND)?;
     Typed::<K, V>::fill_node(memory, node, heap.era(), sort, entry);
     memory.crash_point(InsertPoint::Filled);
     let operation = OwnLog::of(heap.member()).begin(INSERT, &[header.at.raw(), node.raw()]);
+    let mut undoing = Undoing(Some(operation));
     loop {
         let (link, next) = gap;
         memory.store(node + NEXT, next, Ordering::Relaxed);
@@ -211,7 +256,7 @@ pub(super) fn insert<K: Datum + ?Sized, V: Datum + ?Sized, M: Memory>(
         }
         match seek(memory, pin, start, sort, &judge) {
             Place::Node { node, value, .. } => {
-                operation.abandon(&[]);
+                drop(undoing);
                 let found = exists(node, value);
                 drop_from_hand(heap, BLOCK_HAND);
                 return Err(found);
@@ -219,10 +264,13 @@ pub(super) fn insert<K: Datum + ?Sized, V: Datum + ?Sized, M: Memory>(
             Place::Gap { link, next } => gap = (link, next),
         }
     }
+    let linked = undoing.0.take();
     memory.crash_point(InsertPoint::Linked);
     release_hand(heap, BLOCK_HAND);
     memory.crash_point(InsertPoint::Released);
-    operation.finish(&[]);
+    if let Some(operation) = linked {
+        operation.finish(&[]);
+    }
     Ok(())
 }
 
@@ -309,7 +357,7 @@ pub(super) fn replace<K: Datum + ?Sized, V: Datum + ?Sized, M: Memory, W: AsValu
         };
         let wanted = wanted.as_value();
         let bytes = Typed::<K, V>::block_bytes(wanted);
-        let block = heap.allocate_into(bytes, heap.hand(BLOCK_HAND))?;
+        let block = take_into_hand(heap, bytes, BLOCK_HAND)?;
         Typed::<K, V>::fill_block(memory, block, heap.era(), wanted);
         memory.persist(block, bytes);
         memory.crash_point(ReplacePoint::Filled);

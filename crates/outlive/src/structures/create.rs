@@ -1,6 +1,6 @@
 //! How a structure comes to be.
 
-use super::chain::{drop_from_hand, release_hand};
+use super::chain::{drop_from_hand, release_hand, take_into_hand};
 use super::datum::Datum;
 use super::error::CreateError;
 use super::header::{Header, Kind, Sizes};
@@ -27,7 +27,7 @@ pub(super) fn create<K: Datum + ?Sized, V: Datum + ?Sized, M: Memory>(
         return Err(occupied(holds));
     }
     let bytes = Header::<M>::bytes(sizes);
-    let at = heap.allocate_into(bytes, heap.hand(BLOCK_HAND))?;
+    let at = take_into_hand(heap, bytes, BLOCK_HAND)?;
     let header = Header::write::<K, V>(memory, at, kind, sizes, seed);
     memory.crash_point(CreatePoint::Filled);
     let operation = OwnLog::of(heap.member()).begin(CREATE, &[at.raw(), cell.raw()]);

@@ -25,7 +25,7 @@
 //! operation: [the handler](super::recover) tells a claim of its own by the stamp or the note, and completes
 //! it.
 
-use super::chain::{Judgement, Place, drop_from_hand, open, release_hand, seek};
+use super::chain::{Judgement, Place, drop_from_hand, open, release_hand, seek, take_into_hand};
 use super::header::{ENTRY_BYTES, Header};
 use super::node::{CLAIMED, NEXT, OPENING, SORT, entry_as_node, stamp};
 use super::operation::{
@@ -261,7 +261,7 @@ impl<M: Memory> Header<M> {
             return Some(page);
         }
         let (memory, bytes) = (self.memory, self.page_bytes(buckets.is_some()));
-        let page = heap.allocate_into(bytes, heap.hand(PAGE_HAND)).ok()?;
+        let page = take_into_hand(heap, bytes, PAGE_HAND).ok()?;
         for offset in (0..bytes).step_by(8) {
             let word = match buckets {
                 Some(first) if offset % ENTRY_BYTES == SORT - NEXT => {

@@ -4,7 +4,7 @@ use super::retired::{HEAD, KEEPER, ReclaimPoint};
 use super::{Heap, LocalHeap};
 use crate::heap::room;
 use crate::membership::{Instance, Status};
-use crate::recovery::Recovering;
+use crate::recovery::{Log, Recovering};
 use outlive_memory::{Memory, Ordering};
 
 /// Ends what the dead instance read and retired: at the end of its recovery, or when somebody looks after
@@ -16,20 +16,33 @@ pub(in crate::heap) fn release<M: Memory>(dead: &Recovering<'_, M>, heap: Heap<M
     LocalHeap::of_the_dead(heap, dead).end_reclamation();
 }
 
+/// The word of the instance whose way to the heap looks after the list in `log`.
+fn keeper<M: Memory>(heap: Heap<M>, log: Log<M>) -> u64 {
+    // Relaxed: asked by the member itself, whose word it is.
+    let at = room::retired(log) + KEEPER;
+    heap.memory().load(at, Ordering::Relaxed)
+}
+
+/// Refuses a second way to the heap.
+///
+/// # Panics
+/// If `member` has a way to it already, whose pins another one would not know.
+pub(in crate::heap) fn refuse_another<M: Memory>(heap: Heap<M>, log: Log<M>, member: Instance) {
+    assert!(
+        keeper(heap, log) != member.to_word(),
+        "{member} has a LocalHeap already; pass it on by reference, or drop it first"
+    );
+}
+
 impl<M: Memory> LocalHeap<'_, M> {
+    /// Whether the list that stands in the member's log is this way's to look after.
+    pub(in crate::heap) fn keeps_the_list(&self) -> bool {
+        keeper(self.heap(), self.log()) == self.instance().to_word()
+    }
+
     /// Takes over the list that stands in the member's log, whoever made it.
-    ///
-    /// # Panics
-    /// If the member has another way to the heap, whose pins this one would not know.
     pub(in crate::heap) fn begin_reclamation(&self) {
         let (memory, list) = (self.memory(), room::retired(self.log()));
-        // Relaxed: the member's own words.
-        let keeper: u64 = memory.load(list + KEEPER, Ordering::Relaxed);
-        assert!(
-            keeper != self.instance().to_word(),
-            "{} has a LocalHeap already; pass it on by reference, or drop it first",
-            self.instance()
-        );
         // A pin that was never dropped.
         self.unreserve();
         if memory.load::<u64>(list + HEAD, Ordering::Relaxed) != 0 {
@@ -74,20 +87,22 @@ impl<M: Memory> LocalHeap<'_, M> {
         for id in 0..logs.capacity().min(generations.capacity()) {
             let list = room::retired(logs.of(id));
             let empty = || memory.load::<u64>(list + HEAD, Ordering::Acquire) == 0;
-            if id == self.instance().id || empty() {
+            // Whoever has claimed the log frees the list, or died at that.
+            let at_rest = || empty() && logs.of(id).claimant().is_none();
+            if id == self.instance().id {
                 continue;
             }
             remaining |= match generations.state(id) {
                 Ok(state) => match state.status {
                     Status::Free | Status::Recovered | Status::Left | Status::Retired => {
                         // What fails is tried again, by us or by another, and `pod check` says what is wrong.
-                        recoverers.revisit(member, id).is_err() || !empty()
+                        !at_rest() && (recoverers.revisit(member, id).is_err() || !at_rest())
                     }
                     // It will be left when it is recovered; then it is counted, and is counted on here already.
-                    Status::Dead => true,
+                    Status::Dead => !empty(),
                     Status::Joining | Status::Live | Status::Fencing => {
                         let kept: u64 = memory.load(list + KEEPER, Ordering::Relaxed);
-                        kept != Instance::new(id, state.generation).to_word()
+                        !empty() && kept != Instance::new(id, state.generation).to_word()
                     }
                 },
                 Err(_) => false,

@@ -75,7 +75,7 @@ mod pin;
 mod retired;
 
 pub use check::BadRetired;
-pub(super) use gone::release;
+pub(super) use gone::{refuse_another, release};
 pub use pin::Pinned;
 pub use retired::{ReclaimPoint, RetirePoint};
 

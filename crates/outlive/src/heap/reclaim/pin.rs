@@ -43,7 +43,7 @@ impl Reservation {
 
 impl<M: Memory> LocalHeap<'_, M> {
     /// Begins to read what others may retire. Wait-free, but for the retired blocks that it looks through
-    /// now and then. Pins nest: the outermost counts.
+    /// now and then, as [`reclaim`](Self::reclaim) does. Pins nest: the outermost counts.
     ///
     /// In the name of the dead, it goes on with the reservation that the dead had, and dropping it leaves the
     /// reservation to the end of the recovery.
@@ -74,6 +74,8 @@ impl<M: Memory> LocalHeap<'_, M> {
             if lower != 0 {
                 let upper: u64 = memory.load(at + UPPER, Ordering::Relaxed);
                 self.reclaimer.upper.set(upper);
+                // As below: the dead may have died between its stores and its own fence.
+                memory.fence(Ordering::SeqCst);
                 return;
             }
         }

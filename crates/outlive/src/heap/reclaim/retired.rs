@@ -45,7 +45,7 @@ outlive_memory::crash_points! {
 impl<M: Memory> LocalHeap<'_, M> {
     /// Hands over a block that nobody can reach any more, except those that are pinned; it is freed when they
     /// are not. Exactly one instance retires a block. Wait-free, but for what it does for earlier
-    /// ones outside a pin.
+    /// ones outside a pin: see [`reclaim`](Self::reclaim).
     ///
     /// # Crash
     /// The block is retired, or it is not: [`is_last_retired`](Self::is_last_retired) tells the handler of
@@ -80,11 +80,22 @@ impl<M: Memory> LocalHeap<'_, M> {
     /// Frees what this instance retired, and what those that are gone have left, as far as nobody can be
     /// reading it, and says how many of its own blocks had to stay. It is done now and then by itself,
     /// before an outermost pin; a program may do it when it has time. Takes time by the number of ids and
-    /// of blocks retired; waits for nobody.
+    /// of blocks retired. It waits for a live holder of the buddy allocator's lock (or for the recoverer of a
+    /// dead one) when it frees one of its own blocks of more than [`Heap::LARGEST_SMALL`] bytes; otherwise for
+    /// nobody. So do a [pin](Self::pin), a [retirement](Self::retire) and the end of this way to the heap, when they
+    /// free what was retired before.
+    ///
+    /// Under a pin it does nothing, and returns how many were in the list at least.
+    ///
+    /// [`Heap::LARGEST_SMALL`]: super::Heap::LARGEST_SMALL
     ///
     /// # Crash
     /// Every block is free, or in the list.
     pub fn reclaim(&self) -> u64 {
+        if self.reclaimer.pins.get() != 0 {
+            // The operation there may have retired a block and not said so yet.
+            return self.reclaimer.count.get();
+        }
         self.look_after_the_gone();
         let kept = self.free_retired();
         self.reclaimer.count.set(kept);
@@ -113,7 +124,14 @@ impl<M: Memory> LocalHeap<'_, M> {
             if word == 0 {
                 break;
             }
-            let block = Offset::from_raw(word);
+            let block = Offset::checked(word, super::RETIRED_HEADER, 8, memory.size());
+            let inside = |block: &Offset| self.heap.table.within(*block).is_some();
+            let block = block.ok().filter(inside);
+            let Some(block) = block else {
+                // Damaged: what it leads to stays as it is, and `pod check` says so.
+                kept += 1;
+                break;
+            };
             let birth: u64 = memory.load(block + BIRTH, Ordering::Relaxed);
             let mut until: u64 = memory.load(block + UNTIL, Ordering::Relaxed);
             if until == UNKNOWN {

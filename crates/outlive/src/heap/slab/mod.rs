@@ -27,7 +27,8 @@
 //! of anybody names, and it sees every step that matters: the freer notes the step before its fetch-or
 //! (release), the collector reads the remote bits (acquire), then the steps. What it then finds
 //! struck out is over, whoever did it, and will not be done again: a step is struck out by the holder of the
-//! claim on the log, and a dead recoverer's successor finds no step.
+//! claim on the log, and a dead recoverer's successor finds no step. Whether the id lives, is dead, has left
+//! or is recovered makes no difference: whoever looks after what it has retired takes steps in its log too.
 //!
 //! # Adoption
 //!

@@ -89,14 +89,16 @@ pub(in crate::heap) struct Steps<M: Memory> {
 impl<M: Memory> Steps<M> {
     /// The blocks that steps name now. A step that was begun before something that the caller has
     /// acquired is among them, unless it is over.
+    ///
+    /// What an id is decides nothing, only the word of its step does: in the log of one that has left, or is
+    /// recovered, whoever [revisits](crate::recovery::Recoverers::revisit) it frees what it had retired, and
+    /// may die at that. But an id that was never used has no step, and its log need not be touched.
     fn blocks(self) -> impl Iterator<Item = Offset> {
         let ids = self.logs.capacity().min(self.generations.capacity());
         (0..ids).filter_map(move |id| {
-            let unused = matches!(
-                self.generations.state(id).map(|state| state.status),
-                Ok(Status::Free | Status::Left | Status::Recovered)
-            );
-            if unused {
+            // Who has acquired what a step did has acquired that its id was joined before.
+            let state = self.generations.state(id);
+            if state.is_ok_and(|state| state.status == Status::Free) {
                 return None;
             }
             let at = room::step(self.logs.of(id));
