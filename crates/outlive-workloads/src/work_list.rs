@@ -22,14 +22,15 @@
 //! | after the result | a unit that is done | |
 //!
 //! Who takes a unit over has settled the dead one's log *before*: no recoverer is still carrying out what
-//! the dead had committed when others go on from it.
+//! the dead had committed when others go on from it. That the dead one's id lives again does not mean that: an id is
+//! joined first, and then its last incarnation is recovered.
 //!
 //! The cursor is relaxed: it only makes it likely that nobody else wants the same unit. Claims acquire what
 //! the one before released (a death is seen through its raised generation). Results are released with all that was done for
 //! them and acquired by whoever sees the list at its end, where [`next`](WorkList::next) has looked at all of them.
 
 use core::time::Duration;
-use outlive::membership::{Instance, Member, Status};
+use outlive::membership::{Instance, Member};
 use outlive::memory::{Memory, Native, Offset, Ordering};
 use outlive::recovery::{RecoverError, Recovered, Recoverers};
 
@@ -186,19 +187,29 @@ impl<'m, M: Memory> SharedList<'m, M> {
             .is_ok()
     }
 
-    /// Sees to it that nothing of a dead incarnation of `id` is still being carried out.
-    fn settle(&self, id: u32) -> Result<(), RecoverError> {
-        let generations = self.member.generations();
-        while generations
-            .state(id)
-            .is_ok_and(|state| state.status == Status::Dead)
-        {
-            match self.recoverers.recover(self.member, id)? {
-                Recovered::ByAnother(_) => self.units.memory.spin_hint(),
-                Recovered::Completed { .. } | Recovered::NothingLeft => break,
+    /// Sees to it that nothing of a dead incarnation of `id` is still to be carried out, or being carried out. Waits
+    /// while a living one recovers it; `false` if the work was called off meanwhile.
+    ///
+    /// The log says that, and not the state of the id: a next incarnation is there, and lives, before it has
+    /// recovered its predecessor.
+    fn settle(&self, id: u32) -> Result<bool, RecoverError> {
+        let mut looks = 0;
+        while let Recovered::ByAnother(_) = self.recoverers.recover(self.member, id)? {
+            if self.is_called_off() {
+                return Ok(false);
             }
+            self.wait(&mut looks);
         }
-        Ok(())
+        Ok(true)
+    }
+
+    /// Waits a little between two looks at what others do.
+    fn wait(&self, looks: &mut u32) {
+        self.units.memory.spin_hint();
+        *looks += 1;
+        if *looks > LOOKS {
+            std::thread::sleep(NAP);
+        }
     }
 
     fn is_called_off(&self) -> bool {
@@ -227,8 +238,7 @@ impl<'m, M: Memory> SharedList<'m, M> {
                 }
                 Some(me) if me == self.member.instance() => return Ok((Some(unit), true)),
                 Some(other) if self.member.generations().is_gone(other) => {
-                    self.settle(other.id)?;
-                    if self.claim(unit, other.to_word()) {
+                    if self.settle(other.id)? && self.claim(unit, other.to_word()) {
                         self.units.memory.crash_point(NextPoint::TakenOver);
                         return Ok((Some(unit), true));
                     }
@@ -261,11 +271,7 @@ impl<M: Memory> WorkList for SharedList<'_, M> {
             if orphan.is_some() || !open {
                 return Ok(orphan);
             }
-            memory.spin_hint();
-            looks += 1;
-            if looks > LOOKS {
-                std::thread::sleep(NAP);
-            }
+            self.wait(&mut looks);
         }
         Ok(None)
     }

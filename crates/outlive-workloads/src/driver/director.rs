@@ -4,6 +4,7 @@ use super::launch::{Group, Running, lock};
 use super::{Failure, KillAt, Options, Supervise, process_of};
 use crate::run::Run;
 use outlive::membership::{EventKind, Instance, Level, News, Status, Tables};
+use outlive::recovery::Logs;
 use std::time::Instant;
 
 /// Random numbers of units for the kills, in order.
@@ -29,6 +30,7 @@ fn next_random(state: &mut u64) -> u64 {
 pub(super) struct Director<'o> {
     run: Run,
     tables: Tables,
+    logs: Logs,
     options: &'o Options,
     running: Running,
     began: Instant,
@@ -43,7 +45,12 @@ pub(super) struct Director<'o> {
 
 impl<'o> Director<'o> {
     /// A director of `run`, whose hosts are started now and found in `running`. Arms the halts.
-    pub fn new(run: Run, tables: Tables, options: &'o Options, running: Running) -> Self {
+    pub fn new(
+        run: Run,
+        (tables, logs): (Tables, Logs),
+        options: &'o Options,
+        running: Running,
+    ) -> Self {
         let units = run.mapping().count();
         let even: Vec<u64> = (1..=u64::from(options.kills))
             .map(|kill| kill * units / (u64::from(options.kills) + 1))
@@ -58,6 +65,7 @@ impl<'o> Director<'o> {
         Self {
             run,
             tables,
+            logs,
             options,
             running,
             began: Instant::now(),
@@ -216,10 +224,13 @@ impl<'o> Director<'o> {
                 failure.detected_at = failure.detected_at.or(Some(now));
             }
             if all_gone && failure.recovered_at.is_none() {
+                // A next incarnation lives before it has recovered this one: the log says it.
                 let unsettled = |instance: &Instance| {
-                    generations
+                    let log = self.logs.of(instance.id);
+                    let dead = generations
                         .state(instance.id)
-                        .is_ok_and(|state| state.status == Status::Dead)
+                        .is_ok_and(|state| state.status == Status::Dead);
+                    dead || log.claimant().is_some() && log.owner() == Some(*instance)
                 };
                 if !failure.lost.iter().any(unsettled) {
                     failure.recovered_at = Some(now);

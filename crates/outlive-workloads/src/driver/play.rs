@@ -46,7 +46,8 @@ impl Scene {
             Supervise::None => RestartPolicy::NEVER,
         };
         let began = Instant::now();
-        let mut director = Director::new(run, self.pod.tables(), options, Arc::clone(&running));
+        let seen = (self.pod.tables(), self.pod.logs());
+        let mut director = Director::new(run, seen, options, Arc::clone(&running));
         let mut events = process.events();
         let mut supervisor = ProcessSupervisor::new(process.clone(), &self.path)
             .policy(policy)

@@ -57,7 +57,7 @@ pub(super) fn seek<M: Memory>(
         let mut word = pin.load(link);
         loop {
             let node = target(word);
-            let mut next = pin.load(node + NEXT);
+            let next = pin.load(node + NEXT);
             if next & (MARK | OPENING) != 0 {
                 if next & MARK == 0 {
                     // A bucket that is in the list and does not know it yet.
@@ -85,12 +85,10 @@ pub(super) fn seek<M: Memory>(
                         if value & SEALED == 0 {
                             return Place::Node { node, value, link };
                         }
-                        // Removed, if not yet marked: it must not stand before a successor of its key.
-                        next = mark(memory, node);
-                        match unlink(memory, link, word, next) {
-                            Some(after) => word = after,
-                            None => continue 'walk,
-                        }
+                        // Removed, if not yet marked: it must not stand before a successor of its key. What it
+                        // leads to may have been linked since `next` was loaded, and be younger than the pin
+                        // covers: the link is loaded once more, through the pin, now that it is frozen.
+                        mark(memory, node);
                         continue;
                     }
                 }
@@ -109,13 +107,15 @@ pub(super) fn open<M: Memory>(memory: M, bucket: Offset, next: u64) {
     let _ = memory.compare_exchange(bucket + NEXT, next, next & !OPENING, order.0, order.1);
 }
 
-/// Freezes the link of a sealed node, and returns it.
+/// Freezes the link of a sealed node, and returns it: to be stored in a link, not to be followed, for no pin
+/// covers what a read-modify-write found.
 pub(super) fn mark<M: Memory>(memory: M, node: Offset) -> u64 {
     // AcqRel: what follows it is what we are about to link in its place.
     memory.fetch_or(node + NEXT, MARK, Ordering::AcqRel) | MARK
 }
 
-/// Takes a marked node out of the list, from between `link` and `next`; returns what follows.
+/// Takes a marked node out of the list, from between `link` and `next`; returns what follows, which may be followed
+/// if `next` was loaded through the pin.
 #[cold]
 fn unlink<M: Memory>(memory: M, link: Offset, node: u64, next: u64) -> Option<u64> {
     let after = next & !MARK;
@@ -313,6 +313,8 @@ pub(super) fn remove<M: Memory>(
     memory.crash_point(RemovePoint::Sealed);
     let next = mark(memory, node);
     memory.crash_point(RemovePoint::Marked);
+    // Stored, not followed. What is stored is in the list: if `link` still leads to the node, the node is in the
+    // list, and whoever would take out what its frozen link leads to takes the node out first.
     if unlink(memory, link, node.raw(), next).is_none() {
         expel(memory, pin, start, sort);
     }

@@ -38,7 +38,9 @@
 //!
 //! * a link that is not marked: its node is in the list at that moment, hence the next one too, and it
 //!   is retired only afterwards. A marked node's link is not followed: the node is taken out first, by a
-//!   compare-and-swap that succeeds only while what leads to it is in the list;
+//!   compare-and-swap that succeeds only while what leads to it is in the list. Nor is what a fetch-or or a failed
+//!   compare-and-swap found there: such a word may lead to a block that is younger than the pin covers. It is stored,
+//!   or loaded once more through the pin;
 //! * a value word that is not sealed: its block is in its place at that moment;
 //! * a block of one's own, once it is linked: the word that leads to it is loaded through the pin once more after
 //!   the block's birth was written, and before it is linked. A dead caller's pin holds until its log is
