@@ -4,7 +4,7 @@ use super::Proof;
 use crate::failure::Failure;
 use crate::output;
 use clap::Args;
-use outlive_prove::chaos::{self, Options, Report};
+use outlive_prove::chaos::{self, Broken, Options, Report};
 use serde::Serialize;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use std::collections::BTreeMap;
@@ -42,9 +42,9 @@ pub struct Chaos {
     /// Print what was found as JSON: one array with one object
     #[arg(long)]
     json: bool,
-    /// Workers forget to ask what took effect: to see that this is noticed
+    /// Workers are broken in this way: to see that it is noticed
     #[arg(long, hide = true)]
-    forgetful: bool,
+    broken: Option<Broken>,
     /// This is a worker
     #[arg(long, hide = true)]
     worker: bool,
@@ -86,7 +86,7 @@ impl Chaos {
         let mut options = Options::new(time, seed);
         options.hosts = self.hosts;
         options.processes = self.processes;
-        options.forgetful = self.forgetful;
+        options.broken = self.broken;
         // Interrupted, it ends in good order, and removes its pod.
         for signal in [SIGINT, SIGTERM, SIGHUP] {
             signal_hook::flag::register(signal, Arc::clone(&options.enough)).map_err(|error| {
