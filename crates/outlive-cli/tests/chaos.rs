@@ -80,6 +80,27 @@ fn a_worker_that_cannot_join_is_noticed() {
 }
 
 #[test]
+fn what_becomes_of_a_workers_own_keys_is_known_beforehand() {
+    for (broken, noticed) in [
+        ("loses", ["the map replaced None", "a look found None"]),
+        ("invents", ["an insertion met Some(", "a look found Some("]),
+        (
+            "changes",
+            [
+                "the map replaced Some(18446744073709551615)",
+                "a look found Some(18446744073709551615)",
+            ],
+        ),
+    ] {
+        let messages = accusations(broken);
+        assert!(
+            noticed.iter().any(|what| says(&messages, what)),
+            "{broken}: {messages:#?}"
+        );
+    }
+}
+
+#[test]
 fn a_worker_that_forgets_to_ask_is_noticed() {
     let messages = accusations("forgetful");
     // By the reckoning, not by anything that stopped working.

@@ -1,6 +1,7 @@
 //! Workers that are broken in one known way each. A run with one must not be clean.
 
 use super::ledger::{Intent, What};
+use super::stage::own_key;
 use super::worker::Hands;
 use core::fmt;
 use core::str::FromStr;
@@ -20,11 +21,25 @@ pub enum Broken {
     Aborts,
     /// They cannot join.
     Lost,
+    /// They remove a key of their own now and then, and do not know of it.
+    Loses,
+    /// They insert one.
+    Invents,
+    /// They give one another value.
+    Changes,
 }
 
 impl Broken {
     /// All of them.
-    pub const ALL: [Self; 4] = [Self::Forgetful, Self::Panics, Self::Aborts, Self::Lost];
+    pub const ALL: [Self; 7] = [
+        Self::Forgetful,
+        Self::Panics,
+        Self::Aborts,
+        Self::Lost,
+        Self::Loses,
+        Self::Invents,
+        Self::Changes,
+    ];
 
     /// Its name, for the command line and the workers' environment.
     pub const fn name(self) -> &'static str {
@@ -33,16 +48,36 @@ impl Broken {
             Self::Panics => "panics",
             Self::Aborts => "aborts",
             Self::Lost => "lost",
+            Self::Loses => "loses",
+            Self::Invents => "invents",
+            Self::Changes => "changes",
         }
     }
 
     /// What such a worker does besides, before it does what `intent` says.
     pub(super) fn misbehave(self, hands: &Hands<'_>, intent: Intent) -> Result<(), String> {
-        let _ = hands;
+        let (map, heap) = (&hands.map, &hands.heap);
+        let key = own_key(hands.worker, intent.which);
+        // The own key that it is about to change: whatever it is told of it then is known to be wrong.
+        let own = match intent.what {
+            What::Put if intent.sequence > SOON => Some(hands.own(intent.which)),
+            _ => None,
+        };
         let now = intent.sequence.is_multiple_of(SOON) && intent.what != What::Count;
         match self {
             Self::Panics if now => panic!("broken on purpose"),
             Self::Aborts if now => std::process::abort(),
+            Self::Loses if matches!(own, Some(Some(_))) => {
+                map.remove(heap, &key);
+                Ok(())
+            }
+            Self::Invents if own == Some(None) => map
+                .insert(heap, &key, &intent.much)
+                .map_err(|error| error.to_string()),
+            Self::Changes if matches!(own, Some(Some(_))) => map
+                .replace(heap, &key, &u64::MAX)
+                .map(drop)
+                .map_err(|error| error.to_string()),
             _ => Ok(()),
         }
     }

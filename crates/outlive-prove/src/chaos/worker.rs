@@ -24,6 +24,9 @@ use std::time::Instant;
 /// How long joining may take: a predecessor is buried and recovered meanwhile, a host fenced.
 const PATIENCE: Duration = Duration::from_secs(20);
 
+/// A worker looks at one of its own keys once in so many operations.
+const LOOK: u64 = 8;
+
 /// What a worker works with.
 pub struct Hands<'w> {
     pub stage: Stage,
@@ -45,10 +48,11 @@ impl Hands<'_> {
         }
     }
 
-    /// Whether the key of one's own that `intent` is about is in the map, by one's tally.
-    pub fn owns(&self, intent: Intent) -> bool {
+    /// What key `number` of one's own holds by one's tally; `None` if it is not in the map.
+    pub fn own(&self, number: u64) -> Option<u64> {
         let room = OwnLog::of(self.member).log().program_room();
-        Ledger::at(self.stage.memory, room).tally().own[intent.which as usize] != 0
+        let own = Ledger::at(self.stage.memory, room).tally().own[number as usize];
+        (own != 0).then_some(own)
     }
 }
 
@@ -175,6 +179,10 @@ fn toil(hands: &Hands<'_>, seed: u64, broken: Option<Broken>) -> Result<(), Stri
         tally.enter(intent, effect);
         ledger.commit(&tally);
     }
+    // What survived the last death.
+    for number in 0..OWN_KEYS {
+        entries::look(hands, number)?;
+    }
     while !hands.stage.is_stopped() {
         let mut intent = next(seed, hands.worker, &tally);
         let last = OwnLog::of(hands.member).log().operation().map_err(text)?;
@@ -188,6 +196,9 @@ fn toil(hands: &Hands<'_>, seed: u64, broken: Option<Broken>) -> Result<(), Stri
         hands.dawdle(64);
         tally.enter(intent, effect);
         ledger.commit(&tally);
+        if tally.sequence.is_multiple_of(LOOK) {
+            entries::look(hands, tally.sequence / LOOK % OWN_KEYS)?;
+        }
     }
     Ok(())
 }
