@@ -39,6 +39,22 @@ fn every_operation_is_accounted_for() {
     }
 }
 
+#[test]
+fn a_full_heap_is_no_failure() {
+    for more in [
+        // Half of what the workers would hold.
+        &["--mebibytes", "8"][..],
+        &["--processes", "32", "--hosts", "8"],
+    ] {
+        let mut arguments = RUN.to_vec();
+        arguments.extend(["--seconds", "4"]);
+        arguments.extend(more);
+        let found = json(&outlive(arguments).succeeds());
+        println!("{found:#}");
+        assert_eq!(found[0]["failures"], 0, "{more:?}");
+    }
+}
+
 /// What is said of workers that are broken like this.
 fn accusations(broken: &str) -> Vec<String> {
     let mut arguments = RUN.to_vec();

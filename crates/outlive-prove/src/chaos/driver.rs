@@ -29,6 +29,10 @@ const STANDSTILL: Duration = Duration::from_secs(30);
 /// How long the workers may take to end; and how long when something is wrong already.
 const CURTAIN: Duration = Duration::from_secs(60);
 const CUT_SHORT: Duration = Duration::from_secs(5);
+/// How much of the pod there is for each worker.
+const WORKER_BYTES: u64 = 4 << 20;
+/// For how many workers there is room at least.
+const LEAST_SIZED_FOR: u64 = 8;
 /// How many failures of workers are kept in words.
 const MOST_TOLD: usize = 4;
 
@@ -44,6 +48,8 @@ pub struct Options {
     pub processes: u32,
     /// What the kills and the work follow from.
     pub seed: u64,
+    /// How large the pod is, if not 4 MiB for each worker and 32 MiB at least.
+    pub bytes: Option<u64>,
     /// What is wrong with the workers, if they are to be broken ones.
     pub broken: Option<Broken>,
     /// Set, it ends the killing early; the reckoning follows. For signal handlers.
@@ -58,9 +64,17 @@ impl Options {
             hosts: 4,
             processes: 8,
             seed,
+            bytes: None,
             broken: None,
             enough: Arc::default(),
         }
+    }
+
+    /// How large the pod is. A worker's large cells hold 2 MiB when they are full; the rest is for small
+    /// blocks, the map, and slabs whose owners have died.
+    fn bytes(&self) -> u64 {
+        self.bytes
+            .unwrap_or_else(|| u64::from(self.processes).max(LEAST_SIZED_FOR) * WORKER_BYTES)
     }
 
     fn refuse(&self) -> Result<(), String> {
@@ -217,7 +231,10 @@ pub fn run(
         ..Settings::default()
     };
     let started = Instant::now();
-    let pod = Pod::create(&path, PodOptions::new().size(32 << 20).settings(settings));
+    let pod = Pod::create(
+        &path,
+        PodOptions::new().size(options.bytes()).settings(settings),
+    );
     let pod = pod.map_err(text)?;
     let _place = Place { path: path.into() };
     let driver = ProcessOptions::on_host(DRIVER[0])

@@ -9,11 +9,11 @@
 //! exist, and a value that is replaced, removed or looked up is the one of the tally. Anything else
 //! is a failure at once, and not an operation in vain.
 
+use super::blocks::no_room;
 use super::ledger::{Intent, Sum, Tally, What};
 use super::stage::{COMMON_KEYS, SHARED_KEYS, Stage, common_key, own_key, shared_key};
 use super::worker::Hands;
 use outlive::heap::LocalHeap;
-use outlive::heap::buddy::AllocateError;
 use outlive::recovery::OwnLog;
 use outlive::structures::{Action, Exchange, InsertError, Outcome};
 use outlive_memory::Offset;
@@ -93,13 +93,6 @@ fn inserted(outcome: Result<(), InsertError<u64>>) -> Result<bool, String> {
         Ok(()) => Ok(true),
         Err(InsertError::Exists(_)) => Ok(false),
         Err(InsertError::Heap(error)) => no_room(error),
-    }
-}
-
-fn no_room(error: AllocateError) -> Result<bool, String> {
-    match error {
-        AllocateError::Full { .. } => Ok(false),
-        error => Err(error.to_string()),
     }
 }
 

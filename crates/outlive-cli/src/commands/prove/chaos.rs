@@ -18,7 +18,7 @@ use std::time::{Duration, SystemTime};
 #[command(after_help = "Examples:\n  \
     outlive prove chaos --minutes 5\n  \
     outlive prove chaos --seconds 20 --hosts 4 --processes 8 --seed 7 --json\n\n\
-    Makes a pod of its own in /dev/shm (32 MiB) and removes it. Each worker writes down what it is about to do; \
+    Makes a pod of its own in /dev/shm (4 MiB for each process, at least 32 MiB) and removes it. Each worker writes down what it is about to do; \
     restarted after a death, it asks whether that took effect. In the end the locks' counters and the heap must \
     be what all workers together know that they did: nothing lost, nothing twice, nothing leaked. The kills \
     follow from the seed, which is printed. Interrupted, it ends early, with the reckoning. Exits with 1 if anything is wrong.")]
@@ -42,6 +42,9 @@ pub struct Chaos {
     /// Print what was found as JSON: one array with one object
     #[arg(long)]
     json: bool,
+    /// How many MiB the pod has: to see what becomes of refusals
+    #[arg(long, hide = true)]
+    mebibytes: Option<u64>,
     /// Workers are broken in this way: to see that it is noticed
     #[arg(long, hide = true)]
     broken: Option<Broken>,
@@ -86,6 +89,7 @@ impl Chaos {
         let mut options = Options::new(time, seed);
         options.hosts = self.hosts;
         options.processes = self.processes;
+        options.bytes = self.mebibytes.map(|mebibytes| mebibytes << 20);
         options.broken = self.broken;
         // Interrupted, it ends in good order, and removes its pod.
         for signal in [SIGINT, SIGTERM, SIGHUP] {
