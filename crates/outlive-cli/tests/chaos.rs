@@ -40,21 +40,90 @@ fn every_operation_is_accounted_for() {
 }
 
 #[test]
-fn a_worker_that_forgets_to_ask_is_noticed() {
+fn a_full_heap_is_no_failure() {
+    for more in [
+        // Half of what the workers would hold.
+        &["--mebibytes", "8"][..],
+        &["--processes", "32", "--hosts", "8"],
+    ] {
+        let mut arguments = RUN.to_vec();
+        arguments.extend(["--seconds", "4"]);
+        arguments.extend(more);
+        let found = json(&outlive(arguments).succeeds());
+        println!("{found:#}");
+        assert_eq!(found[0]["failures"], 0, "{more:?}");
+    }
+}
+
+/// What is said of workers that are broken like this.
+fn accusations(broken: &str) -> Vec<String> {
     let mut arguments = RUN.to_vec();
-    arguments.extend(["--seconds", "4", "--forgetful"]);
+    arguments.extend(["--seconds", "4", "--broken", broken]);
     let found = outlive(arguments);
     assert_eq!(found.code, Some(1), "{}{}", found.output, found.errors);
     let found = json(&found.output);
     println!("{found:#}");
-    let messages = found[0]["messages"].as_array().unwrap();
+    let messages = found[0]["messages"].as_array().unwrap().iter();
+    messages.map(|m| m.as_str().unwrap().to_owned()).collect()
+}
+
+/// Whether one of them says it.
+fn says(messages: &[String], what: &str) -> bool {
+    messages.iter().any(|message| message.contains(what))
+}
+
+#[test]
+fn a_worker_that_panics_is_noticed() {
+    let messages = accusations("panics");
+    assert!(
+        says(&messages, "panicked: broken on purpose"),
+        "{messages:#?}"
+    );
+    assert!(says(&messages, "exit status: "), "{messages:#?}");
+}
+
+#[test]
+fn a_worker_that_ends_by_a_signal_nobody_sent_is_noticed() {
+    let messages = accusations("aborts");
+    assert!(says(&messages, "SIGABRT"), "{messages:#?}");
+}
+
+#[test]
+fn a_worker_that_cannot_join_is_noticed() {
+    let messages = accusations("lost");
+    assert!(says(&messages, "found"), "{messages:#?}");
+    assert!(says(&messages, "exit status: 1"), "{messages:#?}");
+}
+
+#[test]
+fn what_becomes_of_a_workers_own_keys_is_known_beforehand() {
+    for (broken, noticed) in [
+        ("loses", ["the map replaced None", "a look found None"]),
+        ("invents", ["an insertion met Some(", "a look found Some("]),
+        (
+            "changes",
+            [
+                "the map replaced Some(18446744073709551615)",
+                "a look found Some(18446744073709551615)",
+            ],
+        ),
+    ] {
+        let messages = accusations(broken);
+        assert!(
+            noticed.iter().any(|what| says(&messages, what)),
+            "{broken}: {messages:#?}"
+        );
+    }
+}
+
+#[test]
+fn a_worker_that_forgets_to_ask_is_noticed() {
+    let messages = accusations("forgetful");
     // By the reckoning, not by anything that stopped working.
     assert!(
-        messages.iter().any(
-            |message| message.as_str().unwrap().contains("were confirmed")
-                || message.as_str().unwrap().contains("was confirmed")
-                || message.as_str().unwrap().contains("was inserted")
-        ),
+        ["were confirmed", "was confirmed", "was inserted"]
+            .iter()
+            .any(|what| says(&messages, what)),
         "{messages:#?}"
     );
 }

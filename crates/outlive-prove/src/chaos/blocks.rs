@@ -81,6 +81,15 @@ impl Cell {
     }
 }
 
+/// An allocation that is refused because the heap is full has no effect, and is no failure. `Full` is what
+/// the buddy allocator says, `HeapFull` what a worker's way to the heap does.
+pub fn no_room(error: AllocateError) -> Result<bool, String> {
+    match error {
+        AllocateError::Full { .. } | AllocateError::HeapFull { .. } => Ok(false),
+        error => Err(error.to_string()),
+    }
+}
+
 fn allocates(intent: Intent) -> bool {
     matches!(intent.what, What::Allocate | What::AllocateSmall)
 }
@@ -102,8 +111,7 @@ pub fn perform(hands: &Hands<'_>, intent: Intent) -> Result<bool, String> {
                 cell.put_marks(stage, block);
                 Ok(true)
             }
-            Err(AllocateError::Full { .. }) => Ok(false),
-            Err(error) => Err(error.to_string()),
+            Err(error) => no_room(error),
         };
     }
     cell.check_marks(stage, Offset::from_raw(cell.block(stage)))?;

@@ -6,7 +6,7 @@ use super::ledger::Ledger;
 use super::stage::{
     self, DRIVER, MOST_HOSTS, MOST_WORKERS, Stage, host_of, process_of, text, thread_of,
 };
-use super::{FORGETFUL, SEED, STAGE, WORKERS};
+use super::{BROKEN, Broken, SEED, STAGE, WORKERS};
 use core::fmt;
 use core::time::Duration;
 use outlive::membership::{
@@ -14,9 +14,10 @@ use outlive::membership::{
 };
 use outlive::pod::{Pod, PodOptions};
 use outlive::supervise::{
-    Child, Outlook, ProcessSupervisor, RestartPolicy, Stop, What as Told, home,
+    Child, Failure, Outlook, ProcessSupervisor, RestartPolicy, Stop, What as Told, home,
 };
 use std::collections::BTreeMap;
+use std::os::unix::process::ExitStatusExt;
 use std::path::PathBuf;
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
@@ -25,8 +26,15 @@ use std::time::Instant;
 
 /// For how long a worker may do nothing: it must be waiting for the dead then.
 const STANDSTILL: Duration = Duration::from_secs(30);
-/// How long the workers may take to end.
+/// How long the workers may take to end; and how long when something is wrong already.
 const CURTAIN: Duration = Duration::from_secs(60);
+const CUT_SHORT: Duration = Duration::from_secs(5);
+/// How much of the pod there is for each worker.
+const WORKER_BYTES: u64 = 4 << 20;
+/// For how many workers there is room at least.
+const LEAST_SIZED_FOR: u64 = 8;
+/// How many failures of workers are kept in words.
+const MOST_TOLD: usize = 4;
 
 /// What a chaos run is to be like.
 #[derive(Clone, Debug)]
@@ -40,8 +48,10 @@ pub struct Options {
     pub processes: u32,
     /// What the kills and the work follow from.
     pub seed: u64,
-    /// Whether workers forget to ask whether what they had intended took effect: the broken variant.
-    pub forgetful: bool,
+    /// How large the pod is, if not 4 MiB for each worker and 32 MiB at least.
+    pub bytes: Option<u64>,
+    /// What is wrong with the workers, if they are to be broken ones.
+    pub broken: Option<Broken>,
     /// Set, it ends the killing early; the reckoning follows. For signal handlers.
     pub enough: Arc<AtomicBool>,
 }
@@ -54,9 +64,17 @@ impl Options {
             hosts: 4,
             processes: 8,
             seed,
-            forgetful: false,
+            bytes: None,
+            broken: None,
             enough: Arc::default(),
         }
+    }
+
+    /// How large the pod is. A worker's large cells hold 2 MiB when they are full; the rest is for small
+    /// blocks, the map, and slabs whose owners have died.
+    fn bytes(&self) -> u64 {
+        self.bytes
+            .unwrap_or_else(|| u64::from(self.processes).max(LEAST_SIZED_FOR) * WORKER_BYTES)
     }
 
     fn refuse(&self) -> Result<(), String> {
@@ -213,7 +231,10 @@ pub fn run(
         ..Settings::default()
     };
     let started = Instant::now();
-    let pod = Pod::create(&path, PodOptions::new().size(32 << 20).settings(settings));
+    let pod = Pod::create(
+        &path,
+        PodOptions::new().size(options.bytes()).settings(settings),
+    );
     let pod = pod.map_err(text)?;
     let _place = Place { path: path.into() };
     let driver = ProcessOptions::on_host(DRIVER[0])
@@ -289,7 +310,8 @@ impl Show<'_> {
             }
         }
         self.stage.stop();
-        let until = Instant::now() + CURTAIN;
+        let wrong = !self.failures.is_empty();
+        let until = Instant::now() + if wrong { CUT_SHORT } else { CURTAIN };
         while !supervision.is_over() && Instant::now() < until {
             self.listen(&mut events, Duration::from_millis(50), &supervision, hear);
         }
@@ -341,9 +363,13 @@ impl Show<'_> {
             }
         }
         self.progress.restarts = supervision.restarts();
-        if self.stage.accusations().is_some() && self.failures.is_empty() {
-            // It stands in the report once more, with how many there were.
-            self.failures.push("a worker found something wrong".into());
+        if self.failures.is_empty() {
+            // What it was stands in the report once more, with how many there were.
+            if self.stage.accusations().is_some() {
+                self.failures.push("a worker found something wrong".into());
+            } else if supervision.faults() != 0 {
+                self.failures.push("a worker failed of itself".into());
+            }
         }
         let elapsed = self.started.elapsed();
         if elapsed.as_secs() != self.progress.elapsed.as_secs() {
@@ -382,6 +408,9 @@ struct Supervision {
 #[derive(Default)]
 struct Heard {
     restarts: AtomicU64,
+    /// How many failures there were that no kill explains.
+    faults: AtomicU64,
+    /// The first of them.
     failures: Mutex<Vec<String>>,
 }
 
@@ -408,9 +437,10 @@ impl Supervision {
                     hears.restarts.fetch_add(1, Ordering::Relaxed);
                 }
                 Told::GaveUp { .. } => hears.accuse(report.to_string()),
+                Told::Failed { how, .. } if !was_killed(how) => hears.accuse(report.to_string()),
                 _ => {}
             });
-        let (workers, seed, forgetful) = (options.processes, options.seed, options.forgetful);
+        let (workers, seed, broken) = (options.processes, options.seed, options.broken);
         for worker in 0..workers {
             let command = command.clone();
             let host = host_of(worker, options.hosts);
@@ -420,8 +450,8 @@ impl Supervision {
                     .env(WORKERS, workers.to_string())
                     .env(STAGE, stage.place().to_string())
                     .env(SEED, seed.to_string());
-                if forgetful {
-                    command.env(FORGETFUL, "1");
+                if let Some(broken) = broken {
+                    command.env(BROKEN, broken.name());
                 }
                 command
             }));
@@ -457,9 +487,25 @@ impl Supervision {
     }
 }
 
+/// Whether a worker died as workers are meant to die here: by SIGKILL, be it the killer's or that of whoever
+/// fences its host. How one ended cannot be known when its death was told before its parent could ask.
+fn was_killed(how: &Failure) -> bool {
+    match how {
+        Failure::Died { status: None } => true,
+        Failure::Died {
+            status: Some(status),
+        }
+        | Failure::Exited { status } => status.signal() == Some(libc::SIGKILL),
+        _ => false,
+    }
+}
+
 impl Heard {
     fn accuse(&self, what: String) {
-        if let Ok(mut failures) = self.failures.lock() {
+        self.faults.fetch_add(1, Ordering::Relaxed);
+        if let Ok(mut failures) = self.failures.lock()
+            && failures.len() < MOST_TOLD
+        {
             failures.push(what);
         }
     }
@@ -476,6 +522,10 @@ impl Supervising {
         self.told.restarts.load(Ordering::Relaxed)
     }
 
+    fn faults(&self) -> u64 {
+        self.told.faults.load(Ordering::Relaxed)
+    }
+
     fn is_over(&self) -> bool {
         self.thread.is_finished()
     }
@@ -490,6 +540,41 @@ impl Supervising {
         if let Ok(told) = self.told.failures.lock() {
             failures.extend(told.iter().cloned());
         }
+        let faults = self.told.faults.load(Ordering::Relaxed);
+        if faults > MOST_TOLD as u64 {
+            failures.push(format!("{faults} failures of workers, not all told"));
+        }
         failures
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::process::ExitStatus;
+
+    #[test]
+    fn a_worker_dies_of_sigkill_only() {
+        let ended = |raw| Some(ExitStatus::from_raw(raw));
+        assert!(was_killed(&Failure::Died { status: None }));
+        assert!(was_killed(&Failure::Died {
+            status: ended(libc::SIGKILL)
+        }));
+        assert!(was_killed(&Failure::Exited {
+            status: ExitStatus::from_raw(libc::SIGKILL)
+        }));
+        for raw in [
+            0,
+            101 << 8,
+            libc::SIGSEGV,
+            libc::SIGBUS,
+            libc::SIGABRT | 0x80,
+        ] {
+            assert!(!was_killed(&Failure::Died { status: ended(raw) }), "{raw}");
+            let status = ExitStatus::from_raw(raw);
+            assert!(!was_killed(&Failure::Exited { status }), "{raw}");
+        }
+        let why = String::new();
+        assert!(!was_killed(&Failure::NotStarted { why }));
     }
 }

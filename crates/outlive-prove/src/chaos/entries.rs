@@ -2,14 +2,18 @@
 //! and removes.
 //!
 //! What became of an operation on the map stands in the descriptor that the next incarnation inherits.
-//! It is the operation that was meant if its number is higher than the last before the intent. Keys of one's
-//! own are a second witness.
+//! It is the operation that was meant if its number is higher than the last before the intent.
+//!
+//! Keys of one's own are the best witness. Nobody else changes them, so what the map must say of them is known
+//! before it is asked: a key that is there by the tally is not absent, one that is not there does not
+//! exist, and a value that is replaced, removed or looked up is the one of the tally. Anything else
+//! is a failure at once, and not an operation in vain.
 
+use super::blocks::no_room;
 use super::ledger::{Intent, Sum, Tally, What};
 use super::stage::{COMMON_KEYS, SHARED_KEYS, Stage, common_key, own_key, shared_key};
 use super::worker::Hands;
 use outlive::heap::LocalHeap;
-use outlive::heap::buddy::AllocateError;
 use outlive::recovery::OwnLog;
 use outlive::structures::{Action, Exchange, InsertError, Outcome};
 use outlive_memory::Offset;
@@ -21,15 +25,24 @@ pub fn perform(hands: &Hands<'_>, intent: Intent) -> Result<bool, String> {
     match intent.what {
         What::Put => {
             let key = own_key(hands.worker, intent.which);
-            if hands.owns(intent) {
-                let replaced = map.replace(heap, &key, &intent.much);
-                return replaced.map(|old| old.is_some()).or_else(no_room);
+            let own = hands.own(intent.which);
+            if own.is_some() {
+                return match map.replace(heap, &key, &intent.much) {
+                    Ok(old) => agree("the map replaced", hands, intent.which, old, own),
+                    Err(error) => no_room(error),
+                };
             }
-            inserted(map.insert(heap, &key, &intent.much))
+            match map.insert(heap, &key, &intent.much) {
+                Err(InsertError::Exists(there)) => {
+                    agree("an insertion met", hands, intent.which, Some(there), own)
+                }
+                outcome => inserted(outcome),
+            }
         }
         What::Remove => {
             let key = own_key(hands.worker, intent.which);
-            Ok(map.remove(heap, &key).is_some())
+            let (old, own) = (map.remove(heap, &key), hands.own(intent.which));
+            agree("the map removed", hands, intent.which, old, own)
         }
         What::Add => {
             let key = shared_key(intent.which);
@@ -52,18 +65,34 @@ pub fn perform(hands: &Hands<'_>, intent: Intent) -> Result<bool, String> {
     }
 }
 
+/// Whether the map says of key `number` of one's own what the tally says; it is a failure if not.
+fn agree(
+    told: &str,
+    hands: &Hands<'_>,
+    number: u64,
+    there: Option<u64>,
+    own: Option<u64>,
+) -> Result<bool, String> {
+    if there == own {
+        return Ok(true);
+    }
+    let key = own_key(hands.worker, number);
+    Err(format!(
+        "{told} {there:?} at the key {key:#x}, which only this worker changes and which holds {own:?} by its tally"
+    ))
+}
+
+/// Looks whether key `number` of one's own holds what the tally says.
+pub fn look(hands: &Hands<'_>, number: u64) -> Result<(), String> {
+    let there = hands.map.get(&hands.heap, &own_key(hands.worker, number));
+    agree("a look found", hands, number, there, hands.own(number)).map(drop)
+}
+
 fn inserted(outcome: Result<(), InsertError<u64>>) -> Result<bool, String> {
     match outcome {
         Ok(()) => Ok(true),
         Err(InsertError::Exists(_)) => Ok(false),
         Err(InsertError::Heap(error)) => no_room(error),
-    }
-}
-
-fn no_room(error: AllocateError) -> Result<bool, String> {
-    match error {
-        AllocateError::Full { .. } => Ok(false),
-        error => Err(error.to_string()),
     }
 }
 
@@ -92,13 +121,15 @@ pub fn ask(hands: &Hands<'_>, intent: Intent) -> Result<bool, String> {
         // The other witness.
         let key = own_key(hands.worker, intent.which);
         let there = hands.map.get(&hands.heap, &key);
-        let done = match intent.what {
-            What::Put => there == Some(intent.much),
-            _ => there.is_none(),
+        let before = hands.own(intent.which);
+        let expected = match intent.what {
+            _ if !told => before,
+            What::Put => Some(intent.much),
+            _ => None,
         };
-        if told != done {
+        if there != expected {
             return Err(format!(
-                "of {intent:?} the descriptor says {told}, and the map holds {there:?}"
+                "of {intent:?} the descriptor says {told}, and the map holds {there:?} where {before:?} was"
             ));
         }
     }

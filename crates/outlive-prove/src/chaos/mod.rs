@@ -14,8 +14,10 @@
 //! What took effect can be seen in two ways wherever possible (each counter also keeps, for each worker,
 //! its last intent that was carried out under the lock, and some keys are changed by one worker only); whoever asks compares them.
 //!
-//! The kills follow from a seed; what they hit does not, since processes run as they like. A worker that
-//! forgets to ask ([`Options::forgetful`]) is what the accounting must catch.
+//! The kills follow from a seed; what they hit does not, since processes run as they like. A worker dies
+//! of SIGKILL and of nothing else: one that panics, ends by another signal or with a status that says it failed
+//! is a failure of the run, and is told with its status. What the run must catch are [`Broken`] workers: those
+//! that forget to ask, and others.
 //!
 //! ```text
 //!  driver (host 0, not killed): supervisor, killer, audit
@@ -24,6 +26,7 @@
 
 mod audit;
 mod blocks;
+mod broken;
 mod counters;
 mod driver;
 mod entries;
@@ -32,6 +35,7 @@ mod ledger;
 mod stage;
 mod worker;
 
+pub use broken::Broken;
 pub use driver::{Options, Progress, Report, run};
 pub use killer::Kill;
 pub use worker::work;
@@ -42,5 +46,5 @@ const WORKERS: &str = "OUTLIVE_CHAOS_WORKERS";
 const STAGE: &str = "OUTLIVE_CHAOS_STAGE";
 /// The environment variable that tells a worker what its work follows from.
 const SEED: &str = "OUTLIVE_CHAOS_SEED";
-/// The environment variable that makes a worker one that forgets to ask.
-const FORGETFUL: &str = "OUTLIVE_CHAOS_FORGETFUL";
+/// The environment variable that makes a worker a broken one.
+const BROKEN: &str = "OUTLIVE_CHAOS_BROKEN";

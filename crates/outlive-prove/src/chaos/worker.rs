@@ -6,7 +6,7 @@ use super::stage::{
     self, COMMON_KEYS, LARGE_CELLS, MOST_WORKERS, OWN_KEYS, SHARED_KEYS, SMALL_CELLS, Stage, text,
     thread_of, worker_of,
 };
-use super::{FORGETFUL, SEED, STAGE, WORKERS, blocks, counters, entries};
+use super::{BROKEN, Broken, SEED, STAGE, WORKERS, blocks, counters, entries};
 use crate::schedule::engine::choices::Dice;
 use core::cell::RefCell;
 use core::time::Duration;
@@ -17,10 +17,15 @@ use outlive::recovery::{OwnLog, Recoverers};
 use outlive::structures::Map;
 use outlive::supervise::Place;
 use rustix::process::{Signal, getppid, set_parent_process_death_signal};
+use std::any::Any;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::time::Instant;
 
 /// How long joining may take: a predecessor is buried and recovered meanwhile, a host fenced.
 const PATIENCE: Duration = Duration::from_secs(20);
+
+/// A worker looks at one of its own keys once in so many operations.
+const LOOK: u64 = 8;
 
 /// What a worker works with.
 pub struct Hands<'w> {
@@ -43,10 +48,11 @@ impl Hands<'_> {
         }
     }
 
-    /// Whether the key of one's own that `intent` is about is in the map, by one's tally.
-    pub fn owns(&self, intent: Intent) -> bool {
+    /// What key `number` of one's own holds by one's tally; `None` if it is not in the map.
+    pub fn own(&self, number: u64) -> Option<u64> {
         let room = OwnLog::of(self.member).log().program_room();
-        Ledger::at(self.stage.memory, room).tally().own[intent.which as usize] != 0
+        let own = Ledger::at(self.stage.memory, room).tally().own[number as usize];
+        (own != 0).then_some(own)
     }
 }
 
@@ -77,31 +83,67 @@ pub fn work() -> Result<(), String> {
     }
     let pod = Pod::open(&place.pod).map_err(text)?;
     let stage = Stage::at(&pod, number(STAGE)?)?;
+    let broken = match std::env::var(BROKEN) {
+        Ok(name) => Some(name.parse()?),
+        Err(_) => None,
+    };
+    // Whatever goes wrong from here on, the joining included, the driver is told in words.
+    let part = AssertUnwindSafe(|| take_part(&pod, stage, &place, worker, seed, broken));
+    match catch_unwind(part) {
+        Ok(outcome) => {
+            outcome.inspect_err(|what| stage.accuse(&format!("worker {worker}: {what}")))
+        }
+        Err(panic) => {
+            let said = said(&*panic);
+            stage.accuse(&format!("worker {worker} panicked: {said}"));
+            resume_unwind(panic)
+        }
+    }
+}
+
+/// What a panic says.
+fn said(panic: &(dyn Any + Send)) -> &str {
+    let text = panic.downcast_ref::<String>().map(String::as_str);
+    text.or_else(|| panic.downcast_ref::<&str>().copied())
+        .unwrap_or("nothing")
+}
+
+/// Joins, works and leaves.
+fn take_part(
+    pod: &Pod,
+    stage: Stage,
+    place: &Place,
+    worker: u32,
+    seed: u64,
+    broken: Option<Broken>,
+) -> Result<(), String> {
     let options = ProcessOptions::on_host(place.host)
         .id(place.id)
         .name(format!("worker {worker}"));
     let process = patiently(|| pod.join_with(options.clone(), stage::add_handlers))?;
+    let thread = match broken {
+        // An id that no pod has.
+        Some(Broken::Lost) => u32::MAX,
+        _ => thread_of(worker),
+    };
     let member = patiently(|| {
         let name = format!("worker {worker}");
-        Ok(process.enter(Some(thread_of(worker)), &name)?)
+        Ok(process.enter(Some(thread), &name)?)
     })?;
     let hands = Hands {
         stage,
         worker,
         member: &member,
         recoverers: member.recoverers().ok_or("no recoverers")?,
-        heap: member.heap(&pod).map_err(text)?,
+        heap: member.heap(pod).map_err(text)?,
         map: stage.map()?,
         dawdles: RefCell::new(Dice::new(seed ^ u64::from(std::process::id()))),
     };
-    let outcome = toil(&hands, seed, std::env::var_os(FORGETFUL).is_some());
-    if let Err(what) = &outcome {
-        stage.accuse(&format!("worker {worker}: {what}"));
-    }
+    let outcome = toil(&hands, seed, broken);
     drop(hands);
     drop(member);
-    process.leave().map_err(text)?;
-    outcome
+    let left = process.leave().map_err(text);
+    outcome.and(left)
 }
 
 /// Tries until nobody is in the way any more.
@@ -119,7 +161,7 @@ fn patiently<T>(attempt: impl Fn() -> Result<T, PodError>) -> Result<T, String> 
 }
 
 /// Settles what was intended, then intends and does one thing after another.
-fn toil(hands: &Hands<'_>, seed: u64, forgetful: bool) -> Result<(), String> {
+fn toil(hands: &Hands<'_>, seed: u64, broken: Option<Broken>) -> Result<(), String> {
     let ledger = Ledger::at(
         hands.stage.memory,
         OwnLog::of(hands.member).log().program_room(),
@@ -128,7 +170,7 @@ fn toil(hands: &Hands<'_>, seed: u64, forgetful: bool) -> Result<(), String> {
     if let Some(intent) = ledger.intended(tally.sequence)? {
         // The broken variant takes for granted that what it does not remember did not happen; where that
         // would be noticed at once (a cell is full, a key is there), it asks.
-        let forgets = forgetful
+        let forgets = broken == Some(Broken::Forgetful)
             && matches!(
                 intent.what,
                 What::Count | What::Add | What::InsertCommon | What::RemoveCommon
@@ -137,16 +179,26 @@ fn toil(hands: &Hands<'_>, seed: u64, forgetful: bool) -> Result<(), String> {
         tally.enter(intent, effect);
         ledger.commit(&tally);
     }
+    // What survived the last death.
+    for number in 0..OWN_KEYS {
+        entries::look(hands, number)?;
+    }
     while !hands.stage.is_stopped() {
         let mut intent = next(seed, hands.worker, &tally);
         let last = OwnLog::of(hands.member).log().operation().map_err(text)?;
         intent.after = last.map_or(0, |operation| operation.sequence);
         ledger.intend(intent);
         hands.dawdle(256);
+        if let Some(broken) = broken {
+            broken.misbehave(hands, intent)?;
+        }
         let effect = perform(hands, intent)?;
         hands.dawdle(64);
         tally.enter(intent, effect);
         ledger.commit(&tally);
+        if tally.sequence.is_multiple_of(LOOK) {
+            entries::look(hands, tally.sequence / LOOK % OWN_KEYS)?;
+        }
     }
     Ok(())
 }

@@ -4,7 +4,7 @@ use super::Proof;
 use crate::failure::Failure;
 use crate::output;
 use clap::Args;
-use outlive_prove::chaos::{self, Options, Report};
+use outlive_prove::chaos::{self, Broken, Options, Report};
 use serde::Serialize;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use std::collections::BTreeMap;
@@ -18,7 +18,7 @@ use std::time::{Duration, SystemTime};
 #[command(after_help = "Examples:\n  \
     outlive prove chaos --minutes 5\n  \
     outlive prove chaos --seconds 20 --hosts 4 --processes 8 --seed 7 --json\n\n\
-    Makes a pod of its own in /dev/shm (32 MiB) and removes it. Each worker writes down what it is about to do; \
+    Makes a pod of its own in /dev/shm (4 MiB for each process, at least 32 MiB) and removes it. Each worker writes down what it is about to do; \
     restarted after a death, it asks whether that took effect. In the end the locks' counters and the heap must \
     be what all workers together know that they did: nothing lost, nothing twice, nothing leaked. The kills \
     follow from the seed, which is printed. Interrupted, it ends early, with the reckoning. Exits with 1 if anything is wrong.")]
@@ -42,9 +42,12 @@ pub struct Chaos {
     /// Print what was found as JSON: one array with one object
     #[arg(long)]
     json: bool,
-    /// Workers forget to ask what took effect: to see that this is noticed
+    /// How many MiB the pod has: to see what becomes of refusals
     #[arg(long, hide = true)]
-    forgetful: bool,
+    mebibytes: Option<u64>,
+    /// Workers are broken in this way: to see that it is noticed
+    #[arg(long, hide = true)]
+    broken: Option<Broken>,
     /// This is a worker
     #[arg(long, hide = true)]
     worker: bool,
@@ -86,7 +89,8 @@ impl Chaos {
         let mut options = Options::new(time, seed);
         options.hosts = self.hosts;
         options.processes = self.processes;
-        options.forgetful = self.forgetful;
+        options.bytes = self.mebibytes.map(|mebibytes| mebibytes << 20);
+        options.broken = self.broken;
         // Interrupted, it ends in good order, and removes its pod.
         for signal in [SIGINT, SIGTERM, SIGHUP] {
             signal_hook::flag::register(signal, Arc::clone(&options.enough)).map_err(|error| {
