@@ -242,6 +242,55 @@ fn who_leaves_or_panics_with_full_hands_leaves_nothing_in_them() {
     drop(with_full_hands(&pod, heap, &heir));
 }
 
+#[test]
+fn slabs_of_who_left_are_found_before_new_ones_are_cut() {
+    const SLABS: u64 = 20;
+    let (pod, heap) = pod_with(64 * SLAB, PersistenceDomain::Flushed);
+    let slabs = || -> u64 {
+        let classes = heap.check().statistics.classes;
+        classes.iter().map(|class| class.slabs).sum()
+    };
+    let (leaver, other) = (pod.join(0), pod.join(1));
+    let others = LocalHeap::of(heap, &other, &pod.recoverers);
+    // Twice: that a round has found none does not hide what comes after it.
+    for times in 0..2 {
+        let member = if times == 0 {
+            pod.act_as(0)
+        } else {
+            pod.join(0)
+        };
+        let leavers = LocalHeap::of(heap, &member, &pod.recoverers);
+        let before = slabs();
+        for index in 0..4 * SLABS {
+            leavers.allocate_into(8000, cell(index)).unwrap();
+        }
+        let last = 4 * SLABS - 1;
+        leavers.free_from(cell(last), 0).unwrap();
+        drop(leavers);
+        pod.leave(member);
+        let there = slabs();
+        assert!(there >= before + SLABS - 1);
+        others.allocate_into(8000, cell(last)).unwrap();
+        assert_eq!(slabs(), there, "a new slab was cut");
+        for index in 0..4 * SLABS {
+            others.free_from(cell(index), 0).unwrap();
+        }
+        // All that is there now is in use by one who lives, for many rounds.
+        for index in 0..cells_of(there) {
+            others.allocate_into(8000, cell(index)).unwrap();
+        }
+        for index in 0..cells_of(there) {
+            others.free_from(cell(index), 0).unwrap();
+        }
+    }
+    drop(leaver);
+}
+
+/// How many cells so many slabs fill.
+fn cells_of(slabs: u64) -> u64 {
+    (4 * slabs + 40).min(CELLS)
+}
+
 /// What is in the first hand of an id.
 fn in_hand(pod: &Pod<Native>, id: u32) -> u64 {
     let hand = pod.logs.of(id).room() + 0xC0;

@@ -256,6 +256,7 @@ fn reader_of_the_young(way: Reads) -> Scenario {
                 move_on(m);
                 m.store(young, local.era(), Ordering::Relaxed);
                 m.store(link(2), young.raw(), Ordering::Release);
+                m.store(local.hand(0), 0u64, Ordering::Relaxed);
                 let young = take(m, 2).expect("our own");
                 local.retire(young);
             });

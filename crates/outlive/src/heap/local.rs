@@ -345,7 +345,8 @@ impl<'m, M: Memory> LocalHeap<'m, M> {
     /// the block was. Tags in the word are not looked at. The cell is the caller's, as in
     /// [`allocate_into`](Self::allocate_into).
     ///
-    /// Nobody may use the block any more. What is freed twice, or was never allocated, is refused, as long as
+    /// Nobody may use the block any more. (One of another member's slab is of use again when that member next runs
+    /// out of such blocks, or is gone: one that is idle keeps it.) What is freed twice, or was never allocated, is refused, as long as
     /// nobody else frees the same block at the same time.
     ///
     /// # Errors
@@ -540,6 +541,11 @@ impl<M: Memory> Drop for LocalHeap<'_, M> {
             self.empty_hands();
         }
         self.end_reclamation();
+        let memory = self.heap.memory;
+        // Relaxed: the member's own word, and a hint. If it leaves, its slabs are orphans.
+        if memory.load::<u64>(room::tenant(self.log), Ordering::Relaxed) == self.own {
+            memory.fetch_add(self.heap.orphans(), 1u64, Ordering::Relaxed);
+        }
     }
 }
 

@@ -32,8 +32,10 @@ use outlive_memory::{Memory, Native, Offset, OffsetOutOfRange, Ordering};
 use slab::{Table, UNIT};
 
 const MAGIC: u64 = u64::from_le_bytes(*b"outsheap");
-/// Counts what may have made orphans of slabs; 0 when a whole round found none.
+/// Counts what may have made orphans of slabs, and never less.
 const ORPHANS: u64 = 0x100;
+/// The count for which a whole round found none.
+const NO_ORPHANS: u64 = 0x108;
 /// Counts the blocks that recoverers owe the buddy allocator; 0 when all have been paid.
 const OWED: u64 = 0x140;
 const TABLE: u64 = 0x180;
@@ -193,6 +195,10 @@ impl<M: Memory> Heap<M> {
 
     fn orphans(&self) -> Offset {
         self.state + ORPHANS
+    }
+
+    fn no_orphans(&self) -> Offset {
+        self.state + NO_ORPHANS
     }
 
     fn owed(&self) -> Offset {

@@ -77,7 +77,8 @@ impl<'m, M: Memory> LocalHeap<'m, M> {
         let locked = self.heap.buddy.lock(self.member(), recoverers)?;
         memory.crash_point(HeapRefillPoint::Locked);
         self.pay(&locked);
-        let hinted = memory.load::<u64>(self.heap.orphans(), Ordering::Relaxed) != 0;
+        let hinted = memory.load::<u64>(self.heap.orphans(), Ordering::Relaxed)
+            != memory.load(self.heap.no_orphans(), Ordering::Relaxed);
         let looks = if hinted { ORPHANS } else { ORPHANS_UNHINTED };
         if self.adopt(&locked, number, looks) {
             return Ok(());
@@ -265,13 +266,12 @@ impl<'m, M: Memory> LocalHeap<'m, M> {
                 if self.take_over(slab, number) {
                     return true;
                 }
-            } else if left > 1 {
+            } else if left > 0 {
                 aids.round.set((hint, left - 1));
-            } else if left == 1 {
-                aids.round.set((hint, 0));
-                // Relaxed: a hint. If it was changed meanwhile it stays.
-                let order = Ordering::Relaxed;
-                let _ = memory.compare_exchange(self.heap.orphans(), hint, 0, order, order);
+                if left == 1 {
+                    // Relaxed: a hint. If there are more by now the other word says so: it only ever grows.
+                    memory.store(self.heap.no_orphans(), hint, Ordering::Relaxed);
+                }
             }
         }
         false

@@ -6,6 +6,9 @@
 //! owner hands out blocks whose local bit is clear; it *collects* remote bits when it runs out: clears
 //! the local bits, then the remote ones.
 //!
+//! An owner that is idle collects nothing: what others have freed in its slabs is of use again when it next runs out
+//! of blocks of the class, when it is short of memory itself, or when it is gone and somebody adopts the slab.
+//!
 //! # One step at a time
 //!
 //! An instance notes each allocation and free as a [step](step) in its log's room, before it does anything,
