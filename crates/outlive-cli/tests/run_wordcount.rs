@@ -273,6 +273,18 @@ fn what_cannot_be_counted_is_refused_before_anything_starts() {
 }
 
 #[test]
+fn a_pod_that_is_too_small_is_refused_with_the_size_to_ask_for() {
+    let stage = Stage::new("small");
+    let text = stage.write("text", &text(3_000_000, 3));
+    for size in ["6M", "7M", "8M", "9M", "10M", "12M"] {
+        let ended = outlive(["run", "wordcount", &text, "--hosts", "2", "--size", size]);
+        if ended.code != Some(0) {
+            ended.fails(1, "with --size ");
+        }
+    }
+}
+
+#[test]
 fn an_interrupted_run_leaves_nothing() {
     let stage = Stage::new("interrupted");
     let text = stage.write("text", &text(30_000_000, 5));

@@ -3,7 +3,7 @@
 use super::{Options, RunError, now_nanos, process_of};
 use crate::host::HostError;
 use crate::input::InputError;
-use crate::mapreduce::{MapReduce, Totals};
+use crate::mapreduce::{MapReduce, Totals, no_room};
 use crate::run::{MapReduceRun, Plan, ROOT, Run};
 use crate::size;
 use crate::table::Blocks;
@@ -83,11 +83,9 @@ impl Scene {
             };
             // A cell of the driver's own, for the block on its way into the root.
             let cell = pod.logs().of(member.instance().id).program_room();
-            let refused = |error: AllocateError| match error {
-                AllocateError::Full { asked, .. } | AllocateError::TooLarge { asked, .. } => {
-                    too_small(asked)
-                }
-                other => HostError::from(other).into(),
+            let refused = |error: AllocateError| match no_room(&error) {
+                Some(asked) => too_small(asked),
+                None => HostError::from(error).into(),
             };
             let run = Run::create(plan, blocks, memory, cell).map_err(refused)?;
             let local = member.heap(&pod)?;
