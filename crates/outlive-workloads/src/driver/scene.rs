@@ -2,7 +2,6 @@
 
 use super::{Options, RunError, now_nanos, process_of};
 use crate::host::HostError;
-use crate::input::InputError;
 use crate::mapreduce::{MapReduce, Totals, no_room};
 use crate::run::{MapReduceRun, Plan, ROOT, Run};
 use crate::size;
@@ -48,13 +47,7 @@ impl Scene {
         program: &impl MapReduce,
     ) -> Result<Self, RunError> {
         let ids = plan.first_id + plan.workers() + 1;
-        let keys = size::keys_of(&options.inputs, program).map_err(|source| {
-            let path = options.inputs.files().first();
-            InputError::Unreadable {
-                path: path.map_or_else(PathBuf::new, |file| file.path.clone()),
-                source,
-            }
-        })?;
+        let keys = size::keys_of(&options.inputs, program)?;
         let estimate = size::segment_bytes(size::heap_bytes(plan, keys), ids);
         let bytes = options.size.unwrap_or(estimate);
         let (pod, path) = create(options, bytes, ids)?;
