@@ -54,6 +54,13 @@ pub trait MapReduce {
     /// with the file. No key is empty.
     fn map(&self, text: &[u8], emit: impl FnMut(Key<'_>, u64));
 
+    /// What the whole text has, beside what [`map`](Self::map) finds in it, because it begins with the byte `first`:
+    /// a key that `map` never finds, the empty one for example, and its value.
+    fn at_start(&self, first: u8) -> Option<(Vec<u8>, u64)> {
+        let _ = first;
+        None
+    }
+
     /// Two values of one key in one. In whatever order values are combined, the result is the same.
     fn combine(&self, a: u64, b: u64) -> u64 {
         a + b

@@ -115,6 +115,12 @@ pub fn run<P: MapReduce>(
     let scene = Scene::set(options, &plan, program)?;
     let created = began.elapsed();
     let mut outcome = scene.play(options, command, stop, progress)?;
+    if let Some(first) = scene.run.first_byte()
+        && let Some(more) = program.at_start(first)
+    {
+        outcome.totals.push(more);
+        crate::wordcount::sort(&mut outcome.totals);
+    }
     outcome.seconds_to_create = created.as_secs_f64();
     outcome.seconds = began.elapsed().as_secs_f64();
     drop(scene);
