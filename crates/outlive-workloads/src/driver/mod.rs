@@ -10,8 +10,9 @@ mod launch;
 mod outcome;
 mod play;
 mod scene;
+mod stale;
 
-pub use launch::{die_with, own_program};
+pub use launch::{die_with, not_stopped_by_a_terminal, own_program};
 pub use outcome::{Failure, Outcome, Progress, RunError};
 
 use crate::input::Inputs;

@@ -1,6 +1,7 @@
 //! The pod of a run: made before the hosts are started, destroyed when the run is over.
 
-use super::{Options, RunError, now_nanos, process_of};
+use super::stale::{Name, sweep};
+use super::{Options, RunError, process_of};
 use crate::host::HostError;
 use crate::mapreduce::{MapReduce, Totals, no_room};
 use crate::run::{MapReduceRun, Plan, ROOT, Run};
@@ -139,12 +140,16 @@ fn create(options: &Options, bytes: u64, ids: u32) -> Result<(Pod, PathBuf), Run
     if let Some(path) = &options.pod {
         return Ok((make(path)?, path.clone()));
     }
-    let name = format!("outlive-run-{}-{:x}", std::process::id(), now_nanos());
-    let path = Path::new("/dev/shm").join(&name);
+    let (name, elsewhere) = (Name::of_this_process().to_string(), std::env::temp_dir());
+    let memory = Path::new("/dev/shm");
+    // What killed drivers have left behind may be in the way.
+    sweep(memory);
+    sweep(&elsewhere);
+    let path = memory.join(&name);
     match make(&path) {
         Ok(pod) => Ok((pod, path)),
         Err(PodError::Create(CreateError::NoRoom(full))) => {
-            let elsewhere = std::env::temp_dir().join(&name);
+            let elsewhere = elsewhere.join(&name);
             // The first refusal says what is missing.
             let pod = make(&elsewhere).map_err(|_| PodError::Create(CreateError::NoRoom(full)))?;
             Ok((pod, elsewhere))

@@ -12,7 +12,7 @@ use outlive_workloads::tokens::Tokens;
 use outlive_workloads::wordcount::{WordCount, shipped_text};
 use rustix::fs::{MemfdFlags, memfd_create};
 use serde::Serialize;
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM};
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
 use std::os::fd::AsRawFd;
@@ -105,7 +105,8 @@ impl Command {
     pub fn run(self) -> Result<(), Failure> {
         let stop = Stop::default();
         let interrupted = Arc::new(AtomicBool::new(false));
-        for signal in [SIGINT, SIGTERM, SIGHUP] {
+        driver::not_stopped_by_a_terminal();
+        for signal in [SIGINT, SIGTERM, SIGHUP, SIGQUIT] {
             signal_hook::flag::register(signal, Arc::clone(&interrupted)).map_err(|error| {
                 Failure::new(format_args!(
                     "signal {signal} cannot be waited for: {error}"
