@@ -3,9 +3,11 @@
 
 mod support;
 
+use rustix::process::Signal;
 use serde_json::Value;
 use std::collections::{BTreeMap, HashMap};
 use std::fs;
+use std::io::{Seek, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -197,6 +199,36 @@ fn counts_are_exact_however_hosts_are_killed() {
     }
 }
 
+/// What the pipeline counts, of files that are ended with a line feed where they are not.
+fn pipeline(paths: &[&str]) -> BTreeMap<Vec<u8>, u64> {
+    let mut text = Vec::new();
+    for path in paths {
+        text.extend(fs::read(path).unwrap());
+        if paths.len() > 1 && text.last().is_some_and(|last| *last != b'\n') {
+            text.push(b'\n');
+        }
+    }
+    let mut whole = tempfile::tempfile().unwrap();
+    whole.write_all(&text).unwrap();
+    whole.rewind().unwrap();
+    let script = "LC_ALL=C tr -s '[:space:]' '\\n' | LC_ALL=C sort | LC_ALL=C uniq -c";
+    let pipeline = Command::new("sh")
+        .args(["-c", script])
+        .stdin(whole)
+        .stdout(Stdio::piped())
+        .output()
+        .unwrap();
+    let mut counts = BTreeMap::new();
+    for line in pipeline.stdout.split(|byte| *byte == b'\n') {
+        let line = line.trim_ascii_start();
+        if let Some(at) = line.iter().position(|byte| *byte == b' ') {
+            let count = std::str::from_utf8(&line[..at]).unwrap().parse().unwrap();
+            counts.insert(line[at + 1..].to_vec(), count);
+        }
+    }
+    counts
+}
+
 #[test]
 fn white_space_separates_as_the_pipeline_has_it() {
     let stage = Stage::new("pipeline");
@@ -204,23 +236,26 @@ fn white_space_separates_as_the_pipeline_has_it() {
     bytes.insert(0, b'x');
     bytes.extend_from_slice(b" \x0b\x0c\r\n tail\xff\xfe \t bytes");
     let path = stage.write("text", &bytes);
-    let script = "LC_ALL=C tr -s '[:space:]' '\\n' | LC_ALL=C sort | LC_ALL=C uniq -c";
-    let pipeline = Command::new("sh")
-        .args(["-c", script])
-        .stdin(fs::File::open(&path).unwrap())
-        .stdout(Stdio::piped())
-        .output()
-        .unwrap();
-    let mut expected = BTreeMap::new();
-    for line in pipeline.stdout.split(|byte| *byte == b'\n') {
-        let line = line.trim_ascii_start();
-        if let Some(at) = line.iter().position(|byte| *byte == b' ') {
-            let count = std::str::from_utf8(&line[..at]).unwrap().parse().unwrap();
-            expected.insert(line[at + 1..].to_vec(), count);
-        }
-    }
     let (counts, _) = stage.count(&[&path, "--tokens", "whitespace", "--kill", "1"]);
-    assert!(counts == expected);
+    assert!(counts == pipeline(&[&path]));
+    // A text that begins with white space has an empty line, one.
+    bytes.splice(0..0, *b"\t \r\n");
+    let begins = stage.write("begins", &bytes);
+    let (counts, _) = stage.count(&[&begins, "--tokens", "whitespace", "--unit", "1K"]);
+    assert_eq!(counts.get(&b""[..]), Some(&1));
+    assert!(counts == pipeline(&[&begins]));
+    for small in ["", "\n", " \t ", "word", " word", "a  b\n"] {
+        let path = stage.write("small", small.as_bytes());
+        let (counts, _) = stage.count(&[&path, "--tokens", "whitespace"]);
+        assert_eq!(counts, pipeline(&[&path]), "{small:?}");
+    }
+    let empty = stage.write("empty", b"");
+    for files in [[&empty[..], &begins, &path], [&path, &begins, &empty]] {
+        let mut arguments = files.to_vec();
+        arguments.extend(["--tokens", "whitespace"]);
+        let (counts, _) = stage.count(&arguments);
+        assert!(counts == pipeline(&files), "{files:?}");
+    }
 }
 
 #[test]
@@ -273,20 +308,151 @@ fn what_cannot_be_counted_is_refused_before_anything_starts() {
 }
 
 #[test]
+fn a_pod_that_is_too_small_is_refused_with_the_size_to_ask_for() {
+    let stage = Stage::new("small");
+    let text = stage.write("text", &text(3_000_000, 3));
+    for size in ["6M", "7M", "8M", "9M", "10M", "12M"] {
+        let ended = outlive(["run", "wordcount", &text, "--hosts", "2", "--size", size]);
+        if ended.code != Some(0) {
+            ended.fails(1, "with --size ");
+        }
+    }
+}
+
+#[test]
+fn what_is_there_stays_until_all_is_counted() {
+    let stage = Stage::new("output");
+    let bytes = text(300_000, 3);
+    let text = stage.write("in/text", &bytes);
+    let run = |arguments: &[&str]| -> Ended {
+        let mut all = vec!["run", "wordcount"];
+        all.extend(arguments);
+        outlive(all)
+    };
+    // An input, by whatever name, is not replaced.
+    let link = stage.path("link");
+    std::os::unix::fs::symlink(&text, &link).unwrap();
+    for output in [&text, &link] {
+        run(&[&text, "--output", output]).fails(1, "one of the files to be counted");
+    }
+    run(&[&stage.path("in"), "--output", &text]).fails(1, "one of the files to be counted");
+    assert!(fs::read(&text).unwrap() == bytes);
+    // An earlier result outlives a run that fails.
+    let earlier = stage.write("earlier", b"1\tword\n");
+    let fails = [
+        "--hosts",
+        "1",
+        "--kill",
+        "1",
+        "--supervise",
+        "none",
+        "--output",
+    ];
+    let mut arguments = vec![&text[..]];
+    arguments.extend(fails);
+    arguments.push(&earlier);
+    run(&arguments).fails(1, "hosts are dead");
+    assert_eq!(fs::read(&earlier).unwrap(), b"1\tword\n");
+    // One that succeeds replaces it, what a link leads to as well, and keeps who may read it.
+    use std::os::unix::fs::PermissionsExt;
+    fs::set_permissions(&earlier, fs::Permissions::from_mode(0o640)).unwrap();
+    fs::remove_file(&link).unwrap();
+    std::os::unix::fs::symlink(&earlier, &link).unwrap();
+    run(&[&text, "--output", &link]).succeeds();
+    assert!(read(&earlier) == plainly(&[&bytes]));
+    assert!(fs::symlink_metadata(&link).unwrap().is_symlink());
+    let mode = fs::metadata(&earlier).unwrap().permissions().mode();
+    assert_eq!(mode & 0o777, 0o640);
+    run(&[&text, "--output", "/dev/null"]).succeeds();
+    // Nothing else is left beside them.
+    let mut names: Vec<_> = fs::read_dir(&stage.directory)
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name())
+        .collect();
+    names.sort();
+    assert_eq!(names, ["earlier", "in", "link"]);
+}
+
+/// Starts a run that takes a while, in `pod` if it is named.
+fn start_a_long_run(stage: &Stage, pod: Option<&str>) -> Running {
+    let text = stage.path("long");
+    if !fs::exists(&text).unwrap() {
+        stage.write("long", &self::text(30_000_000, 5));
+    }
+    let mut arguments = vec!["run", "wordcount", &text, "--unit", "4K"];
+    arguments.extend(pod.iter().flat_map(|pod| ["--pod", pod]));
+    Running::start(arguments)
+}
+
+fn wait_until(what: &str, mut holds: impl FnMut() -> bool) {
+    let until = std::time::Instant::now() + std::time::Duration::from_secs(30);
+    while !holds() {
+        assert!(std::time::Instant::now() < until, "not in time: {what}");
+        std::thread::sleep(std::time::Duration::from_millis(2));
+    }
+}
+
+#[test]
+fn a_terminal_does_not_stop_a_run() {
+    let stage = Stage::new("stop");
+    let pod = format!("/dev/shm/outlive-run-test-{}-stop", std::process::id());
+    let running = start_a_long_run(&stage, Some(&pod));
+    wait_until("the pod is there", || fs::exists(&pod).unwrap());
+    let status = fs::read_to_string(format!("/proc/{}/status", running.id())).unwrap();
+    let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    let ignored = u64::from_str_radix(ignored.unwrap().trim(), 16).unwrap();
+    for signal in [Signal::TSTP, Signal::TTIN, Signal::TTOU] {
+        let bit = 1 << (signal.as_raw() - 1);
+        assert_ne!(ignored & bit, 0, "{signal:?} stops it");
+    }
+    running.interrupt();
+    wait_until("the pod is gone", || !fs::exists(&pod).unwrap());
+}
+
+#[test]
+fn what_a_killed_driver_left_is_removed_by_the_next_run() {
+    let stage = Stage::new("stale");
+    let mut running = start_a_long_run(&stage, None);
+    let name = format!("outlive-run-{}-", running.id());
+    let find = || -> Option<PathBuf> {
+        let files = fs::read_dir("/dev/shm").unwrap().flatten();
+        let mut paths = files.map(|file| file.path());
+        paths.find(|path| path.to_string_lossy().contains(&name))
+    };
+    let kept = |pod: &Path| -> Option<String> {
+        let kept = outlive(["pod", "clean", "--json"]).succeeds();
+        let kept: Value = serde_json::from_str(&kept).unwrap();
+        let of = |kept: &&Value| kept["found"].as_str() == pod.to_str();
+        let of = kept.as_array().unwrap().iter().find(of)?;
+        Some(of["path"].as_str().unwrap().to_owned())
+    };
+    wait_until("the pod is there", || {
+        find().is_some_and(|pod| kept(&pod).is_some())
+    });
+    let pod = find().unwrap();
+    let side_file = kept(&pod).unwrap();
+    running.kill();
+    let text = stage.write("text", b"a few words");
+    wait_until("the next run has swept", || {
+        // Its hosts die with it, and keep the side file until they are gone.
+        outlive(["run", "wordcount", &text]).succeeds();
+        !fs::exists(&pod).unwrap()
+    });
+    if fs::exists(&side_file).unwrap() {
+        outlive(["pod", "clean", "--remove"]).succeeds();
+    }
+    assert!(!fs::exists(&side_file).unwrap(), "{side_file} is left");
+}
+
+#[test]
 fn an_interrupted_run_leaves_nothing() {
     let stage = Stage::new("interrupted");
-    let text = stage.write("text", &text(30_000_000, 5));
     let pod = format!("/dev/shm/outlive-run-test-{}", std::process::id());
-    let arguments = ["run", "wordcount", &text, "--pod", &pod, "--unit", "4K"];
-    let running = Running::start(arguments);
-    let until = std::time::Instant::now() + std::time::Duration::from_secs(20);
-    while !fs::exists(&pod).unwrap() && std::time::Instant::now() < until {
-        std::thread::sleep(std::time::Duration::from_millis(2));
+    for signal in [Signal::INT, Signal::TERM, Signal::HUP, Signal::QUIT] {
+        let running = start_a_long_run(&stage, Some(&pod));
+        wait_until("the pod is there", || fs::exists(&pod).unwrap());
+        std::thread::sleep(std::time::Duration::from_millis(60));
+        running.signal(signal);
+        wait_until("the pod is gone", || !fs::exists(&pod).unwrap());
     }
-    std::thread::sleep(std::time::Duration::from_millis(60));
-    running.interrupt();
-    while fs::exists(&pod).unwrap() && std::time::Instant::now() < until {
-        std::thread::sleep(std::time::Duration::from_millis(2));
-    }
-    assert!(!fs::exists(&pod).unwrap(), "{pod} is left");
 }

@@ -10,7 +10,7 @@ use outlive::pod::{Pod, PodError};
 use outlive::segment::RootError;
 use outlive::structures;
 use outlive::supervise::Place;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Why a host of a run ended.
 #[derive(Debug, thiserror::Error)]
@@ -77,7 +77,8 @@ pub fn work<P: MapReduce + Sync>(
     let options = ProcessOptions::on_host(place.host)
         .id(place.id)
         .name("workers");
-    let process = pod.join(options)?;
+    let called_off = || run.called_off().is_some();
+    let process = patiently(called_off, || Ok(pod.join(options.clone())?))?;
     let threads = run.threads();
     let work = |thread: u32| {
         let number = place.host * threads + thread;
@@ -108,6 +109,36 @@ pub fn work<P: MapReduce + Sync>(
     outcome
 }
 
+/// For how long one tries again to join where a predecessor's death is still being dealt with.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// Tries to join until nothing of a predecessor is in the way, which takes others a moment; not for ever, and not
+/// once the run is called off.
+fn patiently<T>(
+    called_off: impl Fn() -> bool,
+    attempt: impl Fn() -> Result<T, HostError>,
+) -> Result<T, HostError> {
+    let until = Instant::now() + PATIENCE;
+    loop {
+        let refused = match attempt() {
+            Ok(joined) => return Ok(joined),
+            Err(refused) => refused,
+        };
+        let passes = matches!(
+            &refused,
+            HostError::Join(why) | HostError::Pod(PodError::Join(why))
+                if matches!(
+                    why,
+                    JoinError::InUse { .. } | JoinError::NotRecovered { .. } | JoinError::Gone { .. }
+                )
+        );
+        if !passes || Instant::now() >= until || called_off() {
+            return Err(refused);
+        }
+        std::thread::sleep(Duration::from_millis(2));
+    }
+}
+
 fn work_as(
     pod: &Pod,
     process: &Process,
@@ -117,7 +148,9 @@ fn work_as(
     host: u32,
     program: &impl MapReduce,
 ) -> Result<(), HostError> {
-    let member = process.enter(Some(run.id_of(number)), &format!("worker {number}"))?;
+    let called_off = || run.called_off().is_some();
+    let (id, name) = (run.id_of(number), format!("worker {number}"));
+    let member = patiently(called_off, || Ok(process.enter(Some(id), &name)?))?;
     let local = member.heap(pod)?;
     let blocks = Blocks {
         buddy: *heap.buddy(),
@@ -139,5 +172,41 @@ fn work_as(
             CalledOff::Failed(_) => Err(HostError::Work { number, source }),
             _ => Ok(()),
         },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use outlive::pod::PodOptions;
+
+    #[test]
+    fn who_finds_a_predecessor_in_the_way_tries_again_for_a_while() {
+        let place = tempfile::tempdir().unwrap();
+        let pod = Pod::create(place.path().join("pod"), PodOptions::new().size(8 << 20)).unwrap();
+        let own = ProcessOptions::on_host(0).id(1);
+        let process = pod.join(own).unwrap();
+        let predecessor = process.enter(Some(2), "predecessor").unwrap();
+        let goes = || false;
+        let enter = || Ok(process.enter(Some(2), "next")?);
+        let refused = enter().err();
+        assert!(
+            matches!(refused, Some(HostError::Join(JoinError::InUse { .. }))),
+            "{refused:?}"
+        );
+        std::thread::scope(|scope| {
+            let next = scope.spawn(|| patiently(goes, enter).map(drop));
+            std::thread::sleep(Duration::from_millis(50));
+            drop(predecessor);
+            next.join().unwrap().unwrap();
+        });
+        // Nobody waits once the run is called off, and nothing else is tried again.
+        let _there = process.enter(Some(2), "another").unwrap();
+        let began = Instant::now();
+        let refused = patiently(|| true, enter).map(drop);
+        assert!(matches!(refused, Err(HostError::Join(_))), "{refused:?}");
+        let refused = patiently(goes, || Ok(process.enter(Some(99_999), "none")?)).map(drop);
+        assert!(matches!(refused, Err(HostError::Join(_))), "{refused:?}");
+        assert!(began.elapsed() < PATIENCE / 2);
     }
 }

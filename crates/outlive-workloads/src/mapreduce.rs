@@ -54,6 +54,13 @@ pub trait MapReduce {
     /// with the file. No key is empty.
     fn map(&self, text: &[u8], emit: impl FnMut(Key<'_>, u64));
 
+    /// What the whole text has, beside what [`map`](Self::map) finds in it, because it begins with the byte `first`:
+    /// a key that `map` never finds, the empty one for example, and its value.
+    fn at_start(&self, first: u8) -> Option<(Vec<u8>, u64)> {
+        let _ = first;
+        None
+    }
+
     /// Two values of one key in one. In whatever order values are combined, the result is the same.
     fn combine(&self, a: u64, b: u64) -> u64 {
         a + b
@@ -132,12 +139,9 @@ impl WorkError {
     pub fn why(&self, worker: u32) -> CalledOff {
         match self {
             Self::CalledOff(why) => *why,
-            Self::Allocate(error) | Self::Table(TableError::Allocate(error)) => match error {
-                AllocateError::Full { asked, .. } | AllocateError::TooLarge { asked, .. } => {
-                    CalledOff::Full(*asked)
-                }
-                _ => CalledOff::Failed(worker),
-            },
+            Self::Allocate(error) | Self::Table(TableError::Allocate(error)) => {
+                no_room(error).map_or(CalledOff::Failed(worker), CalledOff::Full)
+            }
             Self::Unreadable { file, source } => {
                 CalledOff::Unreadable(*file, source.raw_os_error().unwrap_or(0))
             }
@@ -145,6 +149,16 @@ impl WorkError {
             Self::TooLong { unit } => CalledOff::TooLong(*unit),
             _ => CalledOff::Failed(worker),
         }
+    }
+}
+
+/// How many bytes were asked for, if there was no room for them.
+pub(crate) fn no_room(error: &AllocateError) -> Option<u64> {
+    match error {
+        AllocateError::Full { asked, .. }
+        | AllocateError::HeapFull { asked, .. }
+        | AllocateError::TooLarge { asked, .. } => Some(*asked),
+        _ => None,
     }
 }
 
@@ -459,5 +473,33 @@ impl Merged {
             }
             same
         });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_heap_without_room_calls_the_run_off_as_full() {
+        let (asked, heap) = (4096, 1 << 20);
+        let refusals = [
+            AllocateError::Full {
+                asked,
+                largest_free: 0,
+            },
+            AllocateError::HeapFull {
+                asked,
+                largest_free: 0,
+                heap,
+                enough: 2 * heap,
+            },
+            AllocateError::TooLarge { asked, most: 64 },
+        ];
+        for refusal in refusals {
+            let table = WorkError::Table(TableError::Allocate(refusal.clone()));
+            assert_eq!(table.why(3), CalledOff::Full(asked));
+            assert_eq!(WorkError::Allocate(refusal).why(3), CalledOff::Full(asked));
+        }
     }
 }

@@ -322,6 +322,20 @@ impl<M: Memory> Run<M> {
         (unit, place + 16)
     }
 
+    /// The first byte of the text, once it is loaded; `None` if there is none.
+    pub fn first_byte(self) -> Option<u8> {
+        if self.units == 0 {
+            return None;
+        }
+        let (_, cell) = self.unit(0);
+        let text = Offset::from_raw(self.memory.load(cell, Ordering::Relaxed));
+        let mut word = [0; 8];
+        (!text.is_null()).then(|| {
+            self.memory.copy_out(text, &mut word);
+            word[0]
+        })
+    }
+
     /// The table of worker `number`.
     pub fn table(self, number: u32) -> Place<M> {
         let tables = self.at + self.places()[4];

@@ -1,6 +1,6 @@
 //! How large a segment a run needs: what it will have in it is estimated from a sample of the input.
 
-use crate::input::Inputs;
+use crate::input::{InputError, Inputs};
 use crate::mapreduce::MapReduce;
 use crate::run::{Plan, Run};
 use crate::table::Table;
@@ -8,7 +8,6 @@ use outlive::heap::Heap;
 use outlive::memory::Native;
 use std::collections::HashSet;
 use std::fs::File;
-use std::io;
 use std::os::unix::fs::FileExt;
 
 /// In how many places the input is looked at, and how much of it in each.
@@ -22,7 +21,7 @@ const BLOCK: u64 = 16 << 10;
 ///
 /// # Errors
 /// If a file cannot be read.
-pub fn keys_of(inputs: &Inputs, program: &impl MapReduce) -> io::Result<u64> {
+pub fn keys_of(inputs: &Inputs, program: &impl MapReduce) -> Result<u64, InputError> {
     let all = inputs.bytes();
     let step = (all / LOOKS).max(LOOK);
     let (mut seen, mut looked) = (HashSet::new(), 0u64);
@@ -35,8 +34,12 @@ pub fn keys_of(inputs: &Inputs, program: &impl MapReduce) -> io::Result<u64> {
         while next < end {
             let from = next - before;
             buffer.resize(LOOK.min(input.len - from) as usize, 0);
-            let file = File::open(&input.path)?;
-            let read = file.read_at(&mut buffer, from)?;
+            let read = File::open(&input.path)
+                .and_then(|file| file.read_at(&mut buffer, from))
+                .map_err(|source| InputError::Unreadable {
+                    path: input.path.clone(),
+                    source,
+                })?;
             program.map(&buffer[..read], |key, _| {
                 seen.insert(key.hash(0));
             });

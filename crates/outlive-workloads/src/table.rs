@@ -573,11 +573,14 @@ impl<'m, M: Memory> Table<'m, M> {
         memory.crash_point(GrowPoint::Allocated);
         clear(memory, new, capacity * ENTRY);
         let old = Offset::from_raw(place.word(BLOCK));
+        // Counted anew: who died right after the insertion of a key had not counted it.
+        let mut used = 0;
         if !old.is_null() {
             for index in 0..1u64 << place.word(LOG2) {
                 let from = old + index * ENTRY;
                 let meta: u64 = memory.load(from, Ordering::Relaxed);
                 if meta != 0 {
+                    used += 1;
                     let home = meta >> (64 - log2);
                     let index = self.free_index(new, capacity - 1, home) & (capacity - 1);
                     for word in (0..ENTRY).step_by(8) {
@@ -596,13 +599,19 @@ impl<'m, M: Memory> Table<'m, M> {
         if !old.is_null() {
             locked.free(&mut change, old)?;
         }
-        let stores = [(BLOCK, new.raw()), (LOG2, u64::from(log2)), (NEXT, 0)];
+        let stores = [
+            (BLOCK, new.raw()),
+            (LOG2, u64::from(log2)),
+            (NEXT, 0),
+            (USED, used),
+        ];
         for (at, word) in stores {
             change
                 .store(place.header + at, word)
                 .map_err(AllocateError::from)?;
         }
         change.commit();
+        self.used = used;
         memory.crash_point(GrowPoint::Swapped);
         Ok(())
     }

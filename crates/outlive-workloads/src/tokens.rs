@@ -11,8 +11,12 @@ pub enum Tokens {
     #[default]
     Words,
     /// Maximal runs of bytes other than space, tab, line feed, vertical tab, form feed and carriage return,
-    /// as they are: what `tr -s '[:space:]' '\n' | sort | uniq -c` counts in the C locale, but for the
-    /// empty line at the top if the text begins with white space.
+    /// as they are: what `tr -s '[:space:]' '\n' | sort | uniq -c` counts in the C locale. That pipeline has an
+    /// empty line if its text begins with white space: an empty token, once, which stands in no part of the
+    /// text but its [start](Tokens::has_empty_token).
+    ///
+    /// Of several files it is as if each that does not end with a line feed had one more: tokens do not run from
+    /// one file into the next.
     Whitespace,
 }
 
@@ -48,7 +52,12 @@ impl Tokens {
         }
     }
 
-    /// Calls `each` with every token of `text`, in order.
+    /// Whether a text that begins with `first` has the empty token.
+    pub fn has_empty_token(self, first: u8) -> bool {
+        self == Self::Whitespace && is_space(first)
+    }
+
+    /// Calls `each` with every token of `text`, in order, but the empty one.
     #[inline(always)]
     pub fn each(self, text: &[u8], each: impl FnMut(Key<'_>)) {
         match self {

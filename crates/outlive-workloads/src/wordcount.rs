@@ -42,6 +42,10 @@ impl MapReduce for WordCount {
         self.tokens.divides(byte)
     }
 
+    fn at_start(&self, first: u8) -> Option<(Vec<u8>, u64)> {
+        self.tokens.has_empty_token(first).then(|| (Vec::new(), 1))
+    }
+
     #[inline]
     fn map(&self, text: &[u8], mut emit: impl FnMut(Key<'_>, u64)) {
         self.tokens.each(text, |key| emit(key, 1));
@@ -73,8 +77,13 @@ pub fn count_alone(path: &Path, tokens: Tokens) -> io::Result<HashMap<Box<[u8]>,
     let mut file = File::open(path)?;
     let mut counts: HashMap<Box<[u8]>, u64> = HashMap::new();
     let (mut buffer, mut kept) = (vec![0; 1 << 20], 0);
+    let mut at_start = true;
     loop {
         let read = file.read(&mut buffer[kept..])?;
+        if at_start && read > 0 && tokens.has_empty_token(buffer[0]) {
+            counts.insert(Box::default(), 1);
+        }
+        at_start = false;
         let filled = kept + read;
         let whole = match read {
             0 => filled,
@@ -95,7 +104,7 @@ pub fn count_alone(path: &Path, tokens: Tokens) -> io::Result<HashMap<Box<[u8]>,
     }
 }
 
-/// Adds the tokens of `text` to `counts`, with nothing but the standard library: it shares no line with what it is
+/// Adds the tokens of `text` but the empty one to `counts`, with nothing but the standard library: it shares no line with what it is
 /// compared to.
 pub fn count_plainly(text: &[u8], tokens: Tokens, counts: &mut HashMap<Box<[u8]>, u64>) {
     let mut count = |word: &[u8]| match counts.get_mut(word) {

@@ -58,6 +58,42 @@ fn entries_of_every_kind_come_out_as_they_went_in() {
 }
 
 #[test]
+fn damage_that_no_checksum_covers_overflows_nothing() {
+    let pod = world(4 << 20);
+    let member = pod.join(0);
+    let heap = local(&pod, &member);
+    let map = Map::<u64, [u8], Native>::create(&heap, MAP).unwrap();
+    map.insert(&heap, &1, b"one").unwrap();
+    map.replace(&heap, &1, b"another one").unwrap();
+    let (memory, at) = (pod.heap.memory(), Offset::from_raw(word(&pod, MAP)));
+    // The number of buckets stands behind the header's checksum.
+    let buckets = at + 64;
+    let sound: u64 = memory.load(buckets, Ordering::Relaxed);
+    for damaged in [40, 63, 64, 1000, u64::MAX] {
+        memory.store(buckets, damaged, Ordering::Relaxed);
+        assert_eq!(map.get(&heap, &1).as_deref(), Some(&b"another one"[..]));
+        assert!(!map.check().is_clean());
+    }
+    memory.store(buckets, sound, Ordering::Relaxed);
+    assert!(map.check().is_clean(), "{}", map.check());
+    // The length of the value stands behind the four first words of its block.
+    let blocks = map.check().blocks;
+    let mut lengths = blocks.iter().map(|block| *block + 32);
+    let length = lengths
+        .rfind(|at| memory.load::<u64>(*at, Ordering::Relaxed) == b"another one".len() as u64)
+        .unwrap();
+    for damaged in [u64::MAX, u64::MAX - 7, u64::MAX - 40, 1 << 63] {
+        memory.store(length, damaged, Ordering::Relaxed);
+        let report = map.check();
+        assert_eq!(report.findings.len(), 1, "{report}");
+    }
+}
+
+fn word(pod: &World<Native>, at: Offset) -> u64 {
+    pod.heap.memory().load(at, Ordering::Acquire)
+}
+
+#[test]
 fn strings_are_sorted_as_strings() {
     let pod = world(1 << 20);
     let member = pod.join(0);

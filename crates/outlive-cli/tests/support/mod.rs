@@ -192,6 +192,16 @@ impl Running {
         self.seen.clone()
     }
 
+    /// Its process id.
+    pub fn id(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Sends it a signal.
+    pub fn signal(&self, number: Signal) {
+        signal(self.child.id(), number);
+    }
+
     /// Interrupts it as Ctrl-C does.
     pub fn interrupt(&self) {
         signal(self.child.id(), Signal::INT);

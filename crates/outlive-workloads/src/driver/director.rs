@@ -123,8 +123,13 @@ impl<'o> Director<'o> {
             return None;
         }
         let times = |host: u32| self.failures.iter().filter(|f| f.host == host).count();
+        // A host that was killed has members for a moment: nobody has seen it dead.
+        let dying = |host: u32| {
+            let mut failures = self.failures.iter();
+            failures.any(|failure| failure.host == host && !failure.is_read)
+        };
         let alive: Vec<u32> = (0..self.options.hosts)
-            .filter(|host| !self.members_of(*host).is_empty())
+            .filter(|host| !dying(*host) && !self.members_of(*host).is_empty())
             .collect();
         let least = alive.iter().map(|host| times(*host)).min()?;
         let fresh: Vec<u32> = alive

@@ -83,6 +83,17 @@ pub fn own_program() -> io::Result<PathBuf> {
     std::env::current_exe()
 }
 
+/// Lets a terminal not stop this process (Ctrl-Z, or reading and writing in the background), nor what it starts: a
+/// driver that is stopped is silent, and its hosts would take it for dead and fence it.
+pub fn not_stopped_by_a_terminal() {
+    for signal in [libc::SIGTSTP, libc::SIGTTIN, libc::SIGTTOU] {
+        // SAFETY: no handler is installed; ignoring a signal touches no memory.
+        unsafe {
+            libc::signal(signal, libc::SIG_IGN);
+        }
+    }
+}
+
 /// Lets this process die with the driver that started it, whose process id is `driver`.
 ///
 /// # Errors

@@ -10,8 +10,9 @@ mod launch;
 mod outcome;
 mod play;
 mod scene;
+mod stale;
 
-pub use launch::{die_with, own_program};
+pub use launch::{die_with, not_stopped_by_a_terminal, own_program};
 pub use outcome::{Failure, Outcome, Progress, RunError};
 
 use crate::input::Inputs;
@@ -115,6 +116,12 @@ pub fn run<P: MapReduce>(
     let scene = Scene::set(options, &plan, program)?;
     let created = began.elapsed();
     let mut outcome = scene.play(options, command, stop, progress)?;
+    if let Some(first) = scene.run.first_byte()
+        && let Some(more) = program.at_start(first)
+    {
+        outcome.totals.push(more);
+        crate::wordcount::sort(&mut outcome.totals);
+    }
     outcome.seconds_to_create = created.as_secs_f64();
     outcome.seconds = began.elapsed().as_secs_f64();
     drop(scene);

@@ -63,6 +63,15 @@ impl Scene {
             let director = scope.spawn({
                 let (settled, end) = (settled.clone(), end.clone());
                 move || {
+                    // Whoever is told how far it is may ask for the end.
+                    let mut tell = |failures| {
+                        progress(Progress {
+                            loaded: run.loading().drawn(),
+                            mapped: run.mapping().drawn(),
+                            units,
+                            failures,
+                        });
+                    };
                     while !settled.is_stopped() {
                         if stop.is_stopped() {
                             run.call_off(CalledOff::Interrupted);
@@ -73,12 +82,7 @@ impl Scene {
                             director.hear(&news);
                         }
                         director.look();
-                        progress(Progress {
-                            loaded: run.loading().drawn(),
-                            mapped: run.mapping().drawn(),
-                            units,
-                            failures: director.failed(),
-                        });
+                        tell(director.failed());
                     }
                     // What is still to be told of those that died last.
                     let until = Instant::now() + LAST_NEWS;
@@ -87,6 +91,7 @@ impl Scene {
                             director.hear(&news);
                         }
                         director.look();
+                        tell(director.failed());
                     }
                     director
                 }

@@ -1,9 +1,9 @@
 //! The pod of a run: made before the hosts are started, destroyed when the run is over.
 
-use super::{Options, RunError, now_nanos, process_of};
+use super::stale::{Name, sweep};
+use super::{Options, RunError, process_of};
 use crate::host::HostError;
-use crate::input::InputError;
-use crate::mapreduce::{MapReduce, Totals};
+use crate::mapreduce::{MapReduce, Totals, no_room};
 use crate::run::{MapReduceRun, Plan, ROOT, Run};
 use crate::size;
 use crate::table::Blocks;
@@ -48,13 +48,7 @@ impl Scene {
         program: &impl MapReduce,
     ) -> Result<Self, RunError> {
         let ids = plan.first_id + plan.workers() + 1;
-        let keys = size::keys_of(&options.inputs, program).map_err(|source| {
-            let path = options.inputs.files().first();
-            InputError::Unreadable {
-                path: path.map_or_else(PathBuf::new, |file| file.path.clone()),
-                source,
-            }
-        })?;
+        let keys = size::keys_of(&options.inputs, program)?;
         let estimate = size::segment_bytes(size::heap_bytes(plan, keys), ids);
         let bytes = options.size.unwrap_or(estimate);
         let (pod, path) = create(options, bytes, ids)?;
@@ -83,11 +77,9 @@ impl Scene {
             };
             // A cell of the driver's own, for the block on its way into the root.
             let cell = pod.logs().of(member.instance().id).program_room();
-            let refused = |error: AllocateError| match error {
-                AllocateError::Full { asked, .. } | AllocateError::TooLarge { asked, .. } => {
-                    too_small(asked)
-                }
-                other => HostError::from(other).into(),
+            let refused = |error: AllocateError| match no_room(&error) {
+                Some(asked) => too_small(asked),
+                None => HostError::from(error).into(),
             };
             let run = Run::create(plan, blocks, memory, cell).map_err(refused)?;
             let local = member.heap(&pod)?;
@@ -148,12 +140,16 @@ fn create(options: &Options, bytes: u64, ids: u32) -> Result<(Pod, PathBuf), Run
     if let Some(path) = &options.pod {
         return Ok((make(path)?, path.clone()));
     }
-    let name = format!("outlive-run-{}-{:x}", std::process::id(), now_nanos());
-    let path = Path::new("/dev/shm").join(&name);
+    let (name, elsewhere) = (Name::of_this_process().to_string(), std::env::temp_dir());
+    let memory = Path::new("/dev/shm");
+    // What killed drivers have left behind may be in the way.
+    sweep(memory);
+    sweep(&elsewhere);
+    let path = memory.join(&name);
     match make(&path) {
         Ok(pod) => Ok((pod, path)),
         Err(PodError::Create(CreateError::NoRoom(full))) => {
-            let elsewhere = std::env::temp_dir().join(&name);
+            let elsewhere = elsewhere.join(&name);
             // The first refusal says what is missing.
             let pod = make(&elsewhere).map_err(|_| PodError::Create(CreateError::NoRoom(full)))?;
             Ok((pod, elsewhere))

@@ -271,8 +271,11 @@ impl<M: Memory> Header<M> {
         let least = self.form.block_bytes(0);
         let whole = self.block(value, least).filter(|&block| {
             let (_, len) = self.form.value(memory, node, value);
-            self.block(block.raw(), self.form.block_bytes(len))
-                .is_some()
+            // No sum of it overflows then.
+            len <= memory.size()
+                && self
+                    .block(block.raw(), self.form.block_bytes(len))
+                    .is_some()
         });
         match whole {
             None => report.find(

@@ -88,9 +88,10 @@ impl<M: Memory> Header<M> {
     /// The bucket of `hash`.
     #[inline(always)]
     pub(super) fn bucket_of(&self, hash: u64) -> u64 {
-        // Relaxed: a bucket of any size will do.
+        // Relaxed: a bucket of any size will do. No checksum covers the number: a damaged one leads to no bucket
+        // that the directory has no place for.
         let buckets: u64 = self.memory.load(self.buckets_at(), Ordering::Relaxed);
-        hash & ((1 << (buckets & 63)) - 1)
+        hash & ((1 << buckets.min(self.sizes.most_buckets().into())) - 1)
     }
 
     /// Where to begin for `hash`, without opening anything.

@@ -17,7 +17,8 @@ const AT_ONCE: usize = 64;
 /// The entries of a [`Map`](super::Map) or [`List`](super::List).
 ///
 /// What is there during the whole iteration comes exactly once; what is inserted or removed meanwhile comes or
-/// does not. A value is one that the key had at some moment of the iteration.
+/// does not. A key that is removed and inserted again meanwhile may come twice, each time as another entry, or
+/// not at all. A value is one that the key had at some moment of the iteration.
 #[derive(Debug)]
 pub struct Iter<'h, K: Datum + ?Sized, V: Datum + ?Sized, M: Memory> {
     header: Header<M>,

@@ -12,15 +12,17 @@ use outlive_workloads::tokens::Tokens;
 use outlive_workloads::wordcount::{WordCount, shipped_text};
 use rustix::fs::{MemfdFlags, memfd_create};
 use serde::Serialize;
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
-use std::fs::File;
+use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM};
+use std::fs::{self, File, OpenOptions, Permissions};
 use std::io::{self, BufWriter, Write};
 use std::os::fd::AsRawFd;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::process;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
+use tempfile::NamedTempFile;
 
 /// The counting of words.
 #[derive(Args, Debug)]
@@ -54,7 +56,8 @@ pub struct Command {
     /// What a word is
     #[arg(long, value_enum, default_value_t = What::Words)]
     tokens: What,
-    /// Write all counts there: count, tab, word; by falling count, then by word
+    /// Write all counts there: count, tab, word; by falling count, then by word. What is there stays until all is
+    /// counted; it cannot be one of the inputs
     #[arg(long, value_name = "FILE")]
     output: Option<PathBuf>,
     /// How many of the most frequent words are printed
@@ -97,7 +100,9 @@ enum Then {
 enum What {
     /// Runs of alphanumeric characters, in lower case
     Words,
-    /// What white space separates, as `tr -s '[:space:]' '\n' | sort | uniq -c` counts in the C locale
+    /// What white space separates, as `tr -s '[:space:]' '\n' | sort | uniq -c` counts in the C locale: with one empty
+    /// word if the text begins with white space. Words do not run from one file into the next, as if each
+    /// file ended with a line feed
     Whitespace,
 }
 
@@ -105,7 +110,8 @@ impl Command {
     pub fn run(self) -> Result<(), Failure> {
         let stop = Stop::default();
         let interrupted = Arc::new(AtomicBool::new(false));
-        for signal in [SIGINT, SIGTERM, SIGHUP] {
+        driver::not_stopped_by_a_terminal();
+        for signal in [SIGINT, SIGTERM, SIGHUP, SIGQUIT] {
             signal_hook::flag::register(signal, Arc::clone(&interrupted)).map_err(|error| {
                 Failure::new(format_args!(
                     "signal {signal} cannot be waited for: {error}"
@@ -119,7 +125,11 @@ impl Command {
         };
         let inputs = Inputs::find(&named).map_err(Failure::new)?;
         // What cannot be written is known before anything starts.
-        let counts = self.output.as_deref().map(create).transpose()?;
+        let counts = self
+            .output
+            .as_deref()
+            .map(|path| Counts::prepare(path, &inputs))
+            .transpose()?;
         let options = self.options(inputs, shipped.is_some());
         let program = WordCount {
             tokens: self.tokens.into(),
@@ -157,13 +167,8 @@ impl Command {
             RunError::Impossible { .. } => Failure::Usage(error.to_string()),
             _ => Failure::new(error),
         })?;
-        if let Some((path, file)) = counts {
-            write(file, &outcome).map_err(|error| {
-                Failure::new(format_args!(
-                    "{} cannot be written: {error}",
-                    path.display()
-                ))
-            })?;
+        if let Some(counts) = counts {
+            counts.write(&outcome)?;
         }
         self.tell(&options, &outcome, shipped.is_some())
     }
@@ -249,17 +254,89 @@ fn shipped() -> Result<(PathBuf, File), Failure> {
     Ok((path.into(), file))
 }
 
-fn create(path: &Path) -> Result<(&Path, File), Failure> {
-    let file = File::create(path).map_err(|error| {
-        Failure::new(format_args!(
-            "{} cannot be written: {error}",
-            path.display()
-        ))
-    })?;
-    Ok((path, file))
+/// Where the counts are written when there are any.
+struct Counts {
+    path: PathBuf,
+    to: To,
 }
 
-fn write(file: File, outcome: &Outcome) -> io::Result<()> {
+enum To {
+    /// A file beside the one that was named, which it replaces at the end: a run that fails loses nothing.
+    Beside(NamedTempFile),
+    /// A pipe, a terminal or the like, which nothing can replace.
+    There(File),
+}
+
+impl Counts {
+    /// Opens what the counts are written to at the end, and changes nothing that is there.
+    fn prepare(named: &Path, inputs: &Inputs) -> Result<Self, Failure> {
+        let failed = |error: io::Error| cannot_be_written(named, &error);
+        let there = match fs::metadata(named) {
+            Ok(there) => there,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                let beside = beside(named, 0o666).map_err(failed)?;
+                let path = named.to_owned();
+                return Ok(Self { path, to: beside });
+            }
+            Err(error) => return Err(failed(error)),
+        };
+        // Where a file could not be written, it is not replaced either.
+        let file = OpenOptions::new().write(true).open(named).map_err(failed)?;
+        if !there.is_file() {
+            let path = named.to_owned();
+            return Ok(Self {
+                path,
+                to: To::There(file),
+            });
+        }
+        let same = |input: &Path| {
+            let input = fs::metadata(input);
+            input.is_ok_and(|input| (input.dev(), input.ino()) == (there.dev(), there.ino()))
+        };
+        if inputs.files().iter().any(|input| same(&input.path)) {
+            return Err(Failure::new(format_args!(
+                "{} is one of the files to be counted, and --output would replace it; name another file",
+                named.display()
+            )));
+        }
+        // Not a link to it.
+        let path = fs::canonicalize(named).map_err(failed)?;
+        let to = beside(&path, there.permissions().mode()).map_err(failed)?;
+        Ok(Self { path, to })
+    }
+
+    fn write(self, outcome: &Outcome) -> Result<(), Failure> {
+        let Self { path, to } = self;
+        let done = match to {
+            To::There(file) => write(file, outcome),
+            To::Beside(mut file) => write(file.as_file_mut(), outcome)
+                .and_then(|()| Ok(file.persist(&path).map(drop)?)),
+        };
+        done.map_err(|error| cannot_be_written(&path, &error))
+    }
+}
+
+fn cannot_be_written(path: &Path, error: &io::Error) -> Failure {
+    Failure::new(format_args!(
+        "{} cannot be written: {error}",
+        path.display()
+    ))
+}
+
+/// A new file in the directory of `path`, removed unless it replaces what is there.
+fn beside(path: &Path, mode: u32) -> io::Result<To> {
+    let directory = match path.parent() {
+        Some(parent) if !parent.as_os_str().is_empty() => parent,
+        _ => Path::new("."),
+    };
+    tempfile::Builder::new()
+        .prefix(".outlive-counts-")
+        .permissions(Permissions::from_mode(mode & 0o777))
+        .tempfile_in(directory)
+        .map(To::Beside)
+}
+
+fn write(file: impl Write, outcome: &Outcome) -> io::Result<()> {
     let mut out = BufWriter::new(file);
     for (word, count) in &outcome.totals {
         write!(out, "{count}\t")?;
