@@ -6,7 +6,13 @@ use super::{blocks, counters, entries};
 use outlive::heap::LocalHeap;
 use outlive::membership::Member;
 use outlive::pod::Pod;
+use outlive::recovery::Logs;
 use outlive_memory::Offset;
+use std::time::{Duration, Instant};
+
+/// How long it may take until nothing is retired any more. Usually one round is enough; who died last may
+/// have to be recovered first, which somebody else does.
+const SETTLED_WITHIN: Duration = Duration::from_secs(5);
 
 /// Everything that is wrong, with all workers gone, and what they did.
 pub fn audit(pod: &Pod, stage: Stage, member: &Member, workers: u32) -> (Vec<String>, Sum) {
@@ -47,6 +53,7 @@ pub fn audit(pod: &Pod, stage: Stage, member: &Member, workers: u32) -> (Vec<Str
     }
     let local = LocalHeap::of(heap, member, recoverers);
     wrong.extend(entries::audit(stage, &local, &tallies, &sum, &mut in_use));
+    wrong.extend(settle(&local, logs, SETTLED_WITHIN));
     drop(local);
     let report = heap.check_reachable(in_use);
     wrong.extend(
@@ -62,4 +69,105 @@ pub fn audit(pod: &Pod, stage: Stage, member: &Member, workers: u32) -> (Vec<Str
     let check = pod.check();
     wrong.extend(check.violations.iter().map(|what| format!("pod: {what}")));
     (wrong, sum)
+}
+
+/// Frees what the workers retired: one that leaves while another is pinned leaves blocks in its list, for
+/// whoever reclaims next. Nobody is pinned now, so nothing may stay; says what does.
+fn settle(local: &LocalHeap<'_>, logs: Logs, time: Duration) -> Vec<String> {
+    let heap = local.heap();
+    let retired = || {
+        (0..logs.capacity())
+            .map(|id| (id, heap.retired(logs.of(id)).count()))
+            .filter(|(_, many)| *many != 0)
+    };
+    let until = Instant::now() + time;
+    loop {
+        local.reclaim();
+        if retired().next().is_none() {
+            return Vec::new();
+        }
+        if Instant::now() > until {
+            break;
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    retired()
+        .map(|(id, many)| format!("id {id} has retired {many} blocks that nobody can free"))
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use outlive::heap::LocalHeap;
+    use outlive::membership::{ProcessOptions, Settings};
+    use outlive::pod::PodOptions;
+    use outlive_memory::{Memory, Ordering};
+    use std::sync::mpsc::channel;
+
+    /// Retires `many` blocks.
+    fn retire(heap: &LocalHeap<'_>, many: u64) {
+        let (memory, hand) = (heap.memory(), heap.hand(0));
+        for _ in 0..many {
+            let block = heap.allocate_into(64, hand).unwrap();
+            memory.store(block, heap.era(), Ordering::Relaxed);
+            memory.store(hand, 0u64, Ordering::Relaxed);
+            heap.retire(block);
+        }
+    }
+
+    #[test]
+    fn what_a_worker_leaves_while_another_is_pinned_is_no_leak() {
+        let path = format!("/dev/shm/outlive-chaos-audit-{}", std::process::id());
+        let settings = Settings {
+            uid: rustix::process::geteuid().as_raw(),
+            ..Settings::default()
+        };
+        let options = PodOptions::new().size(8 << 20).settings(settings);
+        let pod = Pod::create(&path, options).unwrap();
+        let process = pod.join(ProcessOptions::on_host(0)).unwrap();
+        let member = process.enter(None, "auditor").unwrap();
+        let local = member.heap(&pod).unwrap();
+        let (pinned, is_pinned) = channel();
+        let (done, is_done) = channel::<()>();
+        let (unpinned, is_unpinned) = channel();
+        let (entrance, place) = (&process, &pod);
+        std::thread::scope(|scope| {
+            scope.spawn(move || {
+                let member = entrance.enter(None, "reader").unwrap();
+                let heap = member.heap(place).unwrap();
+                let pin = heap.pin();
+                pinned.send(()).unwrap();
+                is_done.recv().unwrap();
+                drop(pin);
+                unpinned.send(()).unwrap();
+            });
+            is_pinned.recv().unwrap();
+            let left = scope.spawn(|| {
+                let member = process.enter(None, "leaver").unwrap();
+                retire(&member.heap(&pod).unwrap(), 3);
+                member.instance().id
+            });
+            let left = left.join().unwrap();
+            // What the audit took for a leak.
+            let heap = pod.heap().unwrap();
+            assert_eq!(heap.retired(pod.logs().of(left)).count(), 3);
+            // What can really not be freed is told.
+            assert_eq!(
+                settle(&local, pod.logs(), Duration::from_millis(20)),
+                [format!(
+                    "id {left} has retired 3 blocks that nobody can free"
+                )]
+            );
+            done.send(()).unwrap();
+            is_unpinned.recv().unwrap();
+            assert!(settle(&local, pod.logs(), SETTLED_WITHIN).is_empty());
+            assert_eq!(heap.retired(pod.logs().of(left)).count(), 0);
+        });
+        drop(local);
+        drop(member);
+        process.leave().unwrap();
+        drop(pod);
+        Pod::destroy(&path).unwrap();
+    }
 }
