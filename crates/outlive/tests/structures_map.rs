@@ -77,10 +77,10 @@ fn damage_that_no_checksum_covers_overflows_nothing() {
     assert!(map.check().is_clean(), "{}", map.check());
     // The length of the value stands behind the four first words of its block.
     let blocks = map.check().blocks;
-    let lengths = blocks.iter().map(|block| *block + 32);
-    let length = lengths
-        .filter(|at| memory.load::<u64>(*at, Ordering::Relaxed) == b"another one".len() as u64)
-        .next_back()
+    let length = blocks
+        .iter()
+        .map(|block| *block + 32)
+        .rfind(|at| memory.load::<u64>(*at, Ordering::Relaxed) == b"another one".len() as u64)
         .unwrap();
     for damaged in [u64::MAX, u64::MAX - 7, u64::MAX - 40, 1 << 63] {
         memory.store(length, damaged, Ordering::Relaxed);
