@@ -183,7 +183,8 @@ mod tests {
     #[test]
     fn who_finds_a_predecessor_in_the_way_tries_again_for_a_while() {
         let place = tempfile::tempdir().unwrap();
-        let pod = Pod::create(place.path().join("pod"), PodOptions::new().size(8 << 20)).unwrap();
+        let path = place.path().join("pod");
+        let pod = Pod::create(&path, PodOptions::new().size(8 << 20)).unwrap();
         let own = ProcessOptions::on_host(0).id(1);
         let process = pod.join(own).unwrap();
         let predecessor = process.enter(Some(2), "predecessor").unwrap();
@@ -201,12 +202,16 @@ mod tests {
             next.join().unwrap().unwrap();
         });
         // Nobody waits once the run is called off, and nothing else is tried again.
-        let _there = process.enter(Some(2), "another").unwrap();
+        let there = process.enter(Some(2), "another").unwrap();
         let began = Instant::now();
         let refused = patiently(|| true, enter).map(drop);
         assert!(matches!(refused, Err(HostError::Join(_))), "{refused:?}");
         let refused = patiently(goes, || Ok(process.enter(Some(99_999), "none")?)).map(drop);
         assert!(matches!(refused, Err(HostError::Join(_))), "{refused:?}");
         assert!(began.elapsed() < PATIENCE / 2);
+        drop(there);
+        process.leave().unwrap();
+        drop(pod);
+        assert_eq!(Pod::destroy(&path).unwrap(), None);
     }
 }
