@@ -2,6 +2,7 @@
 
 use super::Heap;
 use super::buddy;
+use super::report::Report;
 use super::slab::step::{self, owner_of};
 use super::slab::{CLASSES, Class, SLAB, Slab, UNIT, WORDS};
 use crate::membership::{Generations, Instance, InstanceId, Status};
@@ -150,53 +151,19 @@ impl HeapFinding {
     }
 }
 
-/// What a walk over a heap has found. Its [`Display`](fmt::Display) is a line for each finding and one for
-/// the whole.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct HeapReport {
-    /// What is wrong, at most [`MOST`](Self::MOST) of it.
-    pub findings: Vec<HeapFinding>,
-    /// How much more was found and left out.
-    pub left_out: u64,
-    /// How the heap is used, as far as its words can be believed.
-    pub statistics: HeapStatistics,
-}
+/// What a walk over a heap has found.
+pub type HeapReport = Report<HeapFinding, HeapStatistics>;
 
-impl HeapReport {
-    /// The most findings that are kept.
-    pub const MOST: usize = 1000;
-
-    /// Whether nothing is wrong.
-    pub fn is_clean(&self) -> bool {
-        self.findings.is_empty()
-    }
-
-    fn note(&mut self, finding: HeapFinding) {
-        if self.findings.len() < Self::MOST {
-            self.findings.push(finding);
-        } else {
-            self.left_out += 1;
-        }
-    }
-}
-
-impl fmt::Display for HeapReport {
+impl fmt::Display for HeapStatistics {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for finding in &self.findings {
-            writeln!(f, "{finding}")?;
-        }
-        if self.left_out > 0 {
-            writeln!(f, "and {} more", self.left_out)?;
-        }
-        let (classes, region) = (&self.statistics.classes, &self.statistics.region);
+        let (classes, region) = (&self.classes, &self.region);
         let slabs: u64 = classes.iter().map(|class| class.slabs).sum();
         let small: u64 = classes.iter().map(|class| class.allocated).sum();
         let bytes: u64 = classes.iter().map(ClassStatistics::bytes_in_use).sum();
         let blocks: u64 = region.allocated.iter().sum();
         write!(
             f,
-            "{} findings; {small} small blocks of {bytes} bytes in {slabs} slabs, {} large blocks; {} of {} bytes free, largest free block {}",
-            self.findings.len() as u64 + self.left_out,
+            "{small} small blocks of {bytes} bytes in {slabs} slabs, {} large blocks; {} of {} bytes free, largest free block {}",
             blocks.saturating_sub(slabs),
             region.free_bytes,
             region.bytes,

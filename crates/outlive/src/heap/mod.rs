@@ -16,6 +16,7 @@ mod local;
 mod reclaim;
 mod recover;
 mod refill;
+mod report;
 mod room;
 mod slab;
 
@@ -25,6 +26,7 @@ pub use local::{HeapAllocatePoint, HeapFreePoint, LocalHeap};
 pub use reclaim::{BadRetired, Pinned, RETIRED_HEADER, ReclaimPoint, RetirePoint};
 pub use recover::HeapRecoverPoint;
 pub use refill::{HeapCollectPoint, HeapGiveBackPoint, HeapRefillPoint};
+pub use report::Report;
 
 use crate::recovery::Recoverers;
 use buddy::{Buddy, OpenError, RegionError};

@@ -1,7 +1,7 @@
 //! What the dead left in the heap: the step that they were at, and what they had in their hands.
 
 use super::slab::step::{self, owner_of};
-use super::slab::{Class, Kind, SLAB, Slab};
+use super::slab::{Kind, SLAB, Slab};
 use super::{Heap, LocalHeap, reclaim, room};
 use crate::recovery::{RecoverError, RecoverRoom, Recovering};
 use outlive_memory::{Memory, Offset, Ordering};
@@ -89,7 +89,7 @@ impl<M: Memory> RoomOf<M> {
             if index >= u64::from(class.count) {
                 return Err(damaged("its block is beyond the last one"));
             }
-            self.settle_bit(dead, step, slab, class, index);
+            self.settle_bit(dead, step, slab, index);
         }
         memory.crash_point(HeapRecoverPoint::StepDone);
         step::end(memory, at);
@@ -97,14 +97,7 @@ impl<M: Memory> RoomOf<M> {
         Ok(())
     }
 
-    fn settle_bit(
-        &self,
-        dead: &Recovering<'_, M>,
-        step: step::Step,
-        slab: Slab,
-        _: Class,
-        index: u64,
-    ) {
+    fn settle_bit(&self, dead: &Recovering<'_, M>, step: step::Step, slab: Slab, index: u64) {
         let (table, memory) = (&self.0.table, self.0.memory);
         let bit = 1u64 << (index % 64);
         if step.kind == Kind::FreeRemote {

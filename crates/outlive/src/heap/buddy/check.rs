@@ -2,6 +2,7 @@
 
 use super::Buddy;
 use super::shape::Level;
+use crate::heap;
 use core::fmt;
 use outlive_memory::{Memory, Offset, Ordering};
 
@@ -20,6 +21,17 @@ pub struct Statistics {
     pub free: Vec<u64>,
     /// How many blocks of each order are allocated.
     pub allocated: Vec<u64>,
+}
+
+impl fmt::Display for Statistics {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let blocks: u64 = self.allocated.iter().sum();
+        write!(
+            f,
+            "{} of {} bytes free, {blocks} blocks allocated, largest free block {}",
+            self.free_bytes, self.bytes, self.largest_free
+        )
+    }
 }
 
 /// One thing that is wrong with an allocator.
@@ -140,58 +152,8 @@ fn name(free: bool) -> &'static str {
     if free { "free" } else { "allocated" }
 }
 
-/// What a walk over an allocator has found. Its [`Display`](fmt::Display) is a line for each finding and
-/// one for the whole.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Report {
-    /// What is wrong, at most [`MOST`](Self::MOST) of it.
-    pub findings: Vec<Finding>,
-    /// How much more was found and left out.
-    pub left_out: u64,
-    /// How the region is used, as far as the metadata can be believed.
-    pub statistics: Statistics,
-}
-
-impl Report {
-    /// The most findings that are kept.
-    pub const MOST: usize = 1000;
-
-    /// Whether nothing is wrong.
-    pub fn is_clean(&self) -> bool {
-        self.findings.is_empty()
-    }
-
-    fn note(&mut self, finding: Finding) {
-        if self.findings.len() < Self::MOST {
-            self.findings.push(finding);
-        } else {
-            self.left_out += 1;
-        }
-    }
-}
-
-impl fmt::Display for Report {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for finding in &self.findings {
-            writeln!(f, "{finding}")?;
-        }
-        if self.left_out > 0 {
-            writeln!(f, "and {} more", self.left_out)?;
-        }
-        let Statistics {
-            bytes,
-            free_bytes,
-            largest_free,
-            ..
-        } = self.statistics;
-        let blocks: u64 = self.statistics.allocated.iter().sum();
-        let wrong = self.findings.len() as u64 + self.left_out;
-        write!(
-            f,
-            "{wrong} findings; {free_bytes} of {bytes} bytes free, {blocks} blocks allocated, largest free block {largest_free}"
-        )
-    }
-}
+/// What a walk over an allocator has found.
+pub type Report = heap::Report<Finding, Statistics>;
 
 /// A block as the metadata have it, in units.
 #[derive(Clone, Copy)]
@@ -267,18 +229,14 @@ impl<M: Memory> Buddy<M> {
     fn walk(&self) -> (Report, Vec<Block>) {
         let shape = &self.shape;
         let none = vec![0; shape.orders() as usize];
-        let mut report = Report {
-            findings: Vec::new(),
-            left_out: 0,
-            statistics: Statistics {
-                bytes: self.bytes(),
-                unit: self.unit(),
-                free_bytes: 0,
-                largest_free: 0,
-                free: none.clone(),
-                allocated: none,
-            },
-        };
+        let mut report = Report::new(Statistics {
+            bytes: self.bytes(),
+            unit: self.unit(),
+            free_bytes: 0,
+            largest_free: 0,
+            free: none.clone(),
+            allocated: none,
+        });
         let mut blocks = Vec::new();
         let mut orders = 0;
         for order in 0..shape.orders() {
