@@ -36,6 +36,26 @@ pub struct Row {
     pub how: Option<How>,
 }
 
+impl Row {
+    /// The names of its fields, in order: the keys in JSON.
+    pub const FIELDS: [&'static str; 14] = [
+        "study",
+        "case",
+        "metric",
+        "unit",
+        "ours",
+        "peer",
+        "peer_name",
+        "ratio",
+        "low",
+        "high",
+        "paper",
+        "goal",
+        "holds",
+        "how",
+    ];
+}
+
 /// What is to be reached.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Goal {
@@ -293,22 +313,7 @@ mod tests {
         })
         .unwrap();
         let fields: Vec<_> = value.as_object().unwrap().keys().cloned().collect();
-        let mut expected = [
-            "study",
-            "case",
-            "metric",
-            "unit",
-            "ours",
-            "peer",
-            "peer_name",
-            "ratio",
-            "low",
-            "high",
-            "paper",
-            "goal",
-            "holds",
-            "how",
-        ];
+        let mut expected = Row::FIELDS;
         let mut sorted = fields.clone();
         sorted.sort();
         expected.sort_unstable();

@@ -101,24 +101,15 @@ pub fn table(rows: &[Row]) -> String {
 /// If `into` cannot be written to.
 pub fn csv(rows: &[Row], into: impl io::Write) -> io::Result<()> {
     let mut writer = csv::Writer::from_writer(into);
-    writer.write_record([
-        "study",
-        "case",
-        "metric",
-        "unit",
-        "ours",
-        "peer",
-        "peer_name",
-        "ratio",
-        "low",
-        "high",
-        "paper",
-        "goal_on",
-        "goal_op",
-        "goal_value",
-        "holds",
-        "how",
-    ])?;
+    for field in &Row::FIELDS {
+        match *field {
+            "goal" => ["goal_on", "goal_op", "goal_value"]
+                .iter()
+                .try_for_each(|part| writer.write_field(part))?,
+            field => writer.write_field(field)?,
+        }
+    }
+    writer.write_record(None::<&[u8]>)?;
     for row in rows {
         let some = |value: Option<f64>| value.map_or_else(String::new, |value| value.to_string());
         let (on, op, value) = match &row.goal {
