@@ -3,7 +3,7 @@
 mod pod;
 mod reclaim;
 
-use outlive::heap::LocalHeap;
+use outlive::heap::{LocalHeap, SecondWay};
 use outlive::membership::Status;
 use outlive::memory::{Memory, Native, Offset, Ordering, PersistenceDomain};
 use outlive::recovery::Recovered;
@@ -60,6 +60,9 @@ fn a_second_way_is_refused_and_takes_nothing_from_the_first() {
             drop(LocalHeap::of(heap(pod.memory), &other, &pod.recoverers));
         });
         assert!(std::panic::catch_unwind(again).is_err());
+        let again = LocalHeap::try_of(heap(pod.memory), &other, &pod.recoverers).map(drop);
+        let member = other.instance();
+        assert_eq!(again, Err(SecondWay { member }));
     }
     mine.retire(take(pod.memory, 0).expect("a block"));
     assert_eq!(mine.reclaim(), 1, "what is read was freed");

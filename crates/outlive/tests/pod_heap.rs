@@ -121,8 +121,13 @@ fn a_thread_has_one_way_to_the_heap_of_its_own_pod() {
     assert!(bare.heap().is_none() && bare.check().heap.is_none());
     assert!(matches!(thread.heap(&bare), Err(PodError::NoHeap { .. })));
     let heap = thread.heap(&pod).expect("a heap");
-    let twice = std::panic::catch_unwind(core::panic::AssertUnwindSafe(|| thread.heap(&pod)));
-    assert!(twice.is_err());
+    let member = thread.instance();
+    let twice = thread.heap(&pod).map(drop).unwrap_err();
+    assert!(matches!(&twice, PodError::SecondWay(second) if second.member == member));
+    assert!(
+        twice.to_string().contains("has a LocalHeap already"),
+        "{twice}"
+    );
     drop(heap);
     assert!(thread.heap(&pod).is_ok());
 }

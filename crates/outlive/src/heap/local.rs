@@ -1,7 +1,7 @@
 //! A thread's way to the heap: the short ways of allocation and free.
 
 use super::buddy::{AllocateError, CorruptTree, FreeError};
-use super::reclaim::{self, Reclaimer};
+use super::reclaim::{self, Reclaimer, SecondWay};
 use super::slab::{CLASSES, Class, Kind, LARGEST, SLAB, Slab, Step, Table, class, step};
 use super::{Heap, room};
 use crate::membership::{Instance, Member};
@@ -141,14 +141,26 @@ impl<'m, M: Memory> LocalHeap<'m, M> {
     /// `member`'s way to `heap`. It has one at a time, and its log is open.
     ///
     /// # Panics
-    /// If `member` has one already.
+    /// If `member` has one already: see [`try_of`](Self::try_of).
     pub fn of(heap: Heap<M>, member: &'m Member<M>, recoverers: &'m Recoverers<M>) -> Self {
+        Self::try_of(heap, member, recoverers).unwrap_or_else(|second| panic!("{second}"))
+    }
+
+    /// `member`'s way to `heap`, whose log is open.
+    ///
+    /// # Errors
+    /// If it has one already. That one is not touched.
+    pub fn try_of(
+        heap: Heap<M>,
+        member: &'m Member<M>,
+        recoverers: &'m Recoverers<M>,
+    ) -> Result<Self, SecondWay> {
         let (log, acting) = (
             recoverers.logs().of(member.instance().id),
             member.instance(),
         );
         // Before there is anything whose end would take back what the other way has reserved.
-        reclaim::refuse_another(heap, log, acting);
+        reclaim::refuse_another(heap, log, acting)?;
         let local = Self {
             heap,
             log,
@@ -162,7 +174,7 @@ impl<'m, M: Memory> LocalHeap<'m, M> {
             reclaimer: Reclaimer::new(false),
         };
         local.begin_reclamation();
-        local
+        Ok(local)
     }
 
     /// The way of whoever recovers a dead member, in its name: what it frees and retires is as if the dead
@@ -191,7 +203,7 @@ impl<'m, M: Memory> LocalHeap<'m, M> {
     }
 
     /// The logs of everybody.
-    pub(super) fn logs(&self) -> Logs<M> {
+    pub(crate) fn logs(&self) -> Logs<M> {
         self.logs
     }
 

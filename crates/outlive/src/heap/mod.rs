@@ -23,7 +23,7 @@ mod slab;
 pub use check::{ClassStatistics, HeapFinding, HeapRepair, HeapReport, HeapStatistics};
 pub use large::{HeapLargePoint, HeapOwePoint};
 pub use local::{HeapAllocatePoint, HeapFreePoint, LocalHeap};
-pub use reclaim::{BadRetired, Pinned, RETIRED_HEADER, ReclaimPoint, RetirePoint};
+pub use reclaim::{BadRetired, Pinned, RETIRED_HEADER, ReclaimPoint, RetirePoint, SecondWay};
 pub use recover::HeapRecoverPoint;
 pub use refill::{HeapCollectPoint, HeapGiveBackPoint, HeapRefillPoint};
 pub use report::Report;

@@ -1,6 +1,6 @@
 //! What can go wrong at the front door.
 
-use crate::heap::buddy;
+use crate::heap::{SecondWay, buddy};
 use crate::host::OsError;
 use crate::membership::{GroupError, Instance, JoinError, StillMembers};
 use crate::segment::{CreateError, DestroyError, OpenError};
@@ -64,6 +64,9 @@ pub enum PodError {
         /// Where it is.
         path: PathBuf,
     },
+    /// The thread has a way to the heap already.
+    #[error(transparent)]
+    SecondWay(#[from] SecondWay),
     /// Somebody uses it.
     #[error("the pod {} cannot be repaired while it is used: {why}", .path.display())]
     InUse {

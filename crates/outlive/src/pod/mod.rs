@@ -306,10 +306,7 @@ impl Member {
     /// This thread's way to the heap of `pod`, by which it allocates, frees and retires. It has one at a time.
     ///
     /// # Errors
-    /// If the pod has no heap, or this is a member of another.
-    ///
-    /// # Panics
-    /// If this thread has one already.
+    /// If the pod has no heap, or this is a member of another; or if this thread has one already.
     pub fn heap(&self, pod: &Pod) -> Result<LocalHeap<'_>, PodError> {
         let path = || pod.segment.path().into();
         let heap = pod.heap.ok_or_else(|| PodError::NoHeap { path: path() })?;
@@ -319,7 +316,7 @@ impl Member {
             member: self.instance(),
             path: path(),
         })?;
-        Ok(LocalHeap::of(heap, self, recoverers))
+        Ok(LocalHeap::try_of(heap, self, recoverers)?)
     }
 
     /// By what its process recovers the dead: what taking a lock asks for. `None` if it did not join by way of

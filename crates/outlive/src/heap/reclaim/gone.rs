@@ -23,15 +23,25 @@ fn keeper<M: Memory>(heap: Heap<M>, log: Log<M>) -> u64 {
     heap.memory().load(at, Ordering::Relaxed)
 }
 
+/// A member asked for a second way to a heap. It has one at a time: another one would not know the pins of the first, and
+/// its end would take them back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{member} has a LocalHeap already; pass it on by reference, or drop it first")]
+pub struct SecondWay {
+    /// Who has one.
+    pub member: Instance,
+}
+
 /// Refuses a second way to the heap.
-///
-/// # Panics
-/// If `member` has a way to it already, whose pins another one would not know.
-pub(in crate::heap) fn refuse_another<M: Memory>(heap: Heap<M>, log: Log<M>, member: Instance) {
-    assert!(
-        keeper(heap, log) != member.to_word(),
-        "{member} has a LocalHeap already; pass it on by reference, or drop it first"
-    );
+pub(in crate::heap) fn refuse_another<M: Memory>(
+    heap: Heap<M>,
+    log: Log<M>,
+    member: Instance,
+) -> Result<(), SecondWay> {
+    if keeper(heap, log) == member.to_word() {
+        return Err(SecondWay { member });
+    }
+    Ok(())
 }
 
 impl<M: Memory> LocalHeap<'_, M> {

@@ -75,6 +75,7 @@ mod pin;
 mod retired;
 
 pub use check::BadRetired;
+pub use gone::SecondWay;
 pub(super) use gone::{refuse_another, release};
 pub use pin::Pinned;
 pub use retired::{ReclaimPoint, RetirePoint};
