@@ -8,7 +8,7 @@ use outlive::membership::Status;
 use outlive::memory::{Memory, Native, Offset, Ordering, PersistenceDomain};
 use outlive::recovery::Recovered;
 use pod::{IDS, Pod};
-use reclaim::{bytes_for, create, heap, put, read, retired, take};
+use reclaim::{bytes_for, create, heap, local, put, read, retired, take};
 
 /// A pod in which everybody has joined, and a heap of so many bytes.
 fn pod_with(region: u64) -> Pod<Native> {
@@ -22,8 +22,8 @@ fn pod_with(region: u64) -> Pod<Native> {
 fn a_block_stays_while_somebody_reads_it_and_goes_afterwards() {
     let pod = pod_with(1 << 20);
     let (me, other) = (pod.act_as(0), pod.act_as(1));
-    let mine = LocalHeap::of(heap(pod.memory), &me, &pod.recoverers);
-    let others = LocalHeap::of(heap(pod.memory), &other, &pod.recoverers);
+    let mine = local(&pod, &me);
+    let others = local(&pod, &other);
     put(&mine, 0, 7);
 
     let pin = others.pin();
@@ -37,7 +37,7 @@ fn a_block_stays_while_somebody_reads_it_and_goes_afterwards() {
     // Neither an inner pin nor one that comes later matters.
     drop(others.pin());
     let third = pod.act_as(2);
-    let thirds = LocalHeap::of(heap(pod.memory), &third, &pod.recoverers);
+    let thirds = local(&pod, &third);
     let late = thirds.pin();
     assert_eq!((read(&late, pod.memory, 0), mine.reclaim()), (None, 1));
     drop(pin);
@@ -50,14 +50,14 @@ fn a_block_stays_while_somebody_reads_it_and_goes_afterwards() {
 fn a_second_way_is_refused_and_takes_nothing_from_the_first() {
     let pod = pod_with(1 << 20);
     let (me, other) = (pod.act_as(0), pod.act_as(1));
-    let mine = LocalHeap::of(heap(pod.memory), &me, &pod.recoverers);
-    let others = LocalHeap::of(heap(pod.memory), &other, &pod.recoverers);
+    let mine = local(&pod, &me);
+    let others = local(&pod, &other);
     put(&mine, 0, 7);
     let pin = others.pin();
     assert!(read(&pin, pod.memory, 0).is_some());
     for _ in 0..2 {
         let again = core::panic::AssertUnwindSafe(|| {
-            drop(LocalHeap::of(heap(pod.memory), &other, &pod.recoverers));
+            drop(local(&pod, &other));
         });
         assert!(std::panic::catch_unwind(again).is_err());
         let again = LocalHeap::try_of(heap(pod.memory), &other, &pod.recoverers).map(drop);
@@ -69,14 +69,14 @@ fn a_second_way_is_refused_and_takes_nothing_from_the_first() {
     drop(pin);
     assert_eq!(mine.reclaim(), 0);
     drop(others);
-    drop(LocalHeap::of(heap(pod.memory), &other, &pod.recoverers));
+    drop(local(&pod, &other));
 }
 
 #[test]
 fn nothing_is_taken_off_the_list_under_a_pin() {
     let pod = pod_with(1 << 20);
     let me = pod.act_as(0);
-    let mine = LocalHeap::of(heap(pod.memory), &me, &pod.recoverers);
+    let mine = local(&pod, &me);
     let block = put(&mine, 0, 7);
     let pin = mine.pin();
     // Too young to be held back by this pin itself.
@@ -95,8 +95,8 @@ fn a_damaged_list_stops_nobody() {
         for in_a_block in [false, true] {
             let pod = pod_with(1 << 20);
             let (me, gone) = (pod.act_as(0), pod.act_as(1));
-            let mine = LocalHeap::of(heap(pod.memory), &me, &pod.recoverers);
-            let gones = LocalHeap::of(heap(pod.memory), &gone, &pod.recoverers);
+            let mine = local(&pod, &me);
+            let gones = local(&pod, &gone);
             for (way, index) in [(&mine, 0), (&mine, 1), (&gones, 2), (&gones, 3)] {
                 put(way, index, 7);
                 way.retire(take(pod.memory, index).expect("a block"));
@@ -130,8 +130,8 @@ fn a_reader_that_sleeps_holds_back_a_bounded_number_of_blocks() {
     const LINKED: u64 = 100;
     let pod = pod_with(64 << 20);
     let (me, other) = (pod.act_as(0), pod.act_as(1));
-    let mine = LocalHeap::of(heap(pod.memory), &me, &pod.recoverers);
-    let sleeper = LocalHeap::of(heap(pod.memory), &other, &pod.recoverers);
+    let mine = local(&pod, &me);
+    let sleeper = local(&pod, &other);
     for index in 0..LINKED {
         put(&mine, index, index);
     }
@@ -167,8 +167,8 @@ fn a_reader_that_sleeps_holds_back_a_bounded_number_of_blocks() {
 fn a_dead_reader_counts_until_it_is_recovered() {
     let pod = pod_with(1 << 20);
     let (me, dead) = (pod.act_as(0), pod.act_as(1));
-    let mine = LocalHeap::of(heap(pod.memory), &me, &pod.recoverers);
-    let deads = LocalHeap::of(heap(pod.memory), &dead, &pod.recoverers);
+    let mine = local(&pod, &me);
+    let deads = local(&pod, &dead);
     let block = put(&mine, 0, 7);
     let pin = deads.pin();
     assert_eq!(read(&pin, pod.memory, 0), Some((block, 7)));
@@ -186,8 +186,8 @@ fn a_dead_reader_counts_until_it_is_recovered() {
 fn leaves_a_block(dies: bool) -> Pod<Native> {
     let pod = pod_with(1 << 20);
     let (reader, goes) = (pod.act_as(1), pod.act_as(0));
-    let readers = LocalHeap::of(heap(pod.memory), &reader, &pod.recoverers);
-    let gone = LocalHeap::of(heap(pod.memory), &goes, &pod.recoverers);
+    let readers = local(&pod, &reader);
+    let gone = local(&pod, &goes);
     for index in 0..3 {
         put(&gone, index, 7);
     }
@@ -206,7 +206,7 @@ fn leaves_a_block(dies: bool) -> Pod<Native> {
     assert_eq!(retired(&pod, 0), 3);
     // Somebody who reclaims, but cannot free them yet.
     let other = pod.act_as(2);
-    let others = LocalHeap::of(heap(pod.memory), &other, &pod.recoverers);
+    let others = local(&pod, &other);
     assert_eq!((others.reclaim(), retired(&pod, 0)), (0, 3));
     drop(pin);
     assert_eq!((others.reclaim(), retired(&pod, 0)), (0, 0));
@@ -226,8 +226,8 @@ fn what_those_leave_who_are_gone_is_freed_by_others() {
 fn the_next_incarnation_has_what_the_last_one_left() {
     let pod = pod_with(1 << 20);
     let (reader, goes) = (pod.act_as(1), pod.act_as(0));
-    let readers = LocalHeap::of(heap(pod.memory), &reader, &pod.recoverers);
-    let gone = LocalHeap::of(heap(pod.memory), &goes, &pod.recoverers);
+    let readers = local(&pod, &reader);
+    let gone = local(&pod, &goes);
     let block = put(&gone, 0, 7);
     let pin = readers.pin();
     assert!(read(&pin, pod.memory, 0).is_some());
@@ -237,9 +237,9 @@ fn the_next_incarnation_has_what_the_last_one_left() {
     let next = pod.join(0);
     // It has no heap yet: the list is nobody's to look after, and is not forgotten.
     let other = pod.act_as(2);
-    let others = LocalHeap::of(heap(pod.memory), &other, &pod.recoverers);
+    let others = local(&pod, &other);
     others.reclaim();
-    let nexts = LocalHeap::of(heap(pod.memory), &next, &pod.recoverers);
+    let nexts = local(&pod, &next);
     assert!(nexts.is_last_retired(block));
     drop(pin);
     drop(nexts.pin());
@@ -252,7 +252,7 @@ fn threads_read_and_retire_at_once() {
     let pod = pod_with(64 << 20);
     {
         let me = pod.act_as(0);
-        let mine = LocalHeap::of(heap(pod.memory), &me, &pod.recoverers);
+        let mine = local(&pod, &me);
         for index in 0..8 {
             put(&mine, index, index);
         }
@@ -262,7 +262,7 @@ fn threads_read_and_retire_at_once() {
             let pod = &pod;
             scope.spawn(move || {
                 let me = pod.act_as(id);
-                let mine = LocalHeap::of(heap(pod.memory), &me, &pod.recoverers);
+                let mine = local(pod, &me);
                 for round in 0..ROUNDS {
                     let pin = mine.pin();
                     let index = (round * 7 + u64::from(id)) % 8;
@@ -282,7 +282,7 @@ fn threads_read_and_retire_at_once() {
     // Who went first may have had to leave something for when it has a heap again.
     for id in 0..IDS {
         let me = pod.act_as(id);
-        let mine = LocalHeap::of(heap(pod.memory), &me, &pod.recoverers);
+        let mine = local(&pod, &me);
         assert_eq!((mine.reclaim(), retired(&pod, id)), (0, 0));
     }
 }

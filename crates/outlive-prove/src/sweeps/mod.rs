@@ -1,6 +1,7 @@
 //! Every recoverable operation of Outlive, ready to be swept: what `outlive prove kill` runs.
 
 pub mod buddy;
+mod cases;
 pub mod heap;
 pub mod joining;
 pub mod membership;

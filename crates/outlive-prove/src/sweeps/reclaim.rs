@@ -2,7 +2,8 @@
 
 use crate::fixtures::pod::{IDS, Pod};
 use crate::fixtures::reclaim::{
-    REGION, bytes_for, create, heap, link, move_on, pod as pod_of, put, read, remove, retired, take,
+    REGION, bytes_for, create, heap, link, local, move_on, pod as pod_of, put, read, remove,
+    retired, take,
 };
 use crate::kill::{Crash, Marked, Suite, Sweep};
 use outlive::heap::{LocalHeap, ReclaimPoint, RetirePoint};
@@ -64,13 +65,6 @@ impl Case {
             Self::Remove | Self::RetiresTooLate => None,
         }
     }
-}
-
-fn local<'m>(
-    pod: &'m Pod<Marked>,
-    member: &'m outlive::membership::Member<Marked>,
-) -> LocalHeap<'m, Marked> {
-    LocalHeap::of(heap(pod.memory), member, &pod.recoverers)
 }
 
 /// Ends `id`'s way to the heap, and leaves the retired blocks as they are.

@@ -53,20 +53,19 @@
 //! before what it announces is done, so the log of a dead host's instance is never behind its deeds; see
 //! [`OwnLog::list`] and [`Redo`] for where.
 
+mod handler;
 mod layout;
 mod log;
 mod operation;
 mod recover;
 mod redo;
 
+pub use handler::{RecoverLock, RecoverOperation, RecoverRoom, Recovering};
 pub use layout::Logs;
 pub use log::{CloseError, Listed, Log, LogClosePoint, LogOpenPoint, OwnLog, TooManyLocks};
 pub use log::{LockEntry, LockKind};
 pub use operation::{
     BadOperation, Operation, OperationKind, OperationPoint, Progress, RunningOperation,
 };
-pub use recover::{
-    RecoverError, RecoverLock, RecoverOperation, RecoverPoint, RecoverRoom, Recovered, Recoverers,
-    Recovering,
-};
+pub use recover::{RecoverError, RecoverPoint, Recovered, Recoverers};
 pub use redo::{Redo, RedoError, RedoPoint};

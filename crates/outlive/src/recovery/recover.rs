@@ -1,6 +1,7 @@
 //! Recovery itself: claim, redo, operation, locks, settle.
 
-use super::operation::{BadOperation, Operation, OperationKind, RunningOperation};
+use super::handler::{RecoverLock, RecoverOperation, RecoverRoom, Recovering};
+use super::operation::{BadOperation, OperationKind};
 use super::{LockEntry, LockKind, Log, Logs, redo};
 use crate::membership::{Instance, InstanceId, Member, Status};
 use core::fmt;
@@ -31,51 +32,6 @@ outlive_memory::crash_points! {
         /// The id is recovered.
         Announced,
     }
-}
-
-/// Finds out whether a dead instance's operation took effect, completes or undoes it, and says so.
-///
-/// It runs while the recoverer holds the claim on the dead instance's log and while the locks that the
-/// dead held are still locked. It must come to the same end when it is cut short at any instruction and
-/// run again by another. It takes no lock: it works under those that the dead holds (two recoverers
-/// that waited for each other's dead would wait for ever).
-pub trait RecoverOperation<M: Memory>: Send + Sync {
-    /// Recovers `operation`, which is running, and [settles](Recovering::running) it.
-    ///
-    /// # Errors
-    /// If that is impossible; the log is then left to another recoverer.
-    fn recover(&self, dead: &Recovering<'_, M>, operation: &Operation) -> Result<(), RecoverError>;
-}
-
-/// Releases a lock for a dead instance.
-pub trait RecoverLock<M: Memory>: Send + Sync {
-    /// Sees to it that the dead instance neither holds nor waits for the lock of `entry`. The entry may
-    /// be mere intent. Restartable at any instruction; waits for nobody.
-    ///
-    /// # Errors
-    /// If the lock is corrupt.
-    fn release(&self, dead: &Recovering<'_, M>, entry: LockEntry) -> Result<(), RecoverError>;
-}
-
-/// Settles what stands in the [room](Log::room) of a dead instance's log.
-///
-/// Both steps run on every recovery, whether an operation was running or not, and
-/// [again](Recoverers::revisit) for what could not be given up then: also in the log of an instance that did not
-/// die but left in good order. What is said of [`RecoverOperation`] holds for them: restartable at any
-/// instruction, and without locks.
-pub trait RecoverRoom<M: Memory>: Send + Sync {
-    /// Completes or undoes the step that the dead was at: after the replay of its transaction, before its
-    /// operation's handler runs.
-    ///
-    /// # Errors
-    /// If that is impossible; the log is then left to another recoverer.
-    fn settle(&self, dead: &Recovering<'_, M>) -> Result<(), RecoverError>;
-
-    /// Gives up what the dead still held, after its operation is settled and its locks are released.
-    ///
-    /// # Errors
-    /// As [`settle`](Self::settle).
-    fn release(&self, dead: &Recovering<'_, M>) -> Result<(), RecoverError>;
 }
 
 /// What came of an attempt to recover.
@@ -552,51 +508,5 @@ impl<M: Memory> Drop for Claim<M> {
         // Release: the next claimant sees what was done.
         memory.store(at, self.back_to.to_word(), Ordering::Release);
         memory.persist(at, 8);
-    }
-}
-
-/// A dead instance's log in the hands of its only recoverer: what handlers are given.
-#[derive(Debug)]
-pub struct Recovering<'r, M: Memory = Native> {
-    member: &'r Member<M>,
-    log: Log<M>,
-    logs: Logs<M>,
-    owner: Instance,
-}
-
-impl<'r, M: Memory> Recovering<'r, M> {
-    /// The recoverer.
-    pub fn member(&self) -> &'r Member<M> {
-        self.member
-    }
-
-    /// The dead instance.
-    pub fn owner(&self) -> Instance {
-        self.owner
-    }
-
-    /// Its log. Only the holder of this value writes to what the log's [room](Log::room) and nodes hold.
-    pub fn log(&self) -> Log<M> {
-        self.log
-    }
-
-    /// The logs of everybody, to look at.
-    pub fn logs(&self) -> Logs<M> {
-        self.logs
-    }
-
-    /// Whether the dead listed the lock at `lock` as held or being taken.
-    pub fn lists(&self, lock: Offset) -> bool {
-        self.log.locks().any(|entry| entry.lock == lock)
-    }
-
-    /// The operation that the dead left running, to be settled.
-    pub fn running(&self, operation: &Operation) -> RunningOperation<'r, M> {
-        RunningOperation::of_the_dead(self.log, operation.sequence)
-    }
-
-    fn unsettled(&self) -> Result<Option<Operation>, BadOperation> {
-        let last = self.log.operation()?;
-        Ok(last.filter(|last| last.instance == self.owner && !last.is_done()))
     }
 }
