@@ -1,18 +1,24 @@
 //! The map, the list and their recovery; and ways to get them wrong, each of which a sweep must find.
 
-use crate::fixtures::structures::{Case, REGION, bytes_for};
-use crate::kill::{Crash, Marked, Suite, Sweep};
+use super::cases::{self, Killed};
+use crate::fixtures::pod::Pod;
+use crate::fixtures::structures::{Case, REGION, World, bytes_for};
+use crate::kill::{Marked, Suite, Sweep};
+use outlive::membership::Member;
 use outlive::structures::{
-    AddPagePoint, CreatePoint, DoublePoint, InsertPoint, OpenBucketPoint, RemovePoint, ReplacePoint,
+    AddPagePoint, CreatePoint, DestroyPoint, DoublePoint, InsertPoint, OpenBucketPoint,
+    RemovePoint, ReplacePoint,
 };
+use outlive_memory::PersistenceDomain;
 
 /// Adds the sweeps of this file.
 pub fn add_to(suite: &mut Suite) {
     for case in Case::SOUND {
-        suite.add(Killed(case));
+        suite.add(Killed(case, PersistenceDomain::Flushed));
     }
     suite
         .declare::<CreatePoint>()
+        .declare::<DestroyPoint>()
         .declare::<InsertPoint>()
         .declare::<RemovePoint>()
         .declare::<ReplacePoint>()
@@ -23,47 +29,44 @@ pub fn add_to(suite: &mut Suite) {
 
 /// Sweeps that must fail, each with a part of what must be said.
 pub fn broken() -> Vec<(Box<dyn Sweep>, &'static str)> {
-    [
+    cases::broken([
         (Case::LinksFirst, "which is nowhere"),
         (Case::ForgetsSeen, "took_effect: Some(false)"),
         (Case::ForgetsLinked, "took_effect: Some(false)"),
-    ]
-    .map(|(case, message)| -> (Box<dyn Sweep>, _) { (Box::new(Killed(case)), message) })
-    .into()
+        (Case::DestroysWithoutNote, "has leaked"),
+        (Case::ForgetsTheSeal, "there is no list or map at"),
+    ])
 }
 
-/// Number 0 is the victim; 1 and 2 recover; 3 looks.
-struct Killed(Case);
+impl cases::Case for Case {
+    const ROOM: &'static str = "structures";
+    type World = World<Marked>;
 
-impl Sweep for Killed {
-    fn name(&self) -> String {
-        format!("structures {:?}", self.0)
+    fn pod(world: &Self::World) -> &Pod<Marked> {
+        world
     }
 
-    fn size(&self) -> u64 {
+    fn bytes(self) -> u64 {
         bytes_for::<Marked>(REGION)
     }
 
-    fn prepare(&self, memory: Marked) {
-        self.0.prepare(memory);
+    fn world(self, memory: Marked) -> Self::World {
+        Case::pod(self, memory)
     }
 
-    fn operate(&self, memory: Marked) {
-        let pod = self.0.pod(memory);
-        self.0.operate(&pod, &pod.act_as(0));
+    fn prepare(self, memory: Marked) {
+        self.prepare(memory);
     }
 
-    fn recover(&self, memory: Marked, crash: &Crash) {
-        let pod = self.0.pod(memory);
-        for id in 0..=crash.recoverers_lost {
-            if pod.status(id).may_write() {
-                pod.declare_dead(id);
-            }
-        }
-        self.0.recover(&pod, 1 + crash.recoverers_lost);
+    fn operate(self, world: &Self::World, victim: &Member<Marked>) {
+        self.operate(world, victim);
     }
 
-    fn check(&self, memory: Marked, crash: &Crash) -> Result<(), String> {
-        self.0.check(&self.0.pod(memory), crash.returned)
+    fn recover(self, world: &Self::World, by: u32) {
+        self.recover(world, by);
+    }
+
+    fn check(self, world: &Self::World, returned: bool) -> Result<(), String> {
+        self.check(world, returned)
     }
 }

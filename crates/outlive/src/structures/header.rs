@@ -158,8 +158,16 @@ impl<M: Memory> Header<M> {
         }
     }
 
+    /// The first word of every header.
+    pub const MAGIC: u64 = MAGIC;
+
     /// The header at `at`, whatever its keys and values are.
     pub fn read(memory: M, at: Offset) -> Result<Self, OpenError> {
+        Self::read_sealed(memory, at, MAGIC)
+    }
+
+    /// As [`read`](Self::read), of one whose first word is `first` by now.
+    pub fn read_sealed(memory: M, at: Offset, first: u64) -> Result<Self, OpenError> {
         let inside = |bytes: u64| {
             Offset::checked(at.raw(), bytes, 8, memory.size())
                 .map_err(|source| OpenError::Outside { at, source })
@@ -170,11 +178,12 @@ impl<M: Memory> Header<M> {
         }
         // Relaxed: whoever knows the place knows what was written there before it was told.
         let word = |index: u64| memory.load::<u64>(at + index * 8, Ordering::Relaxed);
-        let words: [u64; 7] = core::array::from_fn(|index| word(index as u64));
-        if words[0] != MAGIC {
+        let mut words: [u64; 7] = core::array::from_fn(|index| word(index as u64));
+        if words[0] != first {
             let magic = words[0];
             return Err(OpenError::NotOne { at, magic });
         }
+        words[0] = MAGIC;
         let (expected, found) = (checksum(words), word(WORDS));
         if expected != found {
             return Err(OpenError::Checksum {

@@ -26,6 +26,7 @@
 //!   meets it helps with that; only the one whose stamp the seal has retires the node and its last value,
 //!   and so does his recoverer, who learns from the heap which of the two the dead had retired. The value that was
 //!   about to be replaced stands in the descriptor's note.
+//! * **Destroy**: see [`destroy`], for whoever is the last to use the structure.
 //! * **Open a bucket, add a page**: see [`directory`]. An operation of its own, before the caller's.
 //!
 //! The descriptor is begun after the node is filled, and finished after the hand is emptied, so a block in a hand without
@@ -66,6 +67,7 @@ mod chain;
 mod check;
 mod create;
 mod datum;
+mod destroy;
 mod directory;
 mod error;
 mod header;
@@ -79,6 +81,7 @@ mod recover;
 
 pub use check::{Blocks, Finding, Report};
 pub use datum::{Datum, OrderedDatum};
+pub use destroy::{DestroyError, DestroyPoint};
 pub use error::{CreateError, InsertError, OpenError};
 pub use iterate::Iter;
 pub use list::List;

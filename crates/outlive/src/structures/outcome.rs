@@ -1,5 +1,6 @@
 //! What a log says about an operation on a structure.
 
+use super::destroy::DESTROY;
 use super::operation::{CREATE, INSERT, REMOVE, REPLACE};
 use crate::recovery::{Operation, Progress};
 use outlive_memory::Offset;
@@ -16,6 +17,8 @@ pub enum Action {
     Remove,
     /// It replaced a value, with or without a comparison.
     Replace,
+    /// It destroyed the structure.
+    Destroy,
 }
 
 /// What came of the operation on a structure that a log names: read it from what the next incarnation
@@ -42,6 +45,7 @@ impl Outcome {
             INSERT => Action::Insert,
             REMOVE => Action::Remove,
             REPLACE => Action::Replace,
+            DESTROY => Action::Destroy,
             _ => return None,
         };
         Some(Self {

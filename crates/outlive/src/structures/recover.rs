@@ -1,6 +1,7 @@
 //! What the dead left half-done in structures, found out from the memory alone and completed.
 
 use super::chain::{Judgement, expel, mark, release_hand, seek};
+use super::destroy::{DESTROY, Destruction};
 use super::header::{Header, Kind};
 use super::node::{CLAIMED, INLINE, SEALED, SEEN, SORT, VALUE, stamp, target};
 use super::operation::{
@@ -32,6 +33,7 @@ pub fn recoverers<M: Memory>(recoverers: Recoverers<M>, heap: Heap<M>) -> Recove
         .operation(REPLACE, Replacement { heap })
         .operation(OPEN_BUCKET, Opening { heap })
         .operation(ADD_PAGE, Addition { heap })
+        .operation(DESTROY, Destruction { heap })
 }
 
 fn header<M: Memory>(memory: M, operation: &Operation) -> Result<Header<M>, RecoverError> {
