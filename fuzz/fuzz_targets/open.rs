@@ -15,6 +15,8 @@ fuzz_target!(|input: (u16, Vec<(u32, u8)>)| {
         let place = outlive::memory::Offset::new(60 << 10);
         segment.roots().publish::<u64>("root", place).unwrap();
         let bytes = std::fs::read(&path).unwrap();
+        // SAFETY: not used again.
+        unsafe { segment.unmap() };
         Segment::destroy(&path).unwrap();
         (path, bytes)
     });

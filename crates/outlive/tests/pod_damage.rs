@@ -1,0 +1,72 @@
+//! Whatever stands in the words of a pod, but for its payload: the pod is refused, or looked at to the end.
+
+use outlive::membership::ProcessOptions;
+use outlive::memory::{Memory, Native, Offset, Ordering};
+use outlive::pod::{Pod, PodOptions};
+use outlive::segment::AreaKind;
+use proptest::prelude::*;
+use proptest::test_runner::TestRunner;
+
+/// The superblock was read when the segment was opened; `segment_refusals` damages that.
+const FIRST: u64 = 4096;
+
+/// A pod in which somebody has been, and every word before its payload.
+fn used(path: &str) -> (Pod, Vec<(Offset, u64)>) {
+    let options = PodOptions::new().size(512 << 10).ids(8).groups(2).events(4);
+    let pod = Pod::create(path, options).expect("a pod");
+    let process = pod.join(ProcessOptions::on_host(0)).expect("joining");
+    let thread = process.enter(None, "t").expect("a thread joins");
+    drop(thread);
+    process.leave().expect("nobody is left");
+    let memory: Native = pod.segment().memory();
+    let payload = pod.segment().area(AreaKind::Payload).expect("a payload");
+    let places = (FIRST..payload.offset.byte()).step_by(8).map(Offset::new);
+    let words = places.map(|at| (at, memory.load(at, Ordering::Relaxed)));
+    let words = words.collect();
+    (pod, words)
+}
+
+#[test]
+fn any_words_are_refused_or_checked() {
+    let path = format!("/dev/shm/outlive-damage-{}", std::process::id());
+    let (pod, words) = used(&path);
+    let (memory, size) = (pod.segment().memory(), pod.segment().size());
+    // Half of the changes hit words that mean something.
+    let telling: Vec<(Offset, u64)> = words
+        .iter()
+        .copied()
+        .filter(|(_, word)| *word != 0)
+        .collect();
+    let change = (
+        any::<prop::sample::Index>(),
+        any::<bool>(),
+        any::<u64>(),
+        any::<u8>(),
+    );
+    let changes = prop::collection::vec(change, 1..12);
+    let mut runner = TestRunner::new(ProptestConfig::with_cases(128));
+    let ran = runner.run(&changes, |changes| {
+        for (index, tells, value, how) in changes {
+            let (at, old) = *index.get(if tells { &telling } else { &words });
+            // Any word, a near miss, or an offset inside the segment.
+            let value = match how % 3 {
+                0 => value,
+                1 => old ^ 1 << (how / 3 % 64),
+                _ => value % size,
+            };
+            memory.store(at, value, Ordering::Relaxed);
+        }
+        if let Ok(again) = Pod::of(pod.segment()) {
+            let _ = again.check();
+            let _ = again.status();
+        }
+        for (at, old) in &words {
+            memory.store(*at, *old, Ordering::Relaxed);
+        }
+        let check = pod.check();
+        prop_assert!(check.is_clean(), "{:?}", check.violations);
+        Ok(())
+    });
+    Pod::destroy(&path).expect("nobody is there");
+    ran.unwrap();
+}
