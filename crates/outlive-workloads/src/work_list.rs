@@ -21,7 +21,8 @@
 //! | after the claim, before the result | a unit claimed by the dead | the same, once the death is proven and the dead one's log is settled |
 //! | after the result | a unit that is done | |
 //!
-//! Who takes a unit over has settled the dead one's log *before*: no recoverer is still carrying out what
+//! Who takes a unit over has looked whether it is done once more, after the death was proven: the dead one may have
+//! committed since he looked first, and what is committed is not done again. (An exploration found that.) And he has settled the dead one's log *before*: no recoverer is still carrying out what
 //! the dead had committed when others go on from it. That the dead one's id lives again does not mean that: an id is
 //! joined first, and then its last incarnation is recovered.
 //!
@@ -238,7 +239,12 @@ impl<'m, M: Memory> SharedList<'m, M> {
                 }
                 Some(me) if me == self.member.instance() => return Ok((Some(unit), true)),
                 Some(other) if self.member.generations().is_gone(other) => {
-                    if self.settle(other.id)? && self.claim(unit, other.to_word()) {
+                    // Its result again: it may have committed after we looked, and died since. What it did is seen
+                    // through its raised generation.
+                    if self.settle(other.id)?
+                        && self.units.result(unit) == 0
+                        && self.claim(unit, other.to_word())
+                    {
                         self.units.memory.crash_point(NextPoint::TakenOver);
                         return Ok((Some(unit), true));
                     }
