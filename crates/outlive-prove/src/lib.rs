@@ -8,7 +8,8 @@
 
 pub mod chaos;
 pub mod explore;
-mod fixtures;
+#[doc(hidden)]
+pub mod fixtures;
 pub mod kill;
 pub mod scenarios;
 pub mod schedule;

@@ -8,7 +8,7 @@
 //! * [`driver`] runs it all, and kills hosts if it is asked to; [`host`] is what the hosts' processes do.
 //! * [`mapreduce`] is what a worker does, for any program that is a [`MapReduce`](mapreduce::MapReduce).
 //! * [`work_list`] gives out units, [`table`] counts them so that a unit's counts are committed by one word:
-//!   the argument stands there, and [`sweeps`] proves it.
+//!   the argument stands there, and [`sweeps`] and [`scenarios`] prove it.
 //! * [`wordcount`] is the program, and the plain count that it is compared with; [`tokens`] says what a word
 //!   is.
 //!
@@ -39,6 +39,7 @@ pub mod input;
 pub mod key;
 pub mod mapreduce;
 pub mod run;
+pub mod scenarios;
 pub mod size;
 pub mod sweeps;
 pub mod table;

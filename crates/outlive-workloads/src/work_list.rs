@@ -21,10 +21,10 @@
 //! | after the claim, before the result | a unit claimed by the dead | the same, once the death is proven and the dead one's log is settled |
 //! | after the result | a unit that is done | |
 //!
-//! Who takes a unit over has looked whether it is done once more, after the death was proven: the dead one may have
-//! committed since he looked first, and what is committed is not done again. (An exploration found that.) And he has settled the dead one's log *before*: no recoverer is still carrying out what
+//! Who takes a unit over has settled the dead one's log *before*: no recoverer is still carrying out what
 //! the dead had committed when others go on from it. That the dead one's id lives again does not mean that: an id is
-//! joined first, and then its last incarnation is recovered.
+//! joined first, and then its last incarnation is recovered. He has also looked at the result once more, after the
+//! death was proven: the dead one may have committed since he looked first. (An exploration found that.)
 //!
 //! The cursor is relaxed: it only makes it likely that nobody else wants the same unit. Claims acquire what
 //! the one before released (a death is seen through its raised generation). Results are released with all that was done for

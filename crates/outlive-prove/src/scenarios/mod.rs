@@ -25,6 +25,26 @@ enum Reach {
 }
 
 impl Proof {
+    /// Every execution of `scenario` within bounds: those of the test suite, and those in full.
+    pub fn of_every(scenario: Scenario, quick: Bounds, full: Bounds) -> Self {
+        let (quick, full) = (Reach::Every(quick), Reach::Every(full));
+        Self {
+            scenario,
+            quick,
+            full,
+        }
+    }
+
+    /// So many executions of `scenario` within bounds as the test suite tries, and in full.
+    pub fn of_some(scenario: Scenario, bounds: Bounds, quick: u64, full: u64) -> Self {
+        let drawn = |executions| Reach::Drawn(bounds.clone(), 1, executions);
+        Self {
+            scenario,
+            quick: drawn(quick),
+            full: drawn(full),
+        }
+    }
+
     /// The scenario's name.
     pub fn name(&self) -> &str {
         self.scenario.name()

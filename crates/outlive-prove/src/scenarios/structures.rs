@@ -2,6 +2,7 @@
 //! an exploration must find.
 
 use super::{Proof, Reach};
+use crate::fixtures::pod::DATA;
 use crate::fixtures::structures::{
     LIST, MAP, World, bytes_for, create, list, local, map, pod as pod_of,
 };
@@ -38,6 +39,9 @@ pub fn all() -> Vec<Proof> {
         both(remove_and_replace, 2, 1),
         both(two_replacers, 2, 1),
         both(two_recoverers, 2, 1),
+        both(|| across_eras(Walker::Looks, Sight::Whole), 2, 0),
+        both(|| across_eras(Walker::Inserts, Sight::Whole), 2, 0),
+        both(two_recoverers_of_a_destruction, 2, 1),
     ]
     .into_iter()
     .flatten()
@@ -56,6 +60,17 @@ pub fn broken() -> Vec<(Scenario, Bounds, &'static str)> {
             retires_without_winning(),
             bounds().preemptions(1),
             "is reached 2 times",
+        ),
+        (
+            across_eras(Walker::Looks, Sight::Stale),
+            bounds().preemptions(1),
+            "was read after it was freed",
+        ),
+        (
+            across_eras(Walker::Inserts, Sight::Stale),
+            bounds().preemptions(1),
+            // The node, linked behind one that is none any more.
+            "has leaked",
         ),
     ]
 }
@@ -130,11 +145,20 @@ fn members(name: &str, has_key: bool) -> Scenario {
         .on_death(|_, host| world().declare_dead(host as u32))
 }
 
-/// Whether the last operation of `id` is such an action on a structure, and took effect.
-fn did(id: u32, action: Action) -> bool {
+/// The last operation of `id`, if it is one on a structure.
+fn last(id: u32) -> Option<Outcome> {
     let last = world().logs.of(id).operation().unwrap();
-    let outcome = last.as_ref().and_then(Outcome::of);
-    outcome.is_some_and(|outcome| outcome.action == action && outcome.took_effect == Some(true))
+    last.as_ref().and_then(Outcome::of)
+}
+
+/// Whether the last operation of `id` is such an action on a structure.
+fn began(id: u32, action: Action) -> bool {
+    last(id).is_some_and(|last| last.action == action)
+}
+
+/// Whether it is, and took effect.
+fn did(id: u32, action: Action) -> bool {
+    began(id, action) && last(id).is_some_and(|last| last.took_effect == Some(true))
 }
 
 fn demand(report: &Report) {
@@ -143,19 +167,27 @@ fn demand(report: &Report) {
 
 /// Recovers whoever is dead, as member 3, and demands that everything is whole; returns the entry.
 fn settled(m: Scheduled) -> Option<u64> {
+    let entries = all_settled(m);
+    let value = entries.iter().find(|entry| entry.0 == KEY);
+    assert_eq!(entries.len(), usize::from(value.is_some()));
+    value.map(|entry| entry.1)
+}
+
+/// The same, and returns all entries of the list.
+fn all_settled(m: Scheduled) -> Vec<(u64, u64)> {
     let (m, world) = (sound(m), world());
     world.recoverers.recover_all(&world.act_as(3)).unwrap();
     let (list, map) = (list(m), map(m));
-    let value = with_heap(3, |heap| list.get(heap, &KEY));
+    let entries: Vec<(u64, u64)> = with_heap(3, |heap| list.iter(heap).collect());
     let (list, map) = (list.check(), map.check());
     demand(&list);
     demand(&map);
-    assert_eq!(list.entries, u64::from(value.is_some()));
+    assert_eq!(list.entries, entries.len() as u64);
     let retired = (0..4).flat_map(|id| world.heap.retired(world.logs.of(id)));
     let blocks = list.blocks.into_iter().chain(map.blocks).chain(retired);
     let whole = world.heap.check_reachable(blocks);
     assert!(whole.is_clean(), "{whole}");
-    value
+    entries
 }
 
 fn insert(m: Scheduled, id: u32) {
@@ -281,6 +313,156 @@ fn two_recoverers() -> Scenario {
                 (!removed).then_some(50)
             };
             assert_eq!(value, expected);
+        })
+}
+
+/// What somebody does who comes by the young node of a list.
+#[derive(Clone, Copy, PartialEq)]
+enum Walker {
+    /// Looks for its key.
+    Looks,
+    /// Inserts behind it.
+    Inserts,
+}
+
+/// Whether the walker sees that the era moves.
+#[derive(Clone, Copy, PartialEq)]
+enum Sight {
+    Whole,
+    /// Broken: what it publishes stays behind. (And the others wait for it, lest it take long to find that out.)
+    Stale,
+}
+
+/// The key of the node that is born in a later era than the walker's pin, and gone in a still later one.
+const YOUNG: u64 = 7;
+/// What the walker inserts.
+const BEHIND: u64 = 8;
+/// Where the threads of the broken variant tell one another how far they are.
+const PACE: Offset = Offset::new(DATA.raw() + 64);
+
+/// The era moves on while one walks; a node is born, removed, freed, and its block given to other uses.
+fn across_eras(walker: Walker, sight: Sight) -> Scenario {
+    let of = move |m: Scheduled| match sight {
+        Sight::Whole => sound(m),
+        Sight::Stale => Weakened::new(m, Weakness::Blind(era_at(), 8)),
+    };
+    let paced = sight == Sight::Stale;
+    // No access at all where there is no pace.
+    let tell = move |m: Scheduled, step: u64| {
+        if paced {
+            m.store(PACE, step, Ordering::Release);
+        }
+    };
+    let await_step = move |m: Scheduled, step: u64| {
+        while paced && m.load::<u64>(PACE, Ordering::Acquire) < step {
+            m.spin_hint();
+        }
+    };
+    let name = match walker {
+        Walker::Looks => "a look across eras",
+        Walker::Inserts => "an insertion across eras",
+    };
+    let walk = move |m: Scheduled| {
+        // Another handle on the same memory, through which everything of the walker's goes.
+        let world = pod_of(of(m));
+        let member = world.act_as(0);
+        let heap = local(&world, &member);
+        let pin = heap.pin();
+        tell(m, 1);
+        await_step(m, 2);
+        tell(m, 3);
+        match walker {
+            Walker::Looks => {
+                let value = list(of(m)).get(&heap, &YOUNG);
+                let read = value.is_none_or(|value| value == 51);
+                assert!(read, "{value:?} was read after it was freed");
+            }
+            Walker::Inserts => list(of(m)).insert(&heap, &BEHIND, &52).unwrap(),
+        }
+        drop(pin);
+        std::mem::forget(heap);
+    };
+    let live_and_die = move |m: Scheduled| {
+        let list = list(sound(m));
+        with_heap(1, |heap| {
+            await_step(m, 1);
+            move_on(m);
+            list.insert(heap, &YOUNG, &51).unwrap();
+            tell(m, 2);
+            await_step(m, 3);
+            move_on(m);
+            assert_eq!(list.remove(heap, &YOUNG), Some(51));
+            heap.reclaim();
+            let other = heap.allocate_into(64, heap.hand(4)).unwrap();
+            // If it is the same block: what would lead a walker on to the list's end, and another value.
+            let end = list.offset().raw() + 144 - 24;
+            m.store(other + 24, end, Ordering::Relaxed);
+            m.store(other + 56, 99u64, Ordering::Relaxed);
+            heap.free_from(heap.hand(4), 0).unwrap();
+        });
+    };
+    let scenario = members(name, true).prepare(move |m| {
+        prepare(sound(m), true);
+        move_on(m);
+    });
+    let scenario = match sight {
+        Sight::Whole => scenario
+            .mortal("walks", walk)
+            .mortal("lives and dies", live_and_die)
+            .mortal("removes", |m| remove(m, 2)),
+        Sight::Stale => scenario
+            .thread("walks", walk)
+            .thread("lives and dies", live_and_die),
+    };
+    scenario.check(move |m, _| {
+        let entries = all_settled(m);
+        let has = |key| entries.iter().any(|entry| entry.0 == key);
+        assert_eq!(has(KEY), !did(2, Action::Remove));
+        // Its removal begins when its insertion has taken effect.
+        let lives = did(1, Action::Insert) || began(1, Action::Remove) && !did(1, Action::Remove);
+        assert_eq!(has(YOUNG), lives, "{entries:?}");
+        let inserted = walker == Walker::Inserts && did(0, Action::Insert);
+        assert_eq!(has(BEHIND), inserted, "{entries:?}");
+    })
+}
+
+/// The word that says how many eras have passed.
+fn era_at() -> Offset {
+    world().heap.state() + 128
+}
+
+/// Begins the next era, as somebody would who allocates a lot.
+fn move_on(m: Scheduled) {
+    m.fetch_add(era_at(), 1u64, Ordering::Relaxed);
+}
+
+/// One destroys the list, and who recovers it may die too.
+fn two_recoverers_of_a_destruction() -> Scenario {
+    let recover = |id| {
+        move |_: Scheduled| {
+            let world = world();
+            world.recoverers.recover(&world.act_as(id), 0).unwrap();
+        }
+    };
+    members("two recoverers of a destruction", true)
+        .mortal("owner", |m| {
+            let list = list(sound(m));
+            // Header, node, value.
+            assert_eq!(with_heap(0, |heap| list.destroy(heap, LIST)), Ok(3));
+        })
+        .mortal_after_death("r1", recover(1))
+        .after_death("r2", recover(2))
+        .check(|m, _| {
+            let world = world();
+            world.recoverers.recover_all(&world.act_as(3)).unwrap();
+            let is_there = m.load::<u64>(LIST, Ordering::Acquire) != 0;
+            assert_eq!(is_there, !did(0, Action::Destroy), "it is half gone");
+            if is_there {
+                assert_eq!(all_settled(m), [(KEY, 50)]);
+                return;
+            }
+            let whole = world.heap.check_reachable(map(sound(m)).check().blocks);
+            assert!(whole.is_clean(), "{whole}");
         })
 }
 

@@ -34,7 +34,7 @@ use super::datum::{Datum, OrderedDatum};
 use super::error::OpenError;
 use super::header::{Header, Kind};
 use super::node::{INLINE, MARK, NEXT, OPENING, SEALED, SORT, VALUE, stamp, target};
-use super::operation::{ADD_PAGE, BLOCK_HAND, CREATE, INSERT, OPEN_BUCKET, REMOVE, REPLACE};
+use super::operation::{BLOCK_HAND, CREATE};
 use super::{List, Map};
 use crate::heap::buddy::FreeError;
 use crate::heap::{Heap, LocalHeap};
@@ -44,19 +44,9 @@ use crate::recovery::{
 };
 use outlive_memory::{Memory, Offset, Ordering, crash_points};
 
-/// Destroys a structure. Arguments: the structure, the cell. Note: 1 once it is claimed.
+/// Destroys a structure. Arguments: the structure, the cell. Note: 1 once it is claimed. The last of the operations on
+/// structures: the first argument of all from [`CREATE`] on is a structure.
 pub(super) const DESTROY: OperationKind = OperationKind::new(0x206);
-
-/// The operations whose first argument is a structure.
-const KINDS: [OperationKind; 7] = [
-    CREATE,
-    INSERT,
-    REMOVE,
-    REPLACE,
-    OPEN_BUCKET,
-    ADD_PAGE,
-    DESTROY,
-];
 
 /// The claim is noted.
 const NOTED: u64 = 1;
@@ -206,7 +196,7 @@ fn user<M: Memory>(heap: &LocalHeap<'_, M>, at: Offset) -> Option<Instance> {
     let logs = heap.logs();
     (0..logs.capacity()).find_map(|id| {
         let last = logs.of(id).operation().ok().flatten()?;
-        let names_it = KINDS.contains(&last.kind) && last.arguments[0] == at.raw();
+        let names_it = (CREATE..=DESTROY).contains(&last.kind) && last.arguments[0] == at.raw();
         (names_it && !last.is_done()).then_some(last.instance)
     })
 }

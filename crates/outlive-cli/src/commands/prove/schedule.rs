@@ -50,6 +50,7 @@ struct Details {
 impl Schedule {
     pub fn run(self) -> Result<(), Failure> {
         let mut scenarios = scenarios::all();
+        scenarios.extend(outlive_workloads::scenarios::all());
         let names: Vec<_> = scenarios
             .iter()
             .map(|proof| proof.name().to_owned())
