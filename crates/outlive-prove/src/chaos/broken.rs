@@ -54,6 +54,18 @@ impl Broken {
         }
     }
 
+    /// Whether such a worker does not ask what became of `intent`. Where that would be noticed at once (a cell is
+    /// full, a key is there), it asks.
+    pub(super) fn forgets(self, intent: Intent) -> bool {
+        let counts = [
+            What::Count,
+            What::Add,
+            What::InsertCommon,
+            What::RemoveCommon,
+        ];
+        self == Self::Forgetful && counts.contains(&intent.what)
+    }
+
     /// What such a worker does besides, before it does what `intent` says.
     pub(super) fn misbehave(self, hands: &Hands<'_>, intent: Intent) -> Result<(), String> {
         let (map, heap) = (&hands.map, &hands.heap);

@@ -168,14 +168,8 @@ fn toil(hands: &Hands<'_>, seed: u64, broken: Option<Broken>) -> Result<(), Stri
     );
     let mut tally = ledger.tally();
     if let Some(intent) = ledger.intended(tally.sequence)? {
-        // The broken variant takes for granted that what it does not remember did not happen; where that
-        // would be noticed at once (a cell is full, a key is there), it asks.
-        let forgets = broken == Some(Broken::Forgetful)
-            && matches!(
-                intent.what,
-                What::Count | What::Add | What::InsertCommon | What::RemoveCommon
-            );
-        let effect = !forgets && ask(hands, intent)?;
+        // The broken variant takes for granted that what it does not remember did not happen.
+        let effect = !broken.is_some_and(|broken| broken.forgets(intent)) && ask(hands, intent)?;
         tally.enter(intent, effect);
         ledger.commit(&tally);
     }
@@ -194,6 +188,10 @@ fn toil(hands: &Hands<'_>, seed: u64, broken: Option<Broken>) -> Result<(), Stri
         }
         let effect = perform(hands, intent)?;
         hands.dawdle(64);
+        if broken.is_some_and(|broken| broken.forgets(intent)) {
+            // Where it would forget. Otherwise a short run may have no death there.
+            std::thread::sleep(Duration::from_millis(1));
+        }
         tally.enter(intent, effect);
         ledger.commit(&tally);
         if tally.sequence.is_multiple_of(LOOK) {
