@@ -132,7 +132,9 @@ impl<M: Memory> Table<M> {
 
     /// The word for the block of the buddy allocator that starts so far into the region.
     pub(in crate::heap) fn owed(&self, from: u64) -> Offset {
-        self.owner(self.slab_of(from)) + OWED + from % SLAB / UNIT * 8
+        // The last slab may be half a slab: the second word of its entry is about nothing, and is looked at too.
+        let slab = self.slab(from / SLAB).expect("it is in the region");
+        self.owner(slab) + OWED + from % SLAB / UNIT * 8
     }
 
     #[inline(always)]
