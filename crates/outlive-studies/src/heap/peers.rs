@@ -4,7 +4,7 @@
 
 use super::turnover::{Blocks, IN_USE};
 use crate::stage::{Bench, CELLS_EACH};
-use std::cell::RefCell;
+use std::cell::Cell;
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
 use std::sync::Mutex;
 
@@ -44,7 +44,7 @@ fn boost_name(pod: &str) -> CString {
 /// Boost.Interprocess's managed_shared_memory, opened by each worker.
 pub struct Boost {
     segment: *mut c_void,
-    places: RefCell<Vec<*mut c_void>>,
+    places: Vec<Cell<*mut c_void>>,
 }
 
 impl Boost {
@@ -53,11 +53,8 @@ impl Boost {
         // SAFETY: a string that ends with a zero.
         let segment = unsafe { outlive_boost_open(name.as_ptr(), SIZE) };
         assert!(!segment.is_null(), "managed_shared_memory opens");
-        let places = vec![std::ptr::null_mut(); IN_USE as usize];
-        Self {
-            segment,
-            places: RefCell::new(places),
-        }
+        let places = vec![Cell::new(std::ptr::null_mut()); IN_USE as usize];
+        Self { segment, places }
     }
 }
 
@@ -74,12 +71,12 @@ impl Blocks for Boost {
         // SAFETY: an open segment.
         let block = unsafe { outlive_boost_allocate(self.segment, bytes as usize) };
         assert!(!block.is_null(), "there is room");
-        self.places.borrow_mut()[place as usize] = block;
+        self.places[place as usize].set(block);
     }
 
     #[inline(always)]
     fn free(&self, place: u64, _: u64) {
-        let block = self.places.borrow()[place as usize];
+        let block = self.places[place as usize].get();
         // SAFETY: allocated from this segment, and freed once.
         unsafe { outlive_boost_free(self.segment, block) };
     }

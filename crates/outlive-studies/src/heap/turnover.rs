@@ -5,7 +5,7 @@ use mimalloc::MiMalloc;
 use outlive::heap::LocalHeap;
 use outlive::memory::Offset;
 use std::alloc::{GlobalAlloc, Layout};
-use std::cell::RefCell;
+use std::cell::Cell;
 use std::hint::black_box;
 
 /// In which order and sizes.
@@ -115,17 +115,15 @@ impl Blocks for Ours<'_> {
     }
 }
 
-/// mimalloc: places are in private memory, as the blocks are.
+/// mimalloc: places are in private memory, as the blocks are, and cost a load or a store each.
 pub struct Private {
-    places: RefCell<Vec<*mut u8>>,
+    places: Vec<Cell<*mut u8>>,
 }
 
 impl Private {
     pub fn new() -> Self {
-        let places = vec![std::ptr::null_mut(); IN_USE as usize];
-        Self {
-            places: RefCell::new(places),
-        }
+        let places = vec![Cell::new(std::ptr::null_mut()); IN_USE as usize];
+        Self { places }
     }
 }
 
@@ -139,12 +137,12 @@ impl Blocks for Private {
         // SAFETY: the size is not zero.
         let block = unsafe { MiMalloc.alloc(layout(bytes)) };
         assert!(!block.is_null());
-        self.places.borrow_mut()[place as usize] = black_box(block);
+        self.places[place as usize].set(black_box(block));
     }
 
     #[inline(always)]
     fn free(&self, place: u64, bytes: u64) {
-        let block = self.places.borrow()[place as usize];
+        let block = self.places[place as usize].get();
         // SAFETY: allocated with this layout, and freed once.
         unsafe { MiMalloc.dealloc(block, layout(bytes)) };
     }

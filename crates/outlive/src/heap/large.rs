@@ -2,7 +2,7 @@
 
 use super::LocalHeap;
 use super::buddy::{AllocateError, FreeError, Locked};
-use super::slab::{Kind, Step, UNIT, step};
+use super::slab::{Kind, Step, UNIT};
 use outlive_memory::{Memory, Offset, Ordering};
 
 outlive_memory::crash_points! {
@@ -127,7 +127,7 @@ impl<M: Memory> LocalHeap<'_, M> {
             cell,
             instead,
         };
-        step::begin(memory, self.step_at(), note);
+        self.step.begin(memory, note);
         memory.crash_point(HeapOwePoint::Noted);
         // Release: after the note.
         memory.store(cell, instead, Ordering::Release);
@@ -135,7 +135,7 @@ impl<M: Memory> LocalHeap<'_, M> {
         memory.crash_point(HeapOwePoint::Replaced);
         self.heap.note_owed(from);
         memory.crash_point(HeapOwePoint::Owed);
-        step::end(memory, self.step_at());
+        self.step.end(memory);
         memory.crash_point(HeapOwePoint::Done);
         Ok(block)
     }

@@ -2,7 +2,7 @@
 
 use super::buddy::{AllocateError, CorruptTree, FreeError};
 use super::reclaim::{self, Reclaimer, SecondWay};
-use super::slab::{CLASSES, Class, Kind, LARGEST, SLAB, Slab, Step, Table, class, step};
+use super::slab::{CLASSES, Class, Kind, LARGEST, LocalWord, SLAB, Slab, Step, Table, class, step};
 use super::{Heap, room};
 use crate::membership::{Instance, Member};
 use crate::recovery::{Log, Logs, Recoverers, Recovering};
@@ -54,7 +54,9 @@ pub struct LocalHeap<'m, M: Memory = Native> {
     pub(super) heap: Heap<M>,
     log: Log<M>,
     logs: Logs<M>,
-    step: Offset,
+    pub(super) step: step::Place,
+    /// How many words the memory has, for the short ways: none, if what is written must be written back.
+    words: u64,
     /// The owner of slabs whose local bits this may write; of none, for a recoverer.
     own: u64,
     acting: Instance,
@@ -83,26 +85,34 @@ pub(super) struct Aids {
 }
 
 /// A place to take blocks from: a word of a slab's bits, and what it is about.
+///
+/// Blocks are taken in the order in which they were free when the word was last looked at; what is freed meanwhile
+/// waits until all of those are taken. So where the next block is does not hang on the free just before, and
+/// the processor makes the two at the same time.
 #[derive(Debug)]
 #[repr(align(64))]
 pub(super) struct Current {
     pub(super) slab: Cell<u64>,
-    /// Where the word is; no place of any memory if there is none.
-    at: Cell<u64>,
+    word: Cell<LocalWord>,
+    /// Bits of the word that were clear, and that no block has been taken for since.
+    free: Cell<u64>,
     /// Where the block of its first bit starts.
-    first: Cell<u64>,
-    /// The bits that stand for blocks.
+    first: Cell<Offset>,
+    /// The bits that stand for blocks: none, if there is no slab.
     mask: Cell<u64>,
     size: Cell<u64>,
 }
 
 impl Aids {
-    fn new() -> Self {
+    fn new<M: Memory>(table: &Table<M>) -> Self {
+        let any = table.slab(0).expect("a heap has a first slab");
+        let any = table.local_word(any, 0);
         Self {
             current: core::array::from_fn(|_| Current {
                 slab: Cell::new(NONE),
-                at: Cell::new(NONE),
-                first: Cell::new(0),
+                word: Cell::new(any),
+                free: Cell::new(0),
+                first: Cell::new(Offset::new(0)),
                 mask: Cell::new(0),
                 size: Cell::new(0),
             }),
@@ -118,19 +128,29 @@ impl Current {
     /// No slab.
     pub(super) fn clear(&self) {
         self.slab.set(NONE);
-        self.at.set(NONE);
+        self.free.set(0);
+        self.mask.set(0);
     }
 
     /// Word `word` of the bits of `slab`, which is of class `number`.
-    #[inline(always)]
     pub(super) fn set<M: Memory>(&self, table: &Table<M>, slab: Slab, number: usize, word: u64) {
         let class = Class::get(number);
         let size = u64::from(class.size);
         self.slab.set(slab.index().into());
-        self.at.set(table.local(slab, word).raw());
-        self.first.set((table.start(slab) + word * 64 * size).raw());
+        self.word.set(table.local_word(slab, word * 64));
+        // Looked at when a block is asked for.
+        self.free.set(0);
+        self.first.set(table.start(slab) + word * 64 * size);
         self.mask.set(class.mask(word));
         self.size.set(size);
+    }
+}
+
+/// How many words the short ways have; see there.
+fn quick_words<M: Memory>(memory: M) -> u64 {
+    match memory.domain() {
+        PersistenceDomain::Flushed => memory.size() / 8,
+        PersistenceDomain::WriteBack => 0,
     }
 }
 
@@ -165,12 +185,13 @@ impl<'m, M: Memory> LocalHeap<'m, M> {
             heap,
             log,
             logs: recoverers.logs(),
-            step: room::step(log),
+            step: step::Place::new(heap.memory, room::step(log)),
+            words: quick_words(heap.memory),
             own: acting.to_word(),
             acting,
             member,
             recoverers: Some(recoverers),
-            aids: Aids::new(),
+            aids: Aids::new(&heap.table),
             reclaimer: Reclaimer::new(false),
         };
         local.begin_reclamation();
@@ -184,12 +205,13 @@ impl<'m, M: Memory> LocalHeap<'m, M> {
             heap,
             log: dead.log(),
             logs: dead.logs(),
-            step: room::step(dead.log()),
+            step: step::Place::new(heap.memory, room::step(dead.log())),
+            words: quick_words(heap.memory),
             own: NO_OWNER,
             acting: dead.owner(),
             member: dead.member(),
             recoverers: None,
-            aids: Aids::new(),
+            aids: Aids::new(&heap.table),
             reclaimer: Reclaimer::new(true),
         }
     }
@@ -213,7 +235,7 @@ impl<'m, M: Memory> LocalHeap<'m, M> {
     }
 
     pub(super) fn step_at(&self) -> Offset {
-        self.step
+        self.step.at()
     }
 
     /// The memory.
@@ -245,6 +267,21 @@ impl<'m, M: Memory> LocalHeap<'m, M> {
         room::hand(self.log, number)
     }
 
+    /// Whether a short way leads to `cell`: it is a word of the memory, where nothing needs to be written back.
+    #[inline(always)]
+    fn is_quick(&self, memory: M, cell: Offset) -> bool {
+        // Aligned and inside, as `has_word` asks it: one comparison for all that there is to ask.
+        let is = cell.raw().rotate_right(3) < self.words;
+        // SAFETY: `words` is 0 where written lines are written back, and else as many as the memory has.
+        unsafe {
+            core::hint::assert_unchecked(
+                !is || memory.domain() == PersistenceDomain::Flushed
+                    && memory.has_word::<u64>(cell),
+            );
+        }
+        is
+    }
+
     /// Allocates a block of at least `bytes`, uninitialised, and writes its offset into the word at `cell`,
     /// which is 0 before, in one step. The block is aligned to 16 bytes.
     ///
@@ -262,10 +299,9 @@ impl<'m, M: Memory> LocalHeap<'m, M> {
     /// After recovery the cell holds a block that is allocated, or 0 and nothing was allocated.
     #[inline]
     pub fn allocate_into(&self, bytes: u64, cell: Offset) -> Result<Offset, AllocateError> {
-        let memory = self.heap.memory;
+        let memory = self.heap.table.memory;
         if bytes <= LARGEST
-            && memory.domain() == PersistenceDomain::Flushed
-            && memory.has_word::<u64>(cell)
+            && self.is_quick(memory, cell)
             // Relaxed: the cell is the caller's.
             && memory.load::<u64>(cell, Ordering::Relaxed) == 0
             && let Some(block) = self.take(class::of(bytes), cell)
@@ -308,7 +344,8 @@ impl<'m, M: Memory> LocalHeap<'m, M> {
         let Some(slab) = table.slab(current.slab.get()) else {
             return false;
         };
-        let word = table.word_with_room(slab, Class::get(number));
+        let class = Class::get(number);
+        let word = table.next_with_room(slab, class, current.word.get());
         word.is_some_and(|word| {
             current.set(table, slab, number, word);
             true
@@ -318,37 +355,41 @@ impl<'m, M: Memory> LocalHeap<'m, M> {
     /// A block from the current word of a class.
     #[inline(always)]
     fn take(&self, number: usize, cell: Offset) -> Option<Offset> {
-        let memory = self.heap.memory;
+        // Copies, in registers: what is stored below could be anything's for all that the compiler knows.
+        let (table, place) = (self.heap.table, self.step);
+        let memory = table.memory;
         let current = &self.aids.current[number];
-        let at = Offset::from_raw(current.at.get());
-        if !memory.has_word::<u64>(at) {
-            return None;
-        }
-        // Relaxed: the owner's alone.
-        let bits: u64 = memory.load(at, Ordering::Relaxed);
-        let free = !bits & current.mask.get();
+        let word = current.word.get();
+        let allocated = table.allocated(word);
+        let mut free = current.free.get();
         if free == 0 {
+            free = !allocated & current.mask.get();
+            if free == 0 {
+                return None;
+            }
+        }
+        current.free.set(free & (free - 1));
+        let index = u64::from(free.trailing_zeros());
+        if allocated >> index & 1 != 0 {
+            // Nobody but this sets bits of the word: only damage leads here.
             return None;
         }
-        let index = u64::from(free.trailing_zeros());
-        let block = Offset::from_raw(current.first.get() + index * current.size.get());
+        let block = current.first.get() + index * current.size.get();
         let note = Step {
             kind: Kind::Allocate,
             block,
             cell,
             instead: 0,
         };
-        step::begin(memory, self.step, note);
+        place.begin(memory, note);
         memory.crash_point(HeapAllocatePoint::Noted);
-        // Release: after the note.
-        memory.store(at, bits | (free & free.wrapping_neg()), Ordering::Release);
-        memory.persist(at, 8);
+        table.set_allocated(word, allocated | 1 << index);
         memory.crash_point(HeapAllocatePoint::Marked);
         // Release: after the bit; whoever finds the block finds it allocated.
         memory.store(cell, block.raw(), Ordering::Release);
         memory.persist(cell, 8);
         memory.crash_point(HeapAllocatePoint::Published);
-        step::end(memory, self.step);
+        place.end(memory);
         memory.crash_point(HeapAllocatePoint::Done);
         Some(block)
     }
@@ -368,47 +409,49 @@ impl<'m, M: Memory> LocalHeap<'m, M> {
     /// After recovery the cell holds the block, which is allocated, or `instead`, and the block is free.
     #[inline]
     pub fn free_from(&self, cell: Offset, instead: u64) -> Result<Offset, FreeError> {
-        let (memory, table) = (self.heap.memory, &self.heap.table);
-        if memory.domain() == PersistenceDomain::Flushed && memory.has_word::<u64>(cell) {
+        let table = self.heap.table;
+        let memory = table.memory;
+        if self.is_quick(memory, cell) {
             // Relaxed: the cell is the caller's.
             let block = Link::from_word(memory.load(cell, Ordering::Relaxed)).offset();
             if let Some(from) = table.within(block) {
                 let slab = table.slab_of(from);
-                // Relaxed: nobody but the caller makes a slab the caller's.
-                let owner: u64 = memory.load(table.owner(slab), Ordering::Relaxed);
-                let number: u64 = memory.load(table.class(slab), Ordering::Relaxed);
-                if owner == self.own
-                    && let Some(class) = Class::checked(number)
-                    && let Some(index) = class.start_of(from % SLAB)
-                    && self.free_own(slab, number as usize, index, block, cell, instead)
-                {
-                    return Ok(block);
+                if table.owner_word(slab) == self.own {
+                    let number = table.class_word(slab);
+                    if let Some(class) = Class::checked(number)
+                        && let Some(index) = class.start_of(from % SLAB)
+                        && let Some(may_be_empty) =
+                            self.free_own(table, slab, index, block, cell, instead)
+                    {
+                        if may_be_empty {
+                            return self.freed_the_last(slab, block);
+                        }
+                        return Ok(block);
+                    }
                 }
             }
         }
         self.free_slowly(cell, instead)
     }
 
-    /// Frees block `index` of a slab of one's own, if it is allocated.
+    /// Frees block `index` of a slab of one's own, if it is allocated; whether the slab may be empty now, and of no
+    /// use.
     #[inline(always)]
     fn free_own(
         &self,
+        table: Table<M>,
         slab: Slab,
-        number: usize,
         index: u64,
         block: Offset,
         cell: Offset,
         instead: u64,
-    ) -> bool {
-        let (memory, table) = (self.heap.memory, &self.heap.table);
-        let (word, bit) = (index / 64, 1u64 << (index % 64));
-        let at = table.local(slab, word);
-        // Relaxed: the owner's alone. What a stranger has freed is not to be freed again; who frees a block
-        // that he has been given knows of no such free.
-        let local: u64 = memory.load(at, Ordering::Relaxed);
-        let remote: u64 = memory.load(table.remote(slab, word), Ordering::Relaxed);
-        if local & !remote & bit == 0 {
-            return false;
+    ) -> Option<bool> {
+        let (memory, place) = (table.memory, self.step);
+        let word = table.local_word(slab, index);
+        let allocated = table.allocated(word);
+        let bit = index % 64;
+        if allocated >> bit & 1 == 0 || table.freed_by_others(word) >> bit & 1 != 0 {
+            return None;
         }
         let note = Step {
             kind: Kind::FreeOwn,
@@ -416,27 +459,29 @@ impl<'m, M: Memory> LocalHeap<'m, M> {
             cell,
             instead,
         };
-        step::begin(memory, self.step, note);
+        place.begin(memory, note);
         memory.crash_point(HeapFreePoint::Noted);
         // Release: after the note, and for whoever reads what the caller publishes.
         memory.store(cell, instead, Ordering::Release);
         memory.persist(cell, 8);
         memory.crash_point(HeapFreePoint::Replaced);
-        // Release: after the cell.
-        memory.store(at, local & !bit, Ordering::Release);
-        memory.persist(at, 8);
+        let allocated = allocated & !(1 << bit);
+        table.set_allocated(word, allocated);
         memory.crash_point(HeapFreePoint::FreedOwn);
-        step::end(memory, self.step);
+        place.end(memory);
         memory.crash_point(HeapFreePoint::Done);
-        let current = &self.aids.current[number % CLASSES];
-        if current.slab.get() != u64::from(slab.index()) {
-            if local == bit {
-                self.look_whether_empty(number % CLASSES, slab);
-            }
-        } else if current.at.get() != at.raw() {
-            current.set(table, slab, number % CLASSES, word);
+        Some(allocated == 0)
+    }
+
+    /// What a free ends with when there is no other block in its word.
+    #[cold]
+    #[inline(never)]
+    fn freed_the_last(&self, slab: Slab, block: Offset) -> Result<Offset, FreeError> {
+        let number = self.heap.table.class_word(slab) as usize % CLASSES;
+        if self.aids.current[number].slab.get() != u64::from(slab.index()) {
+            self.look_whether_empty(number, slab);
         }
-        true
+        Ok(block)
     }
 
     /// All that is not the usual.
@@ -471,10 +516,10 @@ impl<'m, M: Memory> LocalHeap<'m, M> {
             return Err(self.not_a_start(slab, class, block, class.block_of(from % SLAB)));
         };
         if owner == self.own {
-            return if self.free_own(slab, number as usize, index, block, cell, instead) {
-                Ok(block)
-            } else {
-                Err(FreeError::NotAllocated { block })
+            return match self.free_own(*table, slab, index, block, cell, instead) {
+                None => Err(FreeError::NotAllocated { block }),
+                Some(false) => Ok(block),
+                Some(true) => self.freed_the_last(slab, block),
             };
         }
         let (word, bit) = (index / 64, 1u64 << (index % 64));
@@ -490,7 +535,7 @@ impl<'m, M: Memory> LocalHeap<'m, M> {
             cell,
             instead,
         };
-        step::begin(memory, self.step, note);
+        self.step.begin(memory, note);
         memory.crash_point(HeapFreePoint::Noted);
         // Release: after the note, and for whoever reads what the caller publishes.
         memory.store(cell, instead, Ordering::Release);
@@ -500,7 +545,7 @@ impl<'m, M: Memory> LocalHeap<'m, M> {
         memory.fetch_or(at, bit, Ordering::Release);
         memory.persist(at, 8);
         memory.crash_point(HeapFreePoint::FreedRemote);
-        step::end(memory, self.step);
+        self.step.end(memory);
         memory.crash_point(HeapFreePoint::Done);
         Ok(block)
     }

@@ -92,7 +92,7 @@ impl<M: Memory> RoomOf<M> {
             self.settle_bit(dead, step, slab, index);
         }
         memory.crash_point(HeapRecoverPoint::StepDone);
-        step::end(memory, at);
+        step::Place::new(memory, at).end(memory);
         memory.crash_point(HeapRecoverPoint::StepSettled);
         Ok(())
     }

@@ -16,15 +16,16 @@ pub(in crate::heap) struct Class {
     pub(in crate::heap) size: u32,
     /// How many blocks a slab has.
     pub(in crate::heap) count: u32,
-    /// `2^20 / (size / 16)`, rounded up.
-    reciprocal: u32,
+    /// `2^32 / size`, rounded up. Of its product with a number below the size of a slab, the upper half is the
+    /// quotient, and the lower half is smaller than this exactly if nothing remains (Lemire, Kaser, Kurz 2019).
+    inverse: u32,
 }
 
 static TABLE: [Class; CLASSES] = {
     let mut table = [Class {
         size: 0,
         count: 0,
-        reciprocal: 0,
+        inverse: 0,
     }; CLASSES];
     let mut class = 0;
     while class < CLASSES {
@@ -37,24 +38,34 @@ static TABLE: [Class; CLASSES] = {
         table[class] = Class {
             size,
             count: SLAB as u32 / size,
-            reciprocal: (1u32 << 20).div_ceil(size / 16),
+            inverse: u32::MAX / size + 1,
         };
         class += 1;
     }
     table
 };
 
+/// The smallest class for each number of started 16 bytes.
+static SMALLEST: [u8; LARGEST as usize / 16 + 1] = {
+    let mut smallest = [0; LARGEST as usize / 16 + 1];
+    let (mut class, mut started) = (0, 1);
+    while started < smallest.len() {
+        if started * 16 > TABLE[class].size as usize {
+            class += 1;
+        }
+        smallest[started] = class as u8;
+        started += 1;
+    }
+    smallest
+};
+
 /// The number of the smallest class whose blocks have `bytes`, which are at most [`LARGEST`].
+///
+/// A look into a table, since nobody could foretell where a caller's sizes would branch.
 #[inline(always)]
 pub(in crate::heap) fn of(bytes: u64) -> usize {
-    let last = bytes.saturating_sub(1);
-    if last < 128 {
-        (last >> 4) as usize
-    } else {
-        let log = last.ilog2();
-        // Masked: a class, whatever was asked for.
-        (8 + (log as usize - 7) * 4 + ((last >> (log - 2)) & 3) as usize) & (CLASSES - 1)
-    }
+    // Masked: a class, whatever the table has.
+    usize::from(SMALLEST[(bytes.wrapping_add(15) >> 4) as usize]) % CLASSES
 }
 
 impl Class {
@@ -70,18 +81,18 @@ impl Class {
         TABLE.get(number as usize).copied()
     }
 
-    /// Which block the byte at `from`, counted from the slab's start, is in; perhaps one beyond the last.
+    /// Which block the byte at `from`, counted from the slab's start, is in; perhaps one beyond the last, which has
+    /// no bits set.
     #[inline(always)]
     pub(in crate::heap) fn block_of(self, from: u64) -> u64 {
-        // Exact: from/16 < 2^11, and what the reciprocal is too large by is less than size/16 <= 2^9.
-        ((from >> 4) * u64::from(self.reciprocal)) >> 20
+        (u64::from(self.inverse) * from) >> 32
     }
 
-    /// The block that starts at `from`, counted from the slab's start, if one does.
+    /// The block that starts at `from`, counted from the slab's start, if one does; perhaps likewise.
     #[inline(always)]
     pub(in crate::heap) fn start_of(self, from: u64) -> Option<u64> {
-        let index = self.block_of(from);
-        (index * u64::from(self.size) == from && index < u64::from(self.count)).then_some(index)
+        let product = u64::from(self.inverse) * from;
+        ((product as u32) < self.inverse).then_some(product >> 32)
     }
 
     /// How many words its bits have.
@@ -122,7 +133,11 @@ mod tests {
             assert!(class.size.is_multiple_of(16));
             assert!(class.words() <= WORDS);
             for from in 0..SLAB {
-                assert_eq!(class.block_of(from), from / u64::from(class.size));
+                let (size, index) = (u64::from(class.size), class.block_of(from));
+                assert_eq!(index, from / size);
+                assert!(index < WORDS * 64);
+                let start = from.is_multiple_of(size).then_some(index);
+                assert_eq!(class.start_of(from), start);
             }
             let bits: u32 = (0..WORDS).map(|word| class.mask(word).count_ones()).sum();
             assert_eq!(bits, class.count);

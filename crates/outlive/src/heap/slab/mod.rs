@@ -58,7 +58,7 @@ pub(super) mod table;
 
 pub(super) use class::{CLASSES, Class, LARGEST, WORDS};
 pub(super) use step::{Kind, Step, Steps};
-pub(super) use table::{Slab, Table};
+pub(super) use table::{LocalWord, Slab, Table};
 
 /// The size of a slab.
 pub(super) const SLAB: u64 = 32 << 10;

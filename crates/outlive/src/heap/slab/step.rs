@@ -2,7 +2,7 @@
 //! anything is done.
 
 use super::WORDS;
-use super::table::{Slab, Table};
+use super::table::{Slab, Table, there};
 use crate::heap::room;
 use crate::membership::{Generations, Instance, Status};
 use crate::recovery::Logs;
@@ -34,27 +34,55 @@ pub(in crate::heap) struct Step {
     pub(in crate::heap) instead: u64,
 }
 
-/// Notes a step at `at`, before its first effect.
-#[inline(always)]
-pub(in crate::heap) fn begin<M: Memory>(memory: M, at: Offset, step: Step) {
-    // Relaxed: the word below says that they count.
-    memory.store(at + CELL, step.cell.raw(), Ordering::Relaxed);
-    if step.kind != Kind::Allocate {
-        memory.store(at + INSTEAD, step.instead, Ordering::Relaxed);
-    }
-    memory.persist(at + CELL, 16);
-    let what = Link::new(step.block).with_tags(step.kind as u8);
-    // Release: after the cell, and for collectors that read it.
-    memory.store(at, what.to_word(), Ordering::Release);
-    memory.persist(at, 8);
-}
+/// Where an instance notes its steps: three words of a memory.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::heap) struct Place(Offset);
 
-/// The step at `at` is over.
-#[inline(always)]
-pub(in crate::heap) fn end<M: Memory>(memory: M, at: Offset) {
-    // Release: everything that it did is done.
-    memory.store(at, 0u64, Ordering::Release);
-    memory.persist(at, 8);
+impl Place {
+    /// The place at `at` of `memory`, which is the one to use it with.
+    ///
+    /// # Panics
+    /// If the memory has no such words, as would an access.
+    pub(in crate::heap) fn new<M: Memory>(memory: M, at: Offset) -> Self {
+        let there = [at, at + CELL, at + INSTEAD].map(|word| memory.has_word::<u64>(word));
+        assert_eq!(there, [true; 3], "a step at {at} is outside the memory");
+        Self(at)
+    }
+
+    /// Where the word is that says whether there is a step.
+    pub(in crate::heap) fn at(self) -> Offset {
+        self.0
+    }
+
+    /// Notes a step, before its first effect.
+    #[inline(always)]
+    pub(in crate::heap) fn begin<M: Memory>(self, memory: M, step: Step) {
+        let at = self.0;
+        // An offset has no tags.
+        let what = step.block.raw() | Link::NULL.with_tags(step.kind as u8).to_word();
+        // SAFETY: `new` has asked for all three.
+        let [at, cell, instead] =
+            [at, at + CELL, at + INSTEAD].map(|word| unsafe { there(memory, word) });
+        // Relaxed: the word below says that they count.
+        memory.store(cell, step.cell.raw(), Ordering::Relaxed);
+        if step.kind != Kind::Allocate {
+            memory.store(instead, step.instead, Ordering::Relaxed);
+        }
+        memory.persist(cell, 16);
+        // Release: after the cell, and for collectors that read it.
+        memory.store(at, what, Ordering::Release);
+        memory.persist(at, 8);
+    }
+
+    /// The step is over.
+    #[inline(always)]
+    pub(in crate::heap) fn end<M: Memory>(self, memory: M) {
+        // SAFETY: `new` has asked for it.
+        let at = unsafe { there(memory, self.0) };
+        // Release: everything that it did is done.
+        memory.store(at, 0u64, Ordering::Release);
+        memory.persist(at, 8);
+    }
 }
 
 /// The step at `at`, if there is one; the word that is none, if it is damaged.

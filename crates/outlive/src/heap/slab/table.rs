@@ -35,7 +35,7 @@ pub(in crate::heap) struct Table<M: Memory> {
     bytes: u64,
 }
 
-/// A place in the table and the part of the region that it is about. Never beyond the end.
+/// An entry of a heap's table and the part of the region that it is about. Never beyond the end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(in crate::heap) struct Slab(u32);
 
@@ -46,9 +46,29 @@ impl Slab {
     }
 }
 
+/// A place of which it is known that the memory has a word there: the access that follows does not ask again.
+///
+/// # Safety
+/// The memory [has](Memory::has_word) it.
+#[inline(always)]
+pub(super) unsafe fn there<M: Memory>(memory: M, at: Offset) -> Offset {
+    // SAFETY: as the caller knows.
+    unsafe { core::hint::assert_unchecked(memory.has_word::<u64>(at)) };
+    at
+}
+
+/// A word of local bits of an entry of a heap's table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::heap) struct LocalWord(Offset);
+
 impl<M: Memory> Table<M> {
     /// The table at `at` about the `bytes` at `region`.
+    ///
+    /// # Panics
+    /// If it is not in the memory: every word of every entry is, from then on.
     pub(in crate::heap) fn new(memory: M, at: Offset, region: Offset, bytes: u64) -> Self {
+        let entries = Offset::checked(at.raw(), Self::bytes(bytes), 8, memory.size());
+        assert!(entries.is_ok(), "a table at {at} is outside the memory");
         Self {
             memory,
             at,
@@ -85,8 +105,12 @@ impl<M: Memory> Table<M> {
     }
 
     /// The entry for the byte so far into the region.
+    ///
+    /// # Panics
+    /// If it is beyond the region.
     #[inline(always)]
     pub(in crate::heap) fn slab_of(&self, from: u64) -> Slab {
+        assert!(from < self.bytes, "{from:#x} is beyond the region");
         Slab((from / SLAB) as u32)
     }
 
@@ -108,7 +132,9 @@ impl<M: Memory> Table<M> {
 
     /// The word for the block of the buddy allocator that starts so far into the region.
     pub(in crate::heap) fn owed(&self, from: u64) -> Offset {
-        self.owner(self.slab_of(from)) + OWED + from % SLAB / UNIT * 8
+        // The last slab may be half a slab: the second word of its entry is about nothing, and is looked at too.
+        let slab = self.slab(from / SLAB).expect("it is in the region");
+        self.owner(slab) + OWED + from % SLAB / UNIT * 8
     }
 
     #[inline(always)]
@@ -119,6 +145,76 @@ impl<M: Memory> Table<M> {
     #[inline(always)]
     pub(in crate::heap) fn remote(&self, slab: Slab, word: u64) -> Offset {
         self.owner(slab) + REMOTE + word * 8
+    }
+
+    /// Whose slab it is, as its word has it.
+    #[inline(always)]
+    pub(in crate::heap) fn owner_word(&self, slab: Slab) -> u64 {
+        // SAFETY: `new` has asked for every entry.
+        let at = unsafe { there(self.memory, self.owner(slab)) };
+        // Relaxed: whoever may free a block of it has learnt of the block after this was written, and nobody
+        // but the caller makes a slab the caller's.
+        self.memory.load(at, Ordering::Relaxed)
+    }
+
+    /// What it is cut into, likewise.
+    #[inline(always)]
+    pub(in crate::heap) fn class_word(&self, slab: Slab) -> u64 {
+        // SAFETY: as above.
+        let at = unsafe { there(self.memory, self.class(slab)) };
+        // Relaxed: as above.
+        self.memory.load(at, Ordering::Relaxed)
+    }
+
+    /// The word that has the local bit of block `block` of the slab.
+    #[inline(always)]
+    pub(in crate::heap) fn local_word(&self, slab: Slab, block: u64) -> LocalWord {
+        // The remainder: a word of the slab's, whatever the block.
+        LocalWord(self.local(slab, block / 64 % WORDS))
+    }
+
+    /// What is allocated, as the word has it.
+    #[inline(always)]
+    pub(in crate::heap) fn allocated(&self, word: LocalWord) -> u64 {
+        // SAFETY: `new` has asked for every entry, and the word is one of an entry's.
+        let at = unsafe { there(self.memory, word.0) };
+        // Relaxed: the owner's alone.
+        self.memory.load(at, Ordering::Relaxed)
+    }
+
+    /// Writes the word.
+    #[inline(always)]
+    pub(in crate::heap) fn set_allocated(&self, word: LocalWord, bits: u64) {
+        // SAFETY: as above.
+        let at = unsafe { there(self.memory, word.0) };
+        // Release: after what came before.
+        self.memory.store(at, bits, Ordering::Release);
+        self.memory.persist(at, 8);
+    }
+
+    /// What others have freed of it.
+    #[inline(always)]
+    pub(in crate::heap) fn freed_by_others(&self, word: LocalWord) -> u64 {
+        // SAFETY: as above; each word of local bits has one of remote bits.
+        let at = unsafe { there(self.memory, word.0 + (REMOTE - LOCAL)) };
+        // Relaxed: what a stranger has freed is not to be freed again; who frees a block that he has been given
+        // knows of no such free.
+        self.memory.load(at, Ordering::Relaxed)
+    }
+
+    /// The first word of the slab's bits that has a free block, from `word` on and round.
+    pub(in crate::heap) fn next_with_room(
+        &self,
+        slab: Slab,
+        class: Class,
+        word: LocalWord,
+    ) -> Option<u64> {
+        let from = word.0.raw().wrapping_sub(self.local(slab, 0).raw()) / 8;
+        let words = class.words();
+        let round = (0..words).map(|step| (from % words + step) % words);
+        round
+            .into_iter()
+            .find(|&word| self.has_room(slab, class, word))
     }
 
     /// The class of a slab, as far as it has a possible one.
@@ -168,10 +264,13 @@ impl<M: Memory> Table<M> {
 
     /// The first word of the slab's bits that has a free block.
     pub(in crate::heap) fn word_with_room(&self, slab: Slab, class: Class) -> Option<u64> {
-        (0..class.words()).find(|&word| {
-            // Relaxed: the caller's own.
-            let bits: u64 = self.memory.load(self.local(slab, word), Ordering::Relaxed);
-            !bits & class.mask(word) != 0
-        })
+        (0..class.words()).find(|&word| self.has_room(slab, class, word))
+    }
+
+    /// Whether one word of the slab's bits has a free block.
+    pub(in crate::heap) fn has_room(&self, slab: Slab, class: Class, word: u64) -> bool {
+        // Relaxed: the caller's own.
+        let bits: u64 = self.memory.load(self.local(slab, word), Ordering::Relaxed);
+        !bits & class.mask(word) != 0
     }
 }
