@@ -145,7 +145,7 @@ impl<M: Memory> BareTatas<M> {
     ///
     /// # Errors
     /// See [`LockError`].
-    #[inline]
+    #[inline(always)]
     pub fn lock<'m>(&self, member: &'m Member<M>) -> Result<BareTatasGuard<'m, M>, LockError> {
         if self.take_at_once(member) {
             return Ok(self.guard(member, Taken::AT_ONCE));
@@ -288,6 +288,9 @@ impl<M: Memory> BareTatas<M> {
                 self.memory.spin_hint();
                 continue;
             }
+            if waiter.spins() {
+                continue;
+            }
             let holder = owner(generations, self.at, held)?;
             if holder == me {
                 let (instance, lock) = (me, self.at);
@@ -398,7 +401,7 @@ impl<M: Memory> Tatas<M> {
     ///
     /// # Errors
     /// See [`LockError`].
-    #[inline]
+    #[inline(always)]
     pub fn lock<'m>(
         &self,
         member: &'m Member<M>,

@@ -1,11 +1,14 @@
-//! How a test-and-test-and-set lock is given up: what a guard's drop calls.
+//! How a test-and-test-and-set lock is given up: what a guard's drop does.
 //!
-//! The cost of a release, and of the acquisition that follows it, is in its stores, for a compare-and-swap
-//! waits for all stores before it. A guard's drop stands twice in a user's function, the second time where a
-//! panic unwinds, and if it is not inlined in both places, the guard is written to memory to be pointed at.
-//! It is inlined in both as long as it is nothing but a call with plain values. So these are functions, with
-//! arguments in registers, and so that they need no stack either, whatever is seldom is a call in tail
-//! position: the bounds are asked first ([`Memory::has_word`]), which takes the panics out of the accesses.
+//! A lock's cost is in the memory operations around its compare-and-swap, which waits for the stores before
+//! it. So the guard must live in registers: everything that a drop does on the fast path is inlined, in both
+//! places where a drop stands in a user's function (the second is where a panic unwinds), and what is seldom
+//! is a call that takes plain values. A guard that is pointed at even once is written to the stack at every
+//! acquisition, which cost more than the lock's own log.
+//!
+//! The sleepers' flag is read *before* the word is given up, while the line is certainly ours: read after it, the line
+//! is often another's already and has to be fetched again, and on x86 the load would overtake the store anyway. A
+//! sleeper that raises its flag in between is missed, as it would be then, and naps to the end of its nap (`wait.rs`).
 
 use super::{SLEEPERS, TatasUnlockPoint};
 use crate::membership::{Instance, Member};
@@ -14,60 +17,66 @@ use crate::sync::wait::{ring, wake};
 use outlive_memory::{Memory, Offset, Ordering, PersistenceDomain};
 
 /// Gives up the lock at `at`, which `member` holds and, in the flushed domain, does not list.
-#[inline(never)]
+#[inline(always)]
 pub(super) fn release<M: Memory>(member: &Member<M>, at: Offset, listed: Option<Listed>) {
-    let (memory, sleepers) = (member.memory(), at + SLEEPERS);
-    if let Some(listed) = listed {
-        return release_listed(member, at, listed);
+    let memory = member.memory();
+    if listed.is_some() || !memory.has_word::<u128>(at) {
+        return release_seldom(member, at, listed);
     }
-    if !(memory.has_word::<u64>(at) && memory.has_word::<u64>(sleepers)) {
-        return no_lock(at);
-    }
-    // Release: what was done under the lock.
-    memory.store(at, Instance::NOBODY, Ordering::Release);
-    memory.crash_point(TatasUnlockPoint::Released);
-    if memory.load::<u64>(sleepers, Ordering::Relaxed) != 0 {
-        ring(member, sleepers);
-    }
+    // SAFETY: both words of the lock are halves of the word that was asked for.
+    unsafe { give_up(member, at, || ()) }
 }
 
-/// Gives up the lock at `at`, which `member` holds and lists. As small as [`release`].
-#[inline(never)]
+/// Gives up the lock at `at`, which `member` holds and lists.
+#[inline(always)]
 pub(super) fn release_listed<M: Memory>(member: &Member<M>, at: Offset, listed: Listed) {
-    let (memory, log, sleepers) = (member.memory(), OwnLog::of(member), at + SLEEPERS);
-    if memory.domain() == PersistenceDomain::WriteBack {
-        return release_written_back(member, at, listed);
+    let (memory, log) = (member.memory(), OwnLog::of(member));
+    let usual = memory.domain() == PersistenceDomain::Flushed;
+    if !(usual && memory.has_word::<u128>(at)) {
+        return release_seldom(member, at, Some(listed));
     }
-    if !(memory.has_word::<u64>(at) && memory.has_word::<u64>(sleepers) && log.has(listed)) {
-        return no_lock(at);
+    // SAFETY: both words of the lock are halves of the word that was asked for.
+    unsafe {
+        give_up(member, at, || {
+            log.unlist(listed);
+            memory.crash_point(TatasUnlockPoint::Struck);
+        });
     }
+}
+
+/// Frees the word, then does what comes after it, then wakes.
+///
+/// # Safety
+/// There is a word of 128 bits at `at`: the lock.
+#[inline(always)]
+unsafe fn give_up<M: Memory>(member: &Member<M>, at: Offset, then: impl FnOnce()) {
+    let (memory, sleepers) = (member.memory(), at + SLEEPERS);
+    // Relaxed: a flag that is missed costs the rest of a nap.
+    // SAFETY: as the caller says.
+    let asleep: u64 = unsafe { memory.load_unchecked(sleepers, Ordering::Relaxed) };
     // Release: what was done under the lock.
-    memory.store(at, Instance::NOBODY, Ordering::Release);
+    // SAFETY: as the caller says.
+    unsafe { memory.store_unchecked(at, Instance::NOBODY, Ordering::Release) };
     memory.crash_point(TatasUnlockPoint::Released);
-    log.unlist(listed);
-    memory.crash_point(TatasUnlockPoint::Struck);
-    if memory.load::<u64>(sleepers, Ordering::Relaxed) != 0 {
+    then();
+    if asleep != 0 {
         ring(member, sleepers);
     }
 }
 
-/// The same on write-back memory: the word may not fall back once the entry is struck out.
+/// On write-back memory; and where there is no lock (which cannot be held): the accesses say so.
 #[cold]
 #[inline(never)]
-fn release_written_back<M: Memory>(member: &Member<M>, at: Offset, listed: Listed) {
+fn release_seldom<M: Memory>(member: &Member<M>, at: Offset, listed: Option<Listed>) {
     let memory = member.memory();
     // Release: what was done under the lock.
     memory.store(at, Instance::NOBODY, Ordering::Release);
+    // The word may not fall back once the entry is struck out.
     memory.write_back(at, 8);
     memory.crash_point(TatasUnlockPoint::Released);
     wake(member, at + SLEEPERS);
-    OwnLog::of(member).unlist(listed);
-    memory.crash_point(TatasUnlockPoint::Struck);
-}
-
-/// A held lock has a place, or it could not have been taken.
-#[cold]
-#[inline(never)]
-fn no_lock(at: Offset) {
-    unreachable!("the lock at {at}, which was held, is outside the member's memory")
+    if let Some(listed) = listed {
+        OwnLog::of(member).unlist(listed);
+        memory.crash_point(TatasUnlockPoint::Struck);
+    }
 }
