@@ -232,25 +232,17 @@ impl Bench {
             }
         }
         let start = clock::now();
-        if often == UNTIL_STOPPED {
-            self.run_until_stopped(job);
-        } else {
-            for _ in 0..often {
-                job();
-            }
+        // One loop for both: what is measured would not be inlined in two places.
+        let (endless, mut left) = (often == UNTIL_STOPPED, often);
+        // Relaxed: nothing is read that the leader wrote before.
+        while left != 0 && !(endless && memory.load::<u64>(base + STOP, Ordering::Relaxed) != 0) {
+            job();
+            left -= 1;
         }
         let end = clock::now();
         let stamps = self.own_line() + STAMPS;
         memory.store(stamps, start, Ordering::Relaxed);
         memory.store(stamps + 8, end, Ordering::Relaxed);
-    }
-
-    #[inline(never)]
-    fn run_until_stopped(&self, mut job: impl FnMut()) {
-        // Relaxed: nothing is read that the leader wrote before.
-        while self.memory.load::<u64>(self.base + STOP, Ordering::Relaxed) == 0 {
-            job();
-        }
     }
 
     /// Where the counter is not the value under the lock: it is at least `value` now.

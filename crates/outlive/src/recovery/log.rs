@@ -83,8 +83,7 @@ impl<M: Memory> Log<M> {
         Self { memory, at }
     }
 
-    #[inline(always)]
-    pub(crate) fn memory(self) -> M {
+    pub(super) fn memory(self) -> M {
         self.memory
     }
 
@@ -475,6 +474,12 @@ impl<'m, M: Memory> OwnLog<'m, M> {
         // Release: the step that gave the lock up comes first; without the entry nobody would look.
         memory.store(at, 0u64, Ordering::Release);
         memory.persist(at, 8);
+    }
+
+    /// Where an entry stands.
+    #[inline(always)]
+    pub(crate) fn entry(self, listed: Listed) -> Offset {
+        self.log.lock_at(listed.slot())
     }
 
     /// Whether the log names the lock at `lock`.

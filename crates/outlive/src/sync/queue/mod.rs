@@ -35,7 +35,7 @@ mod mend;
 pub(super) use mend::LeaveQueue;
 
 use super::LockError;
-use super::wait::{Waiter, Waiting, ring};
+use super::wait::{Waiter, Waiting, wake};
 use crate::membership::{InstanceId, Member};
 use crate::recovery::{Listed, LockKind, Logs, OwnLog, Recovered, Recoverers};
 use core::time::Duration;
@@ -389,7 +389,7 @@ impl<'m, M: Memory> Place<'m, M> {
         let listed = log.list(lock.at, LockKind::QUEUE)?;
         let (memory, node) = (lock.memory, log.node(listed));
         memory.crash_point(QueuePoint::Listed);
-        if !memory.has_word::<u128>(node + TURN) {
+        if !(memory.has_word::<u128>(node + TURN) && memory.has_word::<u128>(node + DONE)) {
             no_node(node);
         }
         // Relaxed, as all of the node until the tail is moved: that releases it.
@@ -490,8 +490,10 @@ impl<'m, M: Memory> Place<'m, M> {
     fn guard(self) -> QueueGuard<'m, M> {
         QueueGuard {
             member: self.member,
-            log: OwnLog::of(self.member),
+            memory: self.lock.memory,
             listed: self.listed,
+            node: self.node,
+            entry: OwnLog::of(self.member).entry(self.listed),
             turn: self.turn,
         }
     }
@@ -515,10 +517,13 @@ impl<'m, M: Memory> Place<'m, M> {
 #[derive(Debug)]
 #[must_use = "the lock is released when this is dropped"]
 pub struct QueueGuard<'m, M: Memory = Native> {
+    memory: M,
     member: &'m Member<M>,
-    /// The member's log, looked up before the lock was taken: nothing has to be loaded to give it up.
-    log: OwnLog<'m, M>,
     listed: Listed,
+    /// Where the node and the entry are, looked up before the lock was taken: nothing has to be loaded to
+    /// give it up.
+    node: Offset,
+    entry: Offset,
     turn: u64,
 }
 
@@ -533,25 +538,35 @@ impl<'m, M: Memory> QueueGuard<'m, M> {
 impl<M: Memory> Drop for QueueGuard<'_, M> {
     #[inline(always)]
     fn drop(&mut self) {
-        let (memory, log) = (self.log.log().memory(), self.log);
-        let node = log.node(self.listed);
-        if !memory.has_word::<u128>(node + DONE) {
-            no_node(node);
-        }
-        let (done, sleeper) = (node + DONE, node + SLEEPER);
+        let memory = self.memory;
         // Relaxed, and read before the lock is passed on, as in `tatas/release.rs`.
-        // SAFETY: this and the next are halves of the word that was asked for.
-        let asleep: u64 = unsafe { memory.load_unchecked(sleeper, Ordering::Relaxed) };
+        // SAFETY: `Place::take` has asked for the node's words, and has written the entry; so for the next two.
+        let asleep: u64 = unsafe { memory.load_unchecked(self.node + SLEEPER, Ordering::Relaxed) };
+        if asleep != 0 {
+            return pass_on_and_wake(self.member, self.listed, self.turn);
+        }
         // Release: what was done under the lock.
         // SAFETY: as above.
-        unsafe { memory.store_unchecked(done, self.turn, Ordering::Release) };
+        unsafe { memory.store_unchecked(self.node + DONE, self.turn, Ordering::Release) };
         memory.crash_point(QueuePoint::Released);
-        log.unlist(self.listed);
+        // Release: as in `OwnLog::unlist`; in this domain nothing has to be written back.
+        // SAFETY: as above.
+        unsafe { memory.store_unchecked(self.entry, 0u64, Ordering::Release) };
         memory.crash_point(QueuePoint::Struck);
-        if asleep != 0 {
-            ring(self.member, sleeper);
-        }
     }
+}
+
+/// The same where the successor sleeps.
+#[cold]
+#[inline(never)]
+fn pass_on_and_wake<M: Memory>(member: &Member<M>, listed: Listed, turn: u64) {
+    let (memory, log) = (member.memory(), OwnLog::of(member));
+    // Release: what was done under the lock.
+    memory.store(log.node(listed) + DONE, turn, Ordering::Release);
+    memory.crash_point(QueuePoint::Released);
+    log.unlist(listed);
+    memory.crash_point(QueuePoint::Struck);
+    wake(member, log.node(listed) + SLEEPER);
 }
 
 /// A member's log, and so its nodes, are in its memory.

@@ -13,58 +13,63 @@
 use super::{SLEEPERS, TatasUnlockPoint};
 use crate::membership::{Instance, Member};
 use crate::recovery::{Listed, OwnLog};
-use crate::sync::wait::{ring, wake};
-use outlive_memory::{Memory, Offset, Ordering, PersistenceDomain};
+use crate::sync::wait::wake;
+use outlive_memory::{Memory, Offset, Ordering};
 
 /// Gives up the lock at `at`, which `member` holds and, in the flushed domain, does not list.
-#[inline(always)]
-pub(super) fn release<M: Memory>(member: &Member<M>, at: Offset, listed: Option<Listed>) {
-    let memory = member.memory();
-    if listed.is_some() || !memory.has_word::<u128>(at) {
-        return release_seldom(member, at, listed);
-    }
-    // SAFETY: both words of the lock are halves of the word that was asked for.
-    unsafe { give_up(member, at, || ()) }
-}
-
-/// Gives up the lock at `at`, which `member` holds and lists.
-#[inline(always)]
-pub(super) fn release_listed<M: Memory>(member: &Member<M>, at: Offset, listed: Listed) {
-    let (memory, log) = (member.memory(), OwnLog::of(member));
-    let usual = memory.domain() == PersistenceDomain::Flushed;
-    if !(usual && memory.has_word::<u128>(at)) {
-        return release_seldom(member, at, Some(listed));
-    }
-    // SAFETY: both words of the lock are halves of the word that was asked for.
-    unsafe {
-        give_up(member, at, || {
-            log.unlist(listed);
-            memory.crash_point(TatasUnlockPoint::Struck);
-        });
-    }
-}
-
-/// Frees the word, then does what comes after it, then wakes.
 ///
 /// # Safety
 /// There is a word of 128 bits at `at`: the lock.
 #[inline(always)]
-unsafe fn give_up<M: Memory>(member: &Member<M>, at: Offset, then: impl FnOnce()) {
-    let (memory, sleepers) = (member.memory(), at + SLEEPERS);
+pub(super) unsafe fn release<M: Memory>(
+    memory: M,
+    member: &Member<M>,
+    at: Offset,
+    listed: Option<Listed>,
+) {
     // Relaxed: a flag that is missed costs the rest of a nap.
-    // SAFETY: as the caller says.
-    let asleep: u64 = unsafe { memory.load_unchecked(sleepers, Ordering::Relaxed) };
+    // SAFETY: half of the word that the caller answers for; so is the next.
+    let asleep: u64 = unsafe { memory.load_unchecked(at + SLEEPERS, Ordering::Relaxed) };
+    if asleep != 0 || listed.is_some() {
+        return release_seldom(member, at, listed);
+    }
     // Release: what was done under the lock.
-    // SAFETY: as the caller says.
+    // SAFETY: as above.
     unsafe { memory.store_unchecked(at, Instance::NOBODY, Ordering::Release) };
     memory.crash_point(TatasUnlockPoint::Released);
-    then();
-    if asleep != 0 {
-        ring(member, sleepers);
-    }
 }
 
-/// On write-back memory; and where there is no lock (which cannot be held): the accesses say so.
+/// Gives up the lock at `at`, which `member` holds and lists.
+///
+/// # Safety
+/// There is a word of 128 bits at `at`, the lock, and one of 64 bits at the entry. `written_back` is 0 in the
+/// flushed domain only.
+#[inline(always)]
+pub(super) unsafe fn release_listed<M: Memory>(
+    memory: M,
+    member: &Member<M>,
+    at: Offset,
+    listed: Listed,
+    entry: Offset,
+    written_back: u64,
+) {
+    // Relaxed: as in `release`.
+    // SAFETY: half of the word that the caller answers for; so is the next.
+    let asleep: u64 = unsafe { memory.load_unchecked(at + SLEEPERS, Ordering::Relaxed) };
+    if asleep | written_back != 0 {
+        return release_seldom(member, at, Some(listed));
+    }
+    // Release: what was done under the lock.
+    // SAFETY: as above.
+    unsafe { memory.store_unchecked(at, Instance::NOBODY, Ordering::Release) };
+    memory.crash_point(TatasUnlockPoint::Released);
+    // Release: as in `OwnLog::unlist`.
+    // SAFETY: the caller answers for the entry.
+    unsafe { memory.store_unchecked(entry, 0u64, Ordering::Release) };
+    memory.crash_point(TatasUnlockPoint::Struck);
+}
+
+/// The same where somebody sleeps, and on write-back memory.
 #[cold]
 #[inline(never)]
 fn release_seldom<M: Memory>(member: &Member<M>, at: Offset, listed: Option<Listed>) {
@@ -74,9 +79,9 @@ fn release_seldom<M: Memory>(member: &Member<M>, at: Offset, listed: Option<List
     // The word may not fall back once the entry is struck out.
     memory.write_back(at, 8);
     memory.crash_point(TatasUnlockPoint::Released);
-    wake(member, at + SLEEPERS);
     if let Some(listed) = listed {
         OwnLog::of(member).unlist(listed);
         memory.crash_point(TatasUnlockPoint::Struck);
     }
+    wake(member, at + SLEEPERS);
 }
