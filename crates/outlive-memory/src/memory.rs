@@ -49,6 +49,25 @@ pub trait Memory: Copy + Send + Sync + core::fmt::Debug + 'static {
     /// Writes the word at `at`.
     fn store<W: Word>(self, at: Offset, value: W, order: Ordering);
 
+    /// [`load`](Self::load) without the look whether there is a word, for a fast path that has asked:
+    /// several words by one question, or where a panic would be in the way.
+    ///
+    /// # Safety
+    /// [`has_word`](Self::has_word) holds for `at`, or for a wider word that this one is a part of.
+    #[inline(always)]
+    unsafe fn load_unchecked<W: Word>(self, at: Offset, order: Ordering) -> W {
+        self.load(at, order)
+    }
+
+    /// [`store`](Self::store) without that look.
+    ///
+    /// # Safety
+    /// As for [`load_unchecked`](Self::load_unchecked).
+    #[inline(always)]
+    unsafe fn store_unchecked<W: Word>(self, at: Offset, value: W, order: Ordering) {
+        self.store(at, value, order);
+    }
+
     /// Writes the word at `at` and returns what it replaced, in one atomic step.
     fn exchange<W: Word>(self, at: Offset, value: W, order: Ordering) -> W;
 

@@ -182,6 +182,20 @@ impl Memory for Native {
     }
 
     #[inline(always)]
+    unsafe fn load_unchecked<W: Word>(self, at: Offset, order: Ordering) -> W {
+        debug_assert!(self.has_word::<W>(at));
+        // SAFETY: the caller has asked what `word` asks.
+        unsafe { W::native_load(self.base.as_ptr().add(at.raw() as usize), order) }
+    }
+
+    #[inline(always)]
+    unsafe fn store_unchecked<W: Word>(self, at: Offset, value: W, order: Ordering) {
+        debug_assert!(self.has_word::<W>(at));
+        // SAFETY: the caller has asked what `word` asks.
+        unsafe { W::native_store(self.base.as_ptr().add(at.raw() as usize), value, order) }
+    }
+
+    #[inline(always)]
     fn exchange<W: Word>(self, at: Offset, value: W, order: Ordering) -> W {
         // SAFETY: see above the impl.
         unsafe { W::native_exchange(self.word::<W>(at), value, order) }
@@ -218,6 +232,7 @@ impl Memory for Native {
         unsafe { W::native_fetch_or(self.word::<W>(at), value, order) }
     }
 
+    #[inline]
     fn copy_in(self, at: Offset, from: &[u8]) {
         let mut at = at;
         let mut chunks = from.chunks_exact(8);
@@ -234,6 +249,7 @@ impl Memory for Native {
         }
     }
 
+    #[inline]
     fn copy_out(self, at: Offset, into: &mut [u8]) {
         let mut at = at;
         for chunk in into.chunks_mut(8) {

@@ -3,7 +3,7 @@
 //! The first page of the pod's payload belongs to the leader and the workers, the rest to what is measured:
 //!
 //! ```text
-//!     0  round    64  job, how often               128  workers in position    192  workers done
+//!     0  round    64  job, how often, whether to stop  128  workers in position    192  workers done
 //!  5824  a lock (two lines)                        6080  the counter
 //!  8192  for each worker a pair of lines: its node or private word; its start and end on the second
 //! 512 Ki  cells, 8 KiB for each worker
@@ -33,6 +33,7 @@ use std::time::{Duration, Instant};
 const ROUND: u64 = 0;
 const JOB: u64 = 64;
 const HOW_OFTEN: u64 = 72;
+const STOP: u64 = 80;
 const IN_POSITION: u64 = 128;
 const DONE: u64 = 192;
 /// Not where a page or a log begins: loads and stores that differ by pages only can get in each other's way.
@@ -48,6 +49,8 @@ const HEAP: u64 = 1 << 20;
 const REGION: u64 = 24 << 20;
 /// The job that ends it.
 const END: u64 = u64::MAX;
+/// As often as can be, until told to stop.
+const UNTIL_STOPPED: u64 = u64::MAX;
 /// For how long a round may take.
 const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -229,8 +232,12 @@ impl Bench {
             }
         }
         let start = clock::now();
-        for _ in 0..often {
+        // One loop for both: what is measured would not be inlined in two places.
+        let (endless, mut left) = (often == UNTIL_STOPPED, often);
+        // Relaxed: nothing is read that the leader wrote before.
+        while left != 0 && !(endless && memory.load::<u64>(base + STOP, Ordering::Relaxed) != 0) {
             job();
+            left -= 1;
         }
         let end = clock::now();
         let stamps = self.own_line() + STAMPS;
@@ -351,31 +358,9 @@ impl Stage {
     /// Has every worker do `job` as often as `count` says; the nanoseconds that one takes one worker.
     pub fn time(&mut self, job: Job, count: Count) -> Result<f64, StudyError> {
         let (memory, base) = (self.memory(), self.scratch.payload());
-        memory.copy_in(base + LOCK, &[0; 512]);
-        if job == Job::Increment(Lock::RobustPthread) {
-            locks::initialise_pthread(memory, base + LOCK);
-        }
-        memory.store(base + DONE, 0u64, Ordering::Relaxed);
-        memory.store(
-            base + IN_POSITION,
-            u64::from(self.workers) << 32,
-            Ordering::Relaxed,
-        );
-        self.tell(job.code(), count.0);
-        let until = Instant::now() + PATIENCE;
-        while memory.load::<u64>(base + DONE, Ordering::Acquire) < u64::from(self.workers) {
-            std::thread::sleep(Duration::from_micros(200));
-            for worker in &mut self.processes {
-                if worker.ended().is_some() {
-                    return Err(worker.lost());
-                }
-            }
-            if Instant::now() > until {
-                let what = format!("a round of {} took over {PATIENCE:?}", job.name());
-                return Err(StudyError::void(what));
-            }
-        }
-        let counter: u64 = memory.load(base + COUNTER, Ordering::Relaxed);
+        self.begin(job, count.0);
+        self.await_end(job)?;
+        let counter = self.counter();
         let expected = count.0 * u64::from(self.workers);
         if counter != expected {
             return Err(StudyError::void(format!(
@@ -392,6 +377,60 @@ impl Stage {
             (all.0.min(one.0), all.1.max(one.1))
         });
         Ok((end - start) as f64 / count.0 as f64)
+    }
+
+    /// Has every worker do `job` for `window`, after as long a time to get into each other's way; the
+    /// nanoseconds that one takes one worker. Where there are more workers than cores, those that find a core
+    /// first would be through with a fixed number before the others have one.
+    pub fn rate(&mut self, job: Job, window: Duration) -> Result<f64, StudyError> {
+        let (memory, base) = (self.memory(), self.scratch.payload());
+        self.begin(job, UNTIL_STOPPED);
+        std::thread::sleep(window);
+        let (from, start) = (self.counter(), Instant::now());
+        std::thread::sleep(window);
+        let (to, time) = (self.counter(), start.elapsed());
+        memory.store(base + STOP, 1u64, Ordering::Relaxed);
+        self.await_end(job)?;
+        let each = (to - from).max(1) as f64 / f64::from(self.workers);
+        Ok(time.as_nanos() as f64 / each)
+    }
+
+    fn counter(&self) -> u64 {
+        let counter = self.scratch.payload() + COUNTER;
+        self.memory().load(counter, Ordering::Relaxed)
+    }
+
+    /// Makes everything ready and begins a round.
+    fn begin(&self, job: Job, often: u64) {
+        let (memory, base) = (self.memory(), self.scratch.payload());
+        memory.copy_in(base + LOCK, &[0; 512]);
+        if job == Job::Increment(Lock::RobustPthread) {
+            locks::initialise_pthread(memory, base + LOCK);
+        }
+        memory.store(base + STOP, 0u64, Ordering::Relaxed);
+        memory.store(base + DONE, 0u64, Ordering::Relaxed);
+        let positions = u64::from(self.workers) << 32;
+        memory.store(base + IN_POSITION, positions, Ordering::Relaxed);
+        self.tell(job.code(), often);
+    }
+
+    /// Waits until every worker is done.
+    fn await_end(&mut self, job: Job) -> Result<(), StudyError> {
+        let done = self.scratch.payload() + DONE;
+        let until = Instant::now() + PATIENCE;
+        while self.memory().load::<u64>(done, Ordering::Acquire) < u64::from(self.workers) {
+            std::thread::sleep(Duration::from_micros(200));
+            for worker in &mut self.processes {
+                if worker.ended().is_some() {
+                    return Err(worker.lost());
+                }
+            }
+            if Instant::now() > until {
+                let what = format!("a round of {} took over {PATIENCE:?}", job.name());
+                return Err(StudyError::void(what));
+            }
+        }
+        Ok(())
     }
 
     /// Begins a round.

@@ -11,9 +11,10 @@ pub(crate) use plain::{initialise_pthread, make_robust};
 
 use crate::paired::{Comparison, Paired};
 use crate::row::{Goal, Row};
-use crate::stage::{Bench, Count, Job, Stage};
+use crate::stage::{Bench, Job, Stage};
 use crate::statistics::{median, median_estimate};
 use crate::{Run, Study, StudyError, machine};
+use std::time::Duration;
 
 pub const STUDY: Study = Study {
     name: "locks",
@@ -153,22 +154,20 @@ fn compare(
     Ok(())
 }
 
-/// Twice as many processes as cores: a waiter that spins keeps the core from whom it waits for. The ratio is of
-/// speeds, the peer's time to ours.
+/// Twice as many processes as cores: a waiter that spins keeps the core from whom it waits for. What is measured is
+/// a window in which all of them are at it. The ratio is of speeds, the peer's time to ours.
 fn crowded(run: &mut Run<'_>) -> Result<(), StudyError> {
     let processes = 2 * machine::cores() as u32;
     let case = format!("{processes} processes on {} cores", machine::cores());
     let (ours, peer) = (Lock::Queue, Lock::SpinningMcs);
     run.begin(&format!("{case}: {} beside {}", ours.name(), peer.name()));
     let mut stage = Stage::processes(processes, run.launcher())?;
-    let count = stage.calibrate(Job::Increment(ours), run.effort().of(2e5, 2e7, 5e7))?;
-    // A spinner may hold a core for a whole time slice before every hand-over.
-    let few = Count(run.effort().of(3, 30, 60));
+    let window = Duration::from_millis(run.effort().of(50, 300, 1000));
     let stage = std::cell::RefCell::new(&mut stage);
-    let time = |lock, count| stage.borrow_mut().time(Job::Increment(lock), count);
+    let rate = |lock| stage.borrow_mut().rate(Job::Increment(lock), window);
     let rounds = run.effort().of(3, 11, 41);
     // Whoever takes the peer's place is what the ratio is divided by.
-    let paired = Paired::measure(run, rounds, || time(peer, few), || time(ours, count))?;
+    let paired = Paired::measure(run, rounds, || rate(peer), || rate(ours))?;
     let row = Row::new(
         format!("{case}, {}", ours.name()),
         "how many times faster",
@@ -205,19 +204,16 @@ fn table_2(run: &mut Run<'_>) -> Result<(), StudyError> {
         (Lock::PlainMcs, [7.42, 7.49]),
         (Lock::QueueAwake, [7.86, 8.09]),
     ];
-    let rounds = run.effort().of(2, 15, 51);
+    let rounds = run.effort().of(3, 15, 51);
+    let window = Duration::from_millis(run.effort().of(30, 100, 200));
     let mut stage = Stage::threads(THREADS)?;
-    let mut counts = Vec::new();
-    for (lock, _) in locks {
-        run.begin(&case(lock.name()));
-        counts.push(stage.calibrate(Job::Increment(lock), run.effort().of(1e6, 3e7, 6e7))?);
-    }
     let mut times = vec![Vec::new(); locks.len()];
     for _ in 0..rounds {
-        run.go_on()?;
-        for ((lock, _), (count, times)) in locks.iter().zip(counts.iter().zip(&mut times)) {
-            times.push(stage.time(Job::Increment(*lock), *count)? / 1000.0);
+        for ((lock, _), times) in locks.iter().zip(&mut times) {
+            run.begin(&case(lock.name()));
+            times.push(stage.rate(Job::Increment(*lock), window)? / 1000.0);
         }
+        run.go_on()?;
     }
     let ratio = |ours: usize, peer: usize| {
         let pairs = times[ours].iter().zip(&times[peer]);

@@ -59,11 +59,13 @@ impl<M: Memory> Logs<M> {
     }
 
     /// How many ids have a log here.
+    #[inline]
     pub fn capacity(self) -> u32 {
         self.capacity
     }
 
     /// The memory that the logs are in.
+    #[inline]
     pub fn memory(self) -> M {
         self.memory
     }
@@ -72,8 +74,11 @@ impl<M: Memory> Logs<M> {
     ///
     /// # Panics
     /// If there is no such id.
+    #[inline]
     pub fn at(self, id: InstanceId) -> Offset {
-        assert!(id < self.capacity, "id {id} of {} logs", self.capacity);
+        if id >= self.capacity {
+            no_such_id(id, self.capacity);
+        }
         self.base + u64::from(id) * Self::STRIDE
     }
 
@@ -81,13 +86,23 @@ impl<M: Memory> Logs<M> {
     ///
     /// # Panics
     /// If there is no such id.
+    #[inline]
     pub fn of(self, id: InstanceId) -> Log<M> {
         Log::new(self.memory, self.at(id))
     }
 
     /// Whether `member`'s log is the one that these logs have for its id.
+    #[inline]
     pub fn has(self, member: &Member<M>) -> bool {
         let id = member.instance().id;
         id < self.capacity && member.log() == self.at(id)
     }
+}
+
+/// Out of line, and with plain values: a handle that a message points at is in memory on the fast path too.
+#[cold]
+#[inline(never)]
+#[track_caller]
+fn no_such_id(id: InstanceId, capacity: u32) -> ! {
+    panic!("id {id} of {capacity} logs")
 }

@@ -78,6 +78,7 @@ pub struct Log<M: Memory = Native> {
 }
 
 impl<M: Memory> Log<M> {
+    #[inline(always)]
     pub(super) fn new(memory: M, at: Offset) -> Self {
         Self { memory, at }
     }
@@ -154,8 +155,11 @@ impl<M: Memory> Log<M> {
     }
 
     /// The line that a queue lock may use as its node while entry `slot` is listed.
+    #[inline]
     pub fn node(self, slot: usize) -> Offset {
-        assert!(slot < Logs::<M>::LOCKS, "a log has no entry {slot}");
+        if slot >= Logs::<M>::LOCKS {
+            no_such_entry(slot);
+        }
         self.at + NODES + slot as u64 * NODE_BYTES
     }
 
@@ -267,6 +271,14 @@ impl Listed {
 #[inline(always)]
 fn entry(lock: Offset, kind: LockKind) -> u64 {
     Link::new(lock).with_tags(kind.0).to_word()
+}
+
+/// Out of line, and with plain values.
+#[cold]
+#[inline(never)]
+#[track_caller]
+fn no_such_entry(slot: usize) -> ! {
+    panic!("a log has no entry {slot}")
 }
 
 /// Writes `word` into a free entry; `first` is the first of them. Whoever nests locks comes here. (The
@@ -464,11 +476,10 @@ impl<'m, M: Memory> OwnLog<'m, M> {
         memory.persist(at, 8);
     }
 
-    /// Whether the entry is inside the memory, as it is unless the log is not.
+    /// Where an entry stands.
     #[inline(always)]
-    pub(crate) fn has(self, listed: Listed) -> bool {
-        let log = self.log;
-        log.memory.has_word::<u64>(log.lock_at(listed.slot()))
+    pub(crate) fn entry(self, listed: Listed) -> Offset {
+        self.log.lock_at(listed.slot())
     }
 
     /// Whether the log names the lock at `lock`.

@@ -132,6 +132,7 @@ impl<T: Repair, M: Memory> RecoverableMutex<T, M> {
 
     /// The mutex at `at` (aligned to 16), which was [created](Self::create) there, or is zeroed memory:
     /// free, with the value whose bytes are all zero.
+    #[inline]
     pub fn at(memory: M, at: Offset) -> Self {
         Self {
             lock: BareTatas::new(memory, at),
@@ -176,6 +177,7 @@ impl<T: Repair, M: Memory> RecoverableMutex<T, M> {
     ///
     /// # Errors
     /// See [`LockError`].
+    #[inline]
     pub fn lock<'m>(&self, member: &'m Member<M>) -> Result<MutexGuard<'m, T, M>, LockError> {
         Ok(self.guard(self.lock.lock(member)?))
     }
@@ -206,6 +208,7 @@ impl<T: Repair, M: Memory> RecoverableMutex<T, M> {
             .map(|held| self.guard(held)))
     }
 
+    #[inline]
     fn guard<'m>(&self, held: BareTatasGuard<'m, M>) -> MutexGuard<'m, T, M> {
         let mutex = Self::at(self.memory, self.lock.at());
         let abandoned_by = held.abandoned_by();
@@ -222,16 +225,19 @@ impl<T: Repair, M: Memory> RecoverableMutex<T, M> {
         guard
     }
 
+    #[inline]
     fn copy(&self, index: u64) -> Offset {
         self.lock.at() + COPIES + (index & 1) * Self::COPY
     }
 
+    #[inline]
     fn selected(&self) -> u64 {
         // Relaxed, as the copies: the lock orders them.
         let at = self.lock.at() + SELECTOR;
         self.memory.load::<u64>(at, Ordering::Relaxed) & 1
     }
 
+    #[inline]
     fn read(&self) -> T {
         let mut value = T::zeroed();
         let from = self.copy(self.selected());
@@ -240,6 +246,7 @@ impl<T: Repair, M: Memory> RecoverableMutex<T, M> {
         value
     }
 
+    #[inline]
     fn write(&self, value: &T) {
         let (memory, selected) = (self.memory, self.selected());
         let to = self.copy(selected ^ 1);
@@ -283,6 +290,7 @@ pub struct MutexGuard<'m, T: Repair, M: Memory = Native> {
 
 impl<T: Repair, M: Memory> MutexGuard<'_, T, M> {
     /// Commits what was changed so far, all at once, and goes on.
+    #[inline]
     pub fn commit(&mut self) {
         if core::mem::take(&mut self.changed) {
             self.mutex.write(&self.value);
@@ -300,6 +308,7 @@ impl<T: Repair, M: Memory> MutexGuard<'_, T, M> {
         self.held.abandoned_by()
     }
 
+    #[cold]
     fn repair(&mut self, abandoned: Abandoned) {
         let before = self.value;
         self.value.repair(abandoned);
@@ -310,12 +319,14 @@ impl<T: Repair, M: Memory> MutexGuard<'_, T, M> {
 
 impl<T: Repair, M: Memory> Deref for MutexGuard<'_, T, M> {
     type Target = T;
+    #[inline]
     fn deref(&self) -> &T {
         &self.value
     }
 }
 
 impl<T: Repair, M: Memory> DerefMut for MutexGuard<'_, T, M> {
+    #[inline]
     fn deref_mut(&mut self) -> &mut T {
         self.changed = true;
         &mut self.value
@@ -323,6 +334,7 @@ impl<T: Repair, M: Memory> DerefMut for MutexGuard<'_, T, M> {
 }
 
 impl<T: Repair, M: Memory> Drop for MutexGuard<'_, T, M> {
+    #[inline]
     fn drop(&mut self) {
         if std::thread::panicking() && !self.panicking {
             self.roll_back();

@@ -101,6 +101,20 @@ impl<'m, M: Memory> Waiter<'m, M> {
         self.flag = flag;
     }
 
+    /// Spins, if it is not yet time for more, and says so: whoever holds the lock for a moment only is waited
+    /// for without a look at whether it lives. Never where time is counted, or in the memories of the proofs.
+    #[inline(always)]
+    pub(super) fn spins(&mut self) -> bool {
+        let spins = native::<M>()
+            && matches!(self.until, Until::Forever)
+            && self.round < self.waiting.spins;
+        if spins {
+            self.round += 1;
+            self.member.memory().spin_hint();
+        }
+        spins
+    }
+
     /// Waits for a moment, as long as `still` finds that there is something to wait for. `false` when the
     /// time is up.
     pub(super) fn pause(&mut self, still: impl FnOnce() -> bool) -> bool {

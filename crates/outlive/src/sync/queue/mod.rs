@@ -81,10 +81,12 @@ const TURN_MASK: u64 = (1 << TURN_BITS) - 1;
 const NOBODY: u64 = 0;
 
 impl Ticket {
+    #[inline(always)]
     fn to_word(self) -> u64 {
         self.turn << 22 | (self.slot as u64 + 1) << 16 | u64::from(self.id)
     }
 
+    #[inline(always)]
     fn from_word(word: u64, ids: u32) -> Option<Self> {
         let (id, node) = (word as u16 as u32, (word >> 16) as usize & 63);
         let possible = id < ids && (1..=Logs::<Native>::LOCKS).contains(&node);
@@ -176,15 +178,15 @@ impl<M: Memory> QueueLock<M> {
     ///
     /// # Errors
     /// See [`LockError`].
-    #[inline]
+    #[inline(always)]
     pub fn lock<'m>(
         &self,
         member: &'m Member<M>,
         recoverers: &Recoverers<M>,
     ) -> Result<QueueGuard<'m, M>, LockError> {
-        let (place, held) = self.queue(member, recoverers.logs())?;
-        if !held {
-            let held = self.wait(member, recoverers, place.listed, None)?;
+        let place = Place::take(*self, member)?;
+        if !place.enter_at_once(recoverers.logs()) {
+            let held = self.queue(member, recoverers, place.listed, None)?;
             assert!(held, "a wait without end has ended without the lock");
         }
         self.memory.crash_point(QueuePoint::Held);
@@ -201,8 +203,10 @@ impl<M: Memory> QueueLock<M> {
         recoverers: &Recoverers<M>,
         timeout: Duration,
     ) -> Result<Option<QueueGuard<'m, M>>, LockError> {
-        let (place, held) = self.queue(member, recoverers.logs())?;
-        if !held && !self.wait(member, recoverers, place.listed, Some(timeout))? {
+        let place = Place::take(*self, member)?;
+        if !place.enter_at_once(recoverers.logs())
+            && !self.queue(member, recoverers, place.listed, Some(timeout))?
+        {
             return Ok(None);
         }
         self.memory.crash_point(QueuePoint::Held);
@@ -240,34 +244,6 @@ impl<M: Memory> QueueLock<M> {
         }
     }
 
-    /// Enters the queue; says whether that was enough to hold the lock.
-    #[inline(always)]
-    fn queue<'m>(
-        &self,
-        member: &'m Member<M>,
-        logs: Logs<M>,
-    ) -> Result<(Place<'m, M>, bool), LockError> {
-        let place = Place::take(*self, member)?;
-        let (tail, before) = loop {
-            let tail: u64 = self.memory.load(self.at, Ordering::Acquire);
-            // Checked before it is relied on, and before this instance stands behind it.
-            let before = match self.before(logs, tail) {
-                Ok(before) => before,
-                Err(error) => {
-                    place.strike();
-                    return Err(error);
-                }
-            };
-            if place.enter(tail) {
-                break (tail, before);
-            }
-            self.memory.spin_hint();
-        };
-        // On the fast path the last ticket's turn is over and nobody has mended the link just made.
-        let held = self.comes_after(&place, logs, tail, before);
-        Ok((place, held))
-    }
-
     /// Whether the link of `place`, which is `link` and leads to `before`, makes it the holder.
     #[inline(always)]
     fn comes_after(
@@ -290,11 +266,11 @@ impl<M: Memory> QueueLock<M> {
         self.ticket(logs, link).map(Some)
     }
 
-    /// Waits until the place of `listed` is the holder's; otherwise it has been left. (It is found anew from
-    /// its entry, for the fast path to keep its own in registers.)
+    /// Enters the queue with the entry `listed` and waits until that place is the holder's; otherwise it has
+    /// been left. (The place is found anew from its entry, for the fast path to keep its own in registers.)
     #[cold]
     #[inline(never)]
-    fn wait(
+    fn queue(
         &self,
         member: &Member<M>,
         recoverers: &Recoverers<M>,
@@ -302,10 +278,17 @@ impl<M: Memory> QueueLock<M> {
         timeout: Option<Duration>,
     ) -> Result<bool, LockError> {
         let (place, logs) = (Place::find(*self, member, listed), recoverers.logs());
-        if place.is_second(logs) {
-            place.leave(logs);
-            let (instance, lock) = (member.instance(), self.at);
-            return Err(LockError::AlreadyHeld { instance, lock });
+        loop {
+            let tail: u64 = self.memory.load(self.at, Ordering::Acquire);
+            // Checked before it is relied on, and before this instance stands behind it.
+            if let Err(error) = self.before(logs, tail) {
+                place.strike();
+                return Err(error);
+            }
+            if place.enter(tail) {
+                break;
+            }
+            self.memory.spin_hint();
         }
         let mut waiter = Waiter::new(member, self.waiting, self.at, timeout);
         let failed = loop {
@@ -321,6 +304,14 @@ impl<M: Memory> QueueLock<M> {
             let Some(before) = before else {
                 continue;
             };
+            if waiter.spins() {
+                continue;
+            }
+            if place.is_second(logs) {
+                place.leave(logs);
+                let (instance, lock) = (member.instance(), self.at);
+                return Err(LockError::AlreadyHeld { instance, lock });
+            }
             match self.look_after(member, recoverers, before) {
                 Ok(Look::Alive) => {}
                 Ok(Look::Changed) => continue,
@@ -398,12 +389,15 @@ impl<'m, M: Memory> Place<'m, M> {
         let listed = log.list(lock.at, LockKind::QUEUE)?;
         let (memory, node) = (lock.memory, log.node(listed));
         memory.crash_point(QueuePoint::Listed);
+        if !(memory.has_word::<u128>(node + TURN) && memory.has_word::<u128>(node + DONE)) {
+            no_node(node);
+        }
         // Relaxed, as all of the node until the tail is moved: that releases it.
-        let turn = memory
-            .load::<u64>(node + TURN, Ordering::Relaxed)
-            .wrapping_add(1)
-            & TURN_MASK;
-        memory.store(node + TURN, turn, Ordering::Relaxed);
+        // SAFETY: half of the word that was asked for; so is the link in `enter`.
+        let turn: u64 = unsafe { memory.load_unchecked(node + TURN, Ordering::Relaxed) };
+        let turn = turn.wrapping_add(1) & TURN_MASK;
+        // SAFETY: as above.
+        unsafe { memory.store_unchecked(node + TURN, turn, Ordering::Relaxed) };
         Ok(Self {
             lock,
             member,
@@ -413,7 +407,7 @@ impl<'m, M: Memory> Place<'m, M> {
         })
     }
 
-    /// The place that `member` has taken with the entry `listed`.
+    /// The place that `member` has taken, by [`take`](Self::take), with the entry `listed`.
     fn find(lock: QueueLock<M>, member: &'m Member<M>, listed: Listed) -> Self {
         let node = OwnLog::of(member).node(listed);
         // Relaxed: only its owner writes it.
@@ -429,7 +423,18 @@ impl<'m, M: Memory> Place<'m, M> {
 
     #[inline(always)]
     fn ticket(&self) -> u64 {
-        let (id, slot, turn) = (self.member.instance().id, self.listed.slot(), self.turn);
+        self.ticket_of(self.turn)
+    }
+
+    /// The ticket of the turn before. It is over: nobody lists a lock anew before that.
+    #[inline(always)]
+    fn last_ticket(&self) -> u64 {
+        self.ticket_of(self.turn.wrapping_sub(1) & TURN_MASK)
+    }
+
+    #[inline(always)]
+    fn ticket_of(&self, turn: u64) -> u64 {
+        let (id, slot) = (self.member.instance().id, self.listed.slot());
         Ticket { id, slot, turn }.to_word()
     }
 
@@ -437,7 +442,8 @@ impl<'m, M: Memory> Place<'m, M> {
     #[inline(always)]
     fn enter(&self, tail: u64) -> bool {
         let (memory, lock) = (self.lock.memory, self.lock.at);
-        memory.store(self.node + PREDECESSOR, tail, Ordering::Relaxed);
+        // SAFETY: `take` has asked for the word that the turn and the link are the halves of.
+        unsafe { memory.store_unchecked(self.node + PREDECESSOR, tail, Ordering::Relaxed) };
         memory.crash_point(QueuePoint::Linked);
         // Release: whoever sees the ticket sees the entry, the turn and the link. Acquire: the same of
         // those before.
@@ -447,6 +453,23 @@ impl<'m, M: Memory> Place<'m, M> {
             memory.crash_point(QueuePoint::Queued);
         }
         entered.is_ok()
+    }
+
+    /// Enters the queue if that alone makes one the holder: nobody is in it.
+    ///
+    /// The last ticket's turn is seen to be over before the tail is moved from it. A ticket that is cut out
+    /// of the queue leaves the tail first, for good, and only then may its node be used again; so the
+    /// turn that was over is the ticket's own, and the link need not be looked at again.
+    #[inline(always)]
+    fn enter_at_once(&self, logs: Logs<M>) -> bool {
+        let lock = self.lock;
+        let tail: u64 = lock.memory.load(lock.at, Ordering::Acquire);
+        // One's own last turn is over without a look at the node; a compare-and-swap waits for the loads before
+        // it, and that one would have to wait for the tail.
+        let nobody = tail == NOBODY
+            || tail == self.last_ticket()
+            || Ticket::from_word(tail, logs.capacity()).is_some_and(|last| lock.over(logs, last));
+        nobody && self.enter(tail)
     }
 
     #[inline(always)]
@@ -467,7 +490,10 @@ impl<'m, M: Memory> Place<'m, M> {
     fn guard(self) -> QueueGuard<'m, M> {
         QueueGuard {
             member: self.member,
+            memory: self.lock.memory,
             listed: self.listed,
+            node: self.node,
+            entry: OwnLog::of(self.member).entry(self.listed),
             turn: self.turn,
         }
     }
@@ -491,8 +517,13 @@ impl<'m, M: Memory> Place<'m, M> {
 #[derive(Debug)]
 #[must_use = "the lock is released when this is dropped"]
 pub struct QueueGuard<'m, M: Memory = Native> {
+    memory: M,
     member: &'m Member<M>,
     listed: Listed,
+    /// Where the node and the entry are, looked up before the lock was taken: nothing has to be loaded to
+    /// give it up.
+    node: Offset,
+    entry: Offset,
     turn: u64,
 }
 
@@ -507,20 +538,40 @@ impl<'m, M: Memory> QueueGuard<'m, M> {
 impl<M: Memory> Drop for QueueGuard<'_, M> {
     #[inline(always)]
     fn drop(&mut self) {
-        pass_on(self.member, self.listed, self.turn);
+        let memory = self.memory;
+        // Relaxed, and read before the lock is passed on, as in `tatas/release.rs`.
+        // SAFETY: `Place::take` has asked for the node's words, and has written the entry; so for the next two.
+        let asleep: u64 = unsafe { memory.load_unchecked(self.node + SLEEPER, Ordering::Relaxed) };
+        if asleep != 0 {
+            return pass_on_and_wake(self.member, self.listed, self.turn);
+        }
+        // Release: what was done under the lock.
+        // SAFETY: as above.
+        unsafe { memory.store_unchecked(self.node + DONE, self.turn, Ordering::Release) };
+        memory.crash_point(QueuePoint::Released);
+        // Release: as in `OwnLog::unlist`; in this domain nothing has to be written back.
+        // SAFETY: as above.
+        unsafe { memory.store_unchecked(self.entry, 0u64, Ordering::Release) };
+        memory.crash_point(QueuePoint::Struck);
     }
 }
 
-/// Says that `turn` is done. A function with little in it but calls in tail position, as
-/// for a test-and-test-and-set lock (`tatas/release.rs`).
+/// The same where the successor sleeps.
+#[cold]
 #[inline(never)]
-fn pass_on<M: Memory>(member: &Member<M>, listed: Listed, turn: u64) {
+fn pass_on_and_wake<M: Memory>(member: &Member<M>, listed: Listed, turn: u64) {
     let (memory, log) = (member.memory(), OwnLog::of(member));
-    let (done, sleeper) = (log.node(listed) + DONE, log.node(listed) + SLEEPER);
     // Release: what was done under the lock.
-    memory.store(done, turn, Ordering::Release);
+    memory.store(log.node(listed) + DONE, turn, Ordering::Release);
     memory.crash_point(QueuePoint::Released);
     log.unlist(listed);
     memory.crash_point(QueuePoint::Struck);
-    wake(member, sleeper);
+    wake(member, log.node(listed) + SLEEPER);
+}
+
+/// A member's log, and so its nodes, are in its memory.
+#[cold]
+#[inline(never)]
+fn no_node(node: Offset) -> ! {
+    unreachable!("the queue node at {node} is outside the member's memory")
 }

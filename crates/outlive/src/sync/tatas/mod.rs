@@ -118,7 +118,14 @@ impl<M: Memory> BareTatas<M> {
     pub const BYTES: u64 = 16;
 
     /// The lock at `at` (aligned to 16), which is zeroed memory at first: free.
+    ///
+    /// # Panics
+    /// If the place is not inside the memory, or not aligned.
+    #[inline]
     pub fn new(memory: M, at: Offset) -> Self {
+        if !memory.has_word::<u128>(at) {
+            no_place(at, memory.size());
+        }
         Self {
             memory,
             at,
@@ -145,7 +152,7 @@ impl<M: Memory> BareTatas<M> {
     ///
     /// # Errors
     /// See [`LockError`].
-    #[inline]
+    #[inline(always)]
     pub fn lock<'m>(&self, member: &'m Member<M>) -> Result<BareTatasGuard<'m, M>, LockError> {
         if self.take_at_once(member) {
             return Ok(self.guard(member, Taken::AT_ONCE));
@@ -190,6 +197,7 @@ impl<M: Memory> BareTatas<M> {
     #[inline(always)]
     fn guard<'m>(&self, member: &'m Member<M>, taken: Taken) -> BareTatasGuard<'m, M> {
         BareTatasGuard {
+            memory: self.memory,
             at: self.at,
             member,
             taken,
@@ -288,6 +296,9 @@ impl<M: Memory> BareTatas<M> {
                 self.memory.spin_hint();
                 continue;
             }
+            if waiter.spins() {
+                continue;
+            }
             let holder = owner(generations, self.at, held)?;
             if holder == me {
                 let (instance, lock) = (me, self.at);
@@ -322,6 +333,7 @@ enum FromDead {
 #[derive(Debug)]
 #[must_use = "the lock is released when this is dropped"]
 pub struct BareTatasGuard<'m, M: Memory = Native> {
+    memory: M,
     at: Offset,
     member: &'m Member<M>,
     taken: Taken,
@@ -361,7 +373,8 @@ impl<'m, M: Memory> BareTatasGuard<'m, M> {
 impl<M: Memory> Drop for BareTatasGuard<'_, M> {
     #[inline(always)]
     fn drop(&mut self) {
-        release::release(self.member, self.at, self.taken.listed);
+        // SAFETY: `BareTatas::new` has asked for the word.
+        unsafe { release::release(self.memory, self.member, self.at, self.taken.listed) };
     }
 }
 
@@ -398,7 +411,7 @@ impl<M: Memory> Tatas<M> {
     ///
     /// # Errors
     /// See [`LockError`].
-    #[inline]
+    #[inline(always)]
     pub fn lock<'m>(
         &self,
         member: &'m Member<M>,
@@ -452,9 +465,12 @@ impl<M: Memory> Tatas<M> {
     #[inline(always)]
     fn guard<'m>(&self, member: &'m Member<M>, listed: Listed) -> TatasGuard<'m, M> {
         TatasGuard {
+            memory: self.word.memory,
             at: self.word.at,
             member,
             listed,
+            entry: OwnLog::of(member).entry(listed),
+            written_back: (self.word.memory.domain() == PersistenceDomain::WriteBack).into(),
         }
     }
 
@@ -527,9 +543,14 @@ impl<M: Memory> Tatas<M> {
 #[derive(Debug)]
 #[must_use = "the lock is released when this is dropped"]
 pub struct TatasGuard<'m, M: Memory = Native> {
+    memory: M,
     at: Offset,
     member: &'m Member<M>,
     listed: Listed,
+    entry: Offset,
+    /// Not 0 where the release has to be written back. (One instruction less than to ask the memory: see
+    /// `release.rs`.)
+    written_back: u64,
 }
 
 impl<'m, M: Memory> TatasGuard<'m, M> {
@@ -543,6 +564,24 @@ impl<'m, M: Memory> TatasGuard<'m, M> {
 impl<M: Memory> Drop for TatasGuard<'_, M> {
     #[inline(always)]
     fn drop(&mut self) {
-        release::release_listed(self.member, self.at, self.listed);
+        // SAFETY: `BareTatas::new` has asked for the lock's word, and the entry has been written.
+        unsafe {
+            release::release_listed(
+                self.memory,
+                self.member,
+                self.at,
+                self.listed,
+                self.entry,
+                self.written_back,
+            );
+        }
     }
+}
+
+/// Out of line, and with plain values: a handle that a message points at is in memory on the fast path too.
+#[cold]
+#[inline(never)]
+#[track_caller]
+fn no_place(at: Offset, size: u64) -> ! {
+    panic!("a lock at {at} is outside a memory of {size} bytes, or not aligned to 16")
 }

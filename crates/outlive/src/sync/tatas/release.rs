@@ -1,73 +1,87 @@
-//! How a test-and-test-and-set lock is given up: what a guard's drop calls.
+//! How a test-and-test-and-set lock is given up: what a guard's drop does.
 //!
-//! The cost of a release, and of the acquisition that follows it, is in its stores, for a compare-and-swap
-//! waits for all stores before it. A guard's drop stands twice in a user's function, the second time where a
-//! panic unwinds, and if it is not inlined in both places, the guard is written to memory to be pointed at.
-//! It is inlined in both as long as it is nothing but a call with plain values. So these are functions, with
-//! arguments in registers, and so that they need no stack either, whatever is seldom is a call in tail
-//! position: the bounds are asked first ([`Memory::has_word`]), which takes the panics out of the accesses.
+//! A lock's cost is in the memory operations around its compare-and-swap, which waits for the stores before
+//! it. So the guard must live in registers: everything that a drop does on the fast path is inlined, in both
+//! places where a drop stands in a user's function (the second is where a panic unwinds), and what is seldom
+//! is a call that takes plain values. A guard that is pointed at even once is written to the stack at every
+//! acquisition, which cost more than the lock's own log.
+//!
+//! The sleepers' flag is read *before* the word is given up, while the line is certainly ours: read after it, the line
+//! is often another's already and has to be fetched again, and on x86 the load would overtake the store anyway. A
+//! sleeper that raises its flag in between is missed, as it would be then, and naps to the end of its nap (`wait.rs`).
 
 use super::{SLEEPERS, TatasUnlockPoint};
 use crate::membership::{Instance, Member};
 use crate::recovery::{Listed, OwnLog};
-use crate::sync::wait::{ring, wake};
-use outlive_memory::{Memory, Offset, Ordering, PersistenceDomain};
+use crate::sync::wait::wake;
+use outlive_memory::{Memory, Offset, Ordering};
 
 /// Gives up the lock at `at`, which `member` holds and, in the flushed domain, does not list.
-#[inline(never)]
-pub(super) fn release<M: Memory>(member: &Member<M>, at: Offset, listed: Option<Listed>) {
-    let (memory, sleepers) = (member.memory(), at + SLEEPERS);
-    if let Some(listed) = listed {
-        return release_listed(member, at, listed);
-    }
-    if !(memory.has_word::<u64>(at) && memory.has_word::<u64>(sleepers)) {
-        return no_lock(at);
+///
+/// # Safety
+/// There is a word of 128 bits at `at`: the lock.
+#[inline(always)]
+pub(super) unsafe fn release<M: Memory>(
+    memory: M,
+    member: &Member<M>,
+    at: Offset,
+    listed: Option<Listed>,
+) {
+    // Relaxed: a flag that is missed costs the rest of a nap.
+    // SAFETY: half of the word that the caller answers for; so is the next.
+    let asleep: u64 = unsafe { memory.load_unchecked(at + SLEEPERS, Ordering::Relaxed) };
+    if asleep != 0 || listed.is_some() {
+        return release_seldom(member, at, listed);
     }
     // Release: what was done under the lock.
-    memory.store(at, Instance::NOBODY, Ordering::Release);
+    // SAFETY: as above.
+    unsafe { memory.store_unchecked(at, Instance::NOBODY, Ordering::Release) };
     memory.crash_point(TatasUnlockPoint::Released);
-    if memory.load::<u64>(sleepers, Ordering::Relaxed) != 0 {
-        ring(member, sleepers);
-    }
 }
 
-/// Gives up the lock at `at`, which `member` holds and lists. As small as [`release`].
-#[inline(never)]
-pub(super) fn release_listed<M: Memory>(member: &Member<M>, at: Offset, listed: Listed) {
-    let (memory, log, sleepers) = (member.memory(), OwnLog::of(member), at + SLEEPERS);
-    if memory.domain() == PersistenceDomain::WriteBack {
-        return release_written_back(member, at, listed);
-    }
-    if !(memory.has_word::<u64>(at) && memory.has_word::<u64>(sleepers) && log.has(listed)) {
-        return no_lock(at);
+/// Gives up the lock at `at`, which `member` holds and lists.
+///
+/// # Safety
+/// There is a word of 128 bits at `at`, the lock, and one of 64 bits at the entry. `written_back` is 0 in the
+/// flushed domain only.
+#[inline(always)]
+pub(super) unsafe fn release_listed<M: Memory>(
+    memory: M,
+    member: &Member<M>,
+    at: Offset,
+    listed: Listed,
+    entry: Offset,
+    written_back: u64,
+) {
+    // Relaxed: as in `release`.
+    // SAFETY: half of the word that the caller answers for; so is the next.
+    let asleep: u64 = unsafe { memory.load_unchecked(at + SLEEPERS, Ordering::Relaxed) };
+    if asleep | written_back != 0 {
+        return release_seldom(member, at, Some(listed));
     }
     // Release: what was done under the lock.
-    memory.store(at, Instance::NOBODY, Ordering::Release);
+    // SAFETY: as above.
+    unsafe { memory.store_unchecked(at, Instance::NOBODY, Ordering::Release) };
     memory.crash_point(TatasUnlockPoint::Released);
-    log.unlist(listed);
+    // Release: as in `OwnLog::unlist`.
+    // SAFETY: the caller answers for the entry.
+    unsafe { memory.store_unchecked(entry, 0u64, Ordering::Release) };
     memory.crash_point(TatasUnlockPoint::Struck);
-    if memory.load::<u64>(sleepers, Ordering::Relaxed) != 0 {
-        ring(member, sleepers);
-    }
 }
 
-/// The same on write-back memory: the word may not fall back once the entry is struck out.
+/// The same where somebody sleeps, and on write-back memory.
 #[cold]
 #[inline(never)]
-fn release_written_back<M: Memory>(member: &Member<M>, at: Offset, listed: Listed) {
+fn release_seldom<M: Memory>(member: &Member<M>, at: Offset, listed: Option<Listed>) {
     let memory = member.memory();
     // Release: what was done under the lock.
     memory.store(at, Instance::NOBODY, Ordering::Release);
+    // The word may not fall back once the entry is struck out.
     memory.write_back(at, 8);
     memory.crash_point(TatasUnlockPoint::Released);
+    if let Some(listed) = listed {
+        OwnLog::of(member).unlist(listed);
+        memory.crash_point(TatasUnlockPoint::Struck);
+    }
     wake(member, at + SLEEPERS);
-    OwnLog::of(member).unlist(listed);
-    memory.crash_point(TatasUnlockPoint::Struck);
-}
-
-/// A held lock has a place, or it could not have been taken.
-#[cold]
-#[inline(never)]
-fn no_lock(at: Offset) {
-    unreachable!("the lock at {at}, which was held, is outside the member's memory")
 }
