@@ -3,7 +3,8 @@
 use crate::fixtures::structures::{Case, REGION, bytes_for};
 use crate::kill::{Crash, Marked, Suite, Sweep};
 use outlive::structures::{
-    AddPagePoint, CreatePoint, DoublePoint, InsertPoint, OpenBucketPoint, RemovePoint, ReplacePoint,
+    AddPagePoint, CreatePoint, DoublePoint, InsertPoint, OpenBucketsPoint, RemovePoint,
+    ReplacePoint,
 };
 
 /// Adds the sweeps of this file.
@@ -16,7 +17,7 @@ pub fn add_to(suite: &mut Suite) {
         .declare::<InsertPoint>()
         .declare::<RemovePoint>()
         .declare::<ReplacePoint>()
-        .declare::<OpenBucketPoint>()
+        .declare::<OpenBucketsPoint>()
         .declare::<AddPagePoint>()
         .declare::<DoublePoint>();
 }
