@@ -6,7 +6,7 @@ use crate::fixtures::structures::{Case, REGION, World, bytes_for};
 use crate::kill::{Marked, Suite, Sweep};
 use outlive::membership::Member;
 use outlive::structures::{
-    AddPagePoint, CreatePoint, DestroyPoint, DoublePoint, InsertPoint, OpenBucketPoint,
+    AddPagePoint, CreatePoint, DestroyPoint, DoublePoint, InsertPoint, OpenBucketsPoint,
     RemovePoint, ReplacePoint,
 };
 use outlive_memory::PersistenceDomain;
@@ -22,7 +22,7 @@ pub fn add_to(suite: &mut Suite) {
         .declare::<InsertPoint>()
         .declare::<RemovePoint>()
         .declare::<ReplacePoint>()
-        .declare::<OpenBucketPoint>()
+        .declare::<OpenBucketsPoint>()
         .declare::<AddPagePoint>()
         .declare::<DoublePoint>();
 }

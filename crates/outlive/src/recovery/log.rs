@@ -176,6 +176,7 @@ impl<M: Memory> Log<M> {
         self.at + LOCKS + slot as u64 * 8
     }
 
+    #[inline(always)]
     pub(super) fn operation_at(self, sequence: u64) -> Offset {
         self.at + OPERATIONS + (sequence & 1) * OPERATION_BYTES
     }
@@ -498,6 +499,7 @@ impl<'m, M: Memory> OwnLog<'m, M> {
     ///
     /// # Panics
     /// If there are more than [`Operation::ARGUMENTS`] arguments.
+    #[inline(always)]
     pub fn begin(self, kind: OperationKind, arguments: &[u64]) -> RunningOperation<'m, M> {
         operation::begin(self, kind, arguments)
     }

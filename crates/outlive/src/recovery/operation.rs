@@ -30,6 +30,7 @@ const ARGUMENTS_LOW: u64 = 32;
 const RESULT: u64 = 64;
 const ARGUMENTS_HIGH: u64 = 96;
 
+#[inline(always)]
 fn argument_at(at: Offset, index: usize) -> Offset {
     if index < 4 {
         at + ARGUMENTS_LOW + index as u64 * 8
@@ -93,6 +94,7 @@ impl Progress {
     }
 }
 
+#[inline(always)]
 fn stamp(sequence: u64, progress: Progress) -> u64 {
     sequence << 8 | progress as u64
 }
@@ -172,6 +174,7 @@ pub(super) fn read<M: Memory>(log: Log<M>, at: Offset) -> Result<Option<Operatio
 }
 
 /// The sequence number of the latest operation, 0 if there was none.
+#[inline(always)]
 fn latest_sequence<M: Memory>(log: Log<M>) -> u64 {
     let stamp = |parity| -> u64 {
         let at = log.operation_at(parity) + STAMP;
@@ -213,12 +216,14 @@ pub(super) fn erase<M: Memory>(log: Log<M>, at: Offset) {
 }
 
 /// Writes a stamp after everything that it announces.
+#[inline(always)]
 fn publish<M: Memory>(memory: M, at: Offset, stamp: u64) {
     memory.persist(at, OPERATION_BYTES);
     memory.store(at + STAMP, stamp, Ordering::Release);
     memory.persist(at + STAMP, 8);
 }
 
+#[inline(always)]
 pub(super) fn begin<'m, M: Memory>(
     own: OwnLog<'m, M>,
     kind: OperationKind,
@@ -284,6 +289,7 @@ impl<M: Memory> RunningOperation<'_, M> {
     }
 
     /// Writes the note: one word that tells the handler how far the operation has come.
+    #[inline(always)]
     pub fn note(&self, note: u64) {
         let (memory, at) = (self.log.memory(), self.at() + NOTE);
         // Release: what the note announces was written before it.
@@ -301,6 +307,7 @@ impl<M: Memory> RunningOperation<'_, M> {
     ///
     /// # Panics
     /// If there are more than [`Operation::RESULTS`] words.
+    #[inline(always)]
     pub fn finish(self, result: &[u64]) {
         self.settle(Progress::Done, result);
     }
@@ -309,6 +316,7 @@ impl<M: Memory> RunningOperation<'_, M> {
     ///
     /// # Panics
     /// As [`finish`](Self::finish).
+    #[inline(always)]
     pub fn abandon(self, reason: &[u64]) {
         self.settle(Progress::Undone, reason);
     }
@@ -330,10 +338,12 @@ impl<M: Memory> RunningOperation<'_, M> {
         redo.store(at + STAMP, stamp(self.sequence, Progress::Done))
     }
 
+    #[inline(always)]
     fn at(&self) -> Offset {
         self.log.operation_at(self.sequence)
     }
 
+    #[inline(always)]
     fn settle(self, progress: Progress, result: &[u64]) {
         check(result);
         let (memory, at) = (self.log.memory(), self.at());
@@ -345,6 +355,7 @@ impl<M: Memory> RunningOperation<'_, M> {
     }
 }
 
+#[inline(always)]
 fn check(result: &[u64]) {
     assert!(
         result.len() <= Operation::RESULTS,

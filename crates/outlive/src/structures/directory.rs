@@ -3,8 +3,13 @@
 //! The list is sorted by reversed hashes (Shalev and Shavit's split ordering), so that the entries of a
 //! bucket stand together, and stay together when the number of buckets is doubled: bucket `b` of `n` splits
 //! into `b` and `b + n`, and what belongs to the new one is the second part of the old one. So the map grows
-//! by one compare-and-swap of a number. A new bucket is opened when somebody first wants it: its two words
-//! are linked into the list at the place where its entries begin.
+//! by one compare-and-swap of a number. A new bucket is opened, with its neighbours in the directory, when somebody
+//! who inserts first wants one of them: its two words are linked into the list at the place where its entries begin.
+//!
+//! Buckets are opened in groups of up to 32 because whoever looks opens nothing: if each were opened when it is first
+//! wanted, most of the younger half would be closed most of the time, and every look there would go by way of
+//! an older bucket. The entries of neighbours stand nowhere near one another, but their words do, and those of the
+//! buckets that they split from, and one claim serves for all.
 //!
 //! # The directory
 //!
@@ -12,24 +17,32 @@
 //! of these to a page of links, each of these to a page of buckets. A page is allocated when a bucket in it is
 //! first wanted, and never freed. So nobody ever zeroes or copies more than a page.
 //!
-//! # How a bucket is opened
+//! # How a group of buckets is opened
 //!
-//! 1. *claim*: compare-and-swap its link from 0 to [`CLAIMED`] and the operation's stamp;
-//! 2. *aim*: store there what stands behind its place in the list, with [`OPENING`];
-//! 3. *link*: compare-and-swap the word before that place to lead to the bucket; if it has changed, aim again;
-//! 4. *open*: take [`OPENING`] away. Whoever comes along the list does that too.
+//! 1. *claim*: compare-and-swap the link of its first bucket (bucket 0 is open always, so of bucket 1 in the first
+//!    group) from 0 to [`CLAIMED`] and the operation's stamp;
+//!
+//! then for each of its buckets
+//!
+//! 2. *note* it in the operation;
+//! 3. *aim*: store in its link what stands behind its place in the list, with [`OPENING`];
+//! 4. *link*: compare-and-swap the word before that place to lead to the bucket; if it has changed, aim again;
+//! 5. *open*: take [`OPENING`] away. Whoever comes along the list does that too.
 //!
 //! Only the claimer stores to a bucket that is not in the list, hence the plain store. Nobody waits for it:
 //! whoever finds a bucket that is not open begins at the one that it splits from, which is only further away.
 //! So neither does it matter when there is no memory for a page. A claimer that dies is found by its
-//! operation: [the handler](super::recover) tells a claim of its own by the stamp or the note, and completes
-//! it.
+//! operation: [the handler](super::recover) tells a claim of its own by the note, or before there is one by the
+//! stamp, and goes on with the bucket that is noted: to link one that is linked changes nothing.
+//!
+//! A group may have more buckets than the map has use for as yet. They are closer to some entries than those that they split
+//! from, that is all.
 
 use super::chain::{Judgement, Place, drop_from_hand, open, release_hand, seek, take_into_hand};
 use super::header::{ENTRY_BYTES, Header};
 use super::node::{CLAIMED, NEXT, OPENING, SORT, entry_as_node, stamp};
 use super::operation::{
-    ADD_PAGE, AddPagePoint, DoublePoint, OPEN_BUCKET, OpenBucketPoint, PAGE_HAND,
+    ADD_PAGE, AddPagePoint, DoublePoint, OPEN_BUCKETS, OpenBucketsPoint, PAGE_HAND,
 };
 use crate::heap::{LocalHeap, Pinned};
 use crate::recovery::{OwnLog, RunningOperation};
@@ -39,9 +52,6 @@ use outlive_memory::{Memory, Offset, Ordering};
 fn parent(bucket: u64) -> u64 {
     bucket & !(1 << bucket.ilog2())
 }
-
-/// The claim is noted.
-pub(super) const NOTED: u64 = 1;
 
 /// The sort of an entry with this hash: odd.
 #[inline(always)]
@@ -79,7 +89,12 @@ impl<M: Memory> Header<M> {
     /// `bucket` as a node to begin at, if it is open.
     #[inline(always)]
     pub(super) fn opened(&self, bucket: u64) -> Option<Offset> {
-        let at = self.bucket_at(bucket)?;
+        self.opened_at(self.bucket_at(bucket)?)
+    }
+
+    /// The same, by where its words are.
+    #[inline(always)]
+    fn opened_at(&self, at: Offset) -> Option<Offset> {
         // Acquire: it is in the list.
         let next: u64 = self.memory.load(at, Ordering::Acquire);
         (next != 0 && next & (CLAIMED | OPENING) == 0).then(|| entry_as_node(at))
@@ -135,50 +150,70 @@ impl<M: Memory> Header<M> {
     fn split(&self, heap: &LocalHeap<'_, M>, pin: &Pinned<'_, M>, bucket: u64) -> Offset {
         // The next of them that is open; bucket 0 is. Most often it is the first.
         let mut opened = parent(bucket);
-        let mut start = loop {
-            match self.opened(opened) {
-                Some(start) => break start,
-                None if opened == 0 => return self.head(),
-                None => opened = parent(opened),
-            }
-        };
+        while opened != 0 && self.opened(opened).is_none() {
+            opened = parent(opened);
+        }
         // Back, one bit of the bucket's number more each time.
         while opened != bucket {
             let rest = bucket & !opened;
             opened |= 1 << rest.trailing_zeros();
-            match self.open_bucket(heap, pin, opened, start) {
-                Some(next) => start = next,
-                None => return start,
+            if self.open_group(heap, pin, opened).is_none() {
+                break;
             }
         }
-        start
+        self.nearest_to(bucket)
     }
 
-    /// Opens `bucket`, which belongs behind `start`, unless another is about to.
-    fn open_bucket(
-        &self,
-        heap: &LocalHeap<'_, M>,
-        pin: &Pinned<'_, M>,
-        bucket: u64,
-        start: Offset,
-    ) -> Option<Offset> {
-        let (at, memory) = (self.place(heap, bucket)?, self.memory);
+    /// Opens the group of buckets that `bucket` is in. `None` if another has or is about to, or there is no memory.
+    fn open_group(&self, heap: &LocalHeap<'_, M>, pin: &Pinned<'_, M>, bucket: u64) -> Option<()> {
+        let (first, memory) = (self.first_of_group(bucket), self.memory);
+        let at = self.place(heap, first)?;
         if memory.load::<u64>(at, Ordering::Relaxed) != 0 {
             return None;
         }
-        let operation = OwnLog::of(heap.member()).begin(OPEN_BUCKET, &[self.at.raw(), bucket]);
+        let operation = OwnLog::of(heap.member()).begin(OPEN_BUCKETS, &[self.at.raw(), first]);
         let claim = CLAIMED | stamp(heap.instance().id, operation.sequence());
-        let claimed = memory.compare_exchange(at, 0, claim, Ordering::Relaxed, Ordering::Relaxed);
-        if claimed.is_err() {
+        // Relaxed: a claim announces nothing.
+        let order = (Ordering::Relaxed, Ordering::Relaxed);
+        if memory
+            .compare_exchange(at, 0, claim, order.0, order.1)
+            .is_err()
+        {
             operation.abandon(&[]);
             return None;
         }
-        memory.crash_point(OpenBucketPoint::Claimed);
-        operation.note(NOTED);
-        memory.crash_point(OpenBucketPoint::Noted);
-        self.link_bucket(pin, bucket, at, start);
+        memory.crash_point(OpenBucketsPoint::Claimed);
+        self.open_from(pin, first, at, &operation);
         operation.finish(&[]);
-        Some(entry_as_node(at))
+        Some(())
+    }
+
+    /// The bucket whose claim is the claim of the group that `bucket` is in: its first, but bucket 0 is open anyhow.
+    fn first_of_group(&self, bucket: u64) -> u64 {
+        (bucket & !self.sizes.last_of_group()).max(1)
+    }
+
+    /// Opens a claimed group, from `first` on, whose words are at `at`.
+    fn open_from(
+        &self,
+        pin: &Pinned<'_, M>,
+        first: u64,
+        at: Offset,
+        operation: &RunningOperation<'_, M>,
+    ) {
+        let (memory, from) = (self.memory, parent(first));
+        // Those that it is split from stand together too, but bucket 0 is apart, and the first group is split from
+        // itself.
+        let together = from != 0 && first > self.sizes.last_of_group();
+        let from_at = if together { self.bucket_at(from) } else { None };
+        for index in 0..=self.sizes.last_of_group() - (first & self.sizes.last_of_group()) {
+            let (bucket, after) = (first + index, index * ENTRY_BYTES);
+            operation.note(bucket);
+            memory.crash_point(OpenBucketsPoint::Noted);
+            let start = from_at.and_then(|from_at| self.opened_at(from_at + after));
+            let start = start.unwrap_or_else(|| self.nearest_to(parent(bucket)));
+            self.link_bucket(pin, bucket, at + after, start);
+        }
     }
 
     /// Everything after the claim.
@@ -199,40 +234,46 @@ impl<M: Memory> Header<M> {
             }
             memory.store(at, next | OPENING, Ordering::Relaxed);
             memory.persist(at, 8);
-            memory.crash_point(OpenBucketPoint::Aimed);
+            memory.crash_point(OpenBucketsPoint::Aimed);
             let order = (Ordering::AcqRel, Ordering::Relaxed);
             let linked = memory.compare_exchange(link, next, node.raw(), order.0, order.1);
             if linked.is_ok() {
                 memory.persist(link, 8);
-                memory.crash_point(OpenBucketPoint::Linked);
+                memory.crash_point(OpenBucketsPoint::Linked);
                 open(memory, node, next | OPENING);
-                memory.crash_point(OpenBucketPoint::Opened);
+                memory.crash_point(OpenBucketsPoint::Opened);
                 break;
             }
         }
     }
 
-    /// What a recoverer does about a bucket that the dead was opening.
-    pub(super) fn recover_bucket(
+    /// What a recoverer does about the group of buckets from `first` on, which the dead was opening.
+    pub(super) fn recover_buckets(
         &self,
         pin: &Pinned<'_, M>,
-        bucket: u64,
+        first: u64,
         claim: u64,
         running: RunningOperation<'_, M>,
     ) {
-        let Some(at) = self.bucket_at(bucket) else {
-            return running.abandon(&[]);
+        let noted = running.noted();
+        let bucket = if noted == 0 { first } else { noted };
+        // All of it is true but in a damaged memory.
+        let possible = bucket >> self.sizes.most_buckets() == 0
+            && first != 0
+            && self.first_of_group(bucket) == first;
+        let at = if possible {
+            self.bucket_at(bucket)
+        } else {
+            None
         };
-        let found: u64 = self.memory.load(at, Ordering::Acquire);
-        if found != claim && running.noted() != NOTED {
-            // It is another's.
-            return running.abandon(&[]);
+        match at {
+            // Noted: it was claimed. Else the claim itself says so; anything else there is another's.
+            Some(at) if noted != 0 || self.memory.load::<u64>(at, Ordering::Acquire) == claim => {
+                self.open_from(pin, bucket, at, &running);
+                running.finish(&[]);
+            }
+            _ => running.abandon(&[]),
         }
-        running.note(NOTED);
-        if found & (CLAIMED | OPENING) != 0 {
-            self.link_bucket(pin, bucket, at, self.nearest_to(parent(bucket)));
-        }
-        running.finish(&[]);
     }
 
     /// The words of `bucket`; adds the pages on the way to it. `None` if there is no memory for them.

@@ -24,6 +24,9 @@ const TAIL: u64 = 144;
 const COUNTERS: u64 = 192;
 const COUNTER_BYTES: u64 = 64;
 
+/// The most buckets that one operation opens together, as a logarithm.
+const GROUP: u32 = 5;
+
 /// The bytes of a bucket.
 pub(super) const ENTRY_BYTES: u64 = 16;
 
@@ -77,6 +80,13 @@ impl Sizes {
         };
         let sound = sizes.leaf <= 8 && sizes.page <= 9 && sizes.counters <= 6 && sizes.load <= 8;
         sound.then_some((kind, sizes))
+    }
+
+    /// How many buckets are opened together, less one: half a page of the smallest, and at most 32, so that this is a
+    /// small piece of work.
+    #[inline(always)]
+    pub fn last_of_group(self) -> u64 {
+        (1 << self.leaf.saturating_sub(1).min(GROUP)) - 1
     }
 
     /// The most buckets that the directory has room for, as a logarithm.

@@ -27,7 +27,7 @@
 //!   and so does his recoverer, who learns from the heap which of the two the dead had retired. The value that was
 //!   about to be replaced stands in the descriptor's note.
 //! * **Destroy**: see [`destroy`], for whoever is the last to use the structure.
-//! * **Open a bucket, add a page**: see [`directory`]. An operation of its own, before the caller's.
+//! * **Open buckets, add a page**: see [`directory`]. An operation of its own, before the caller's.
 //!
 //! The descriptor is begun after the node is filled, and finished after the hand is emptied, so a block in a hand without
 //! a running operation is linked nowhere.
@@ -61,7 +61,8 @@
 //!
 //! Everything is lock-free: a walk begins again only when another's compare-and-swap succeeded where it stands.
 //! Nobody waits for the living or for the dead, and nobody waits while a map grows: doubling is one
-//! compare-and-swap, and the largest piece of work that growth puts on one operation is a page of 4 KiB per level.
+//! compare-and-swap, and the largest piece of work that growth puts on one operation is a page of 4 KiB per level and the opening
+//! of a group of 32 buckets per doubling that passed it by.
 
 mod chain;
 mod check;
@@ -87,7 +88,8 @@ pub use iterate::Iter;
 pub use list::List;
 pub use map::{Exchange, Map};
 pub use operation::{
-    AddPagePoint, CreatePoint, DoublePoint, InsertPoint, OpenBucketPoint, RemovePoint, ReplacePoint,
+    AddPagePoint, CreatePoint, DoublePoint, InsertPoint, OpenBucketsPoint, RemovePoint,
+    ReplacePoint,
 };
 pub use outcome::{Action, Outcome};
 pub use recover::recoverers;

@@ -11,8 +11,9 @@ pub(super) const INSERT: OperationKind = OperationKind::new(0x201);
 pub(super) const REMOVE: OperationKind = OperationKind::new(0x202);
 /// Replaces a value. Arguments: the structure, the node, the new block. Note: the old value's word.
 pub(super) const REPLACE: OperationKind = OperationKind::new(0x203);
-/// Opens a bucket. Arguments: the structure, the bucket. Note: 1 once it is claimed.
-pub(super) const OPEN_BUCKET: OperationKind = OperationKind::new(0x204);
+/// Opens a group of buckets. Arguments: the structure, the first of them. Note: the one that it is at, once the group
+/// is claimed.
+pub(super) const OPEN_BUCKETS: OperationKind = OperationKind::new(0x204);
 /// Adds a page to the directory. Arguments: the structure, the link to it, the page.
 pub(super) const ADD_PAGE: OperationKind = OperationKind::new(0x205);
 
@@ -80,11 +81,11 @@ crash_points! {
 }
 
 crash_points! {
-    /// Where the opening of a bucket may be cut short.
-    pub enum OpenBucketPoint for "map.open_bucket" {
-        /// The bucket is claimed.
+    /// Where the opening of a group of buckets may be cut short.
+    pub enum OpenBucketsPoint for "map.open_buckets" {
+        /// The group is claimed.
         Claimed,
-        /// The claim is noted.
+        /// The next bucket is noted; those before it are open.
         Noted,
         /// The bucket leads to what will follow it.
         Aimed,

@@ -5,7 +5,7 @@ use super::destroy::{DESTROY, Destruction};
 use super::header::{Header, Kind};
 use super::node::{CLAIMED, INLINE, SEALED, SEEN, SORT, VALUE, stamp, target};
 use super::operation::{
-    ADD_PAGE, BLOCK_HAND, CREATE, INSERT, OPEN_BUCKET, PAGE_HAND, REMOVE, REPLACE,
+    ADD_PAGE, BLOCK_HAND, CREATE, INSERT, OPEN_BUCKETS, PAGE_HAND, REMOVE, REPLACE,
 };
 use crate::heap::{Heap, LocalHeap, Pinned};
 use crate::recovery::{Operation, RecoverError, RecoverOperation, Recoverers, Recovering};
@@ -31,7 +31,7 @@ pub fn recoverers<M: Memory>(recoverers: Recoverers<M>, heap: Heap<M>) -> Recove
         .operation(INSERT, Insertion { heap })
         .operation(REMOVE, Removal { heap })
         .operation(REPLACE, Replacement { heap })
-        .operation(OPEN_BUCKET, Opening { heap })
+        .operation(OPEN_BUCKETS, Opening { heap })
         .operation(ADD_PAGE, Addition { heap })
         .operation(DESTROY, Destruction { heap })
 }
@@ -188,8 +188,8 @@ impl<M: Memory> RecoverOperation<M> for Opening<M> {
         let heap = LocalHeap::of_the_dead(self.heap, dead);
         let header = header(heap.memory(), operation)?;
         let claim = CLAIMED | stamp(operation.instance.id, operation.sequence);
-        let bucket = operation.arguments[1];
-        header.recover_bucket(&heap.pin(), bucket, claim, dead.running(operation));
+        let first = operation.arguments[1];
+        header.recover_buckets(&heap.pin(), first, claim, dead.running(operation));
         Ok(())
     }
 }
