@@ -96,6 +96,16 @@ impl<'o> Director<'o> {
         !self.open.is_empty()
     }
 
+    /// Whether a host has halted that is to be killed.
+    pub fn is_wanted(&self) -> bool {
+        self.run.halted().nth(self.killed as usize).is_some()
+    }
+
+    /// Whether something is going on, or to be done, that nobody tells of.
+    pub fn is_busy(&self) -> bool {
+        self.is_waiting() || !self.thresholds.is_empty()
+    }
+
     /// Kills whoever is to be killed now, and looks how far the failures are.
     pub fn look(&mut self) {
         match self.options.kill_at {

@@ -95,6 +95,8 @@ impl Detector {
     pub(crate) fn look_at_processes(&mut self, os: &dyn Os, thorough: bool) -> bool {
         let tables = self.tables;
         let mut found = false;
+        // Hosts come last: a host may be found empty right after the burial of its last process.
+        let mut hosts = Vec::new();
         for (id, state) in tables.writers() {
             if tables.os_of(state) != Some(self.os_number) {
                 continue;
@@ -112,14 +114,45 @@ impl Detector {
                     gone && self.bury(os, id, state)
                 }
                 Some(Level::Host) if state.status != Status::Joining => {
-                    self.bury_empty_host(os, instance)
+                    hosts.push(instance);
+                    false
                 }
                 _ => false,
             };
         }
+        for host in hosts {
+            found |= self.bury_empty_host(os, host);
+        }
         self.handles
             .retain(|id, (instance, _)| tables.generations().current(*id) == instance.generation);
         found
+    }
+
+    /// Whether one of the processes that were seen dying is gone.
+    pub(crate) fn is_one_gone_of_the_dying(&mut self, os: &dyn Os) -> bool {
+        let dying = core::mem::take(&mut self.sighting.dying);
+        let gone = dying
+            .iter()
+            .any(|(id, state)| self.is_gone(os, Instance::new(*id, state.generation)));
+        self.sighting.dying = dying;
+        gone
+    }
+
+    /// How many processes of this operating system live whose ids are less than `id`, but for those that were seen
+    /// dying.
+    pub(crate) fn living_before(&self, id: InstanceId) -> usize {
+        let tables = self.tables;
+        let dying = |id| self.sighting.dying.iter().any(|(dying, _)| *dying == id);
+        tables
+            .writers()
+            .filter(|(other, state)| {
+                *other < id
+                    && state.level == Some(Level::Process)
+                    && state.status == Status::Live
+                    && tables.os_of(*state) == Some(self.os_number)
+                    && !dying(*other)
+            })
+            .count()
     }
 
     /// The handle on `instance`, a process of this operating system. `Ok(None)`: it is gone.

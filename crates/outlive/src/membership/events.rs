@@ -46,6 +46,16 @@ impl GroupEvents {
 
     /// Waits for the next news, at most for `timeout`.
     pub fn wait_for(&mut self, timeout: Duration) -> Option<News> {
+        self.wait_for_unless(timeout, || false)
+    }
+
+    /// As [`wait_for`](Self::wait_for), but returns as soon as something else has `happened`. That is asked whenever the
+    /// group's bell rings, as [`Process::ring`](super::Process::ring) lets the pod's.
+    pub fn wait_for_unless(
+        &mut self,
+        timeout: Duration,
+        happened: impl Fn() -> bool,
+    ) -> Option<News> {
         let os = self.shared.os;
         let until = os.now().saturating_add(timeout);
         let bell = u64::from(self.group.number());
@@ -65,7 +75,7 @@ impl GroupEvents {
                 return Some(news);
             }
             let now = os.now();
-            if now >= until {
+            if now >= until || happened() {
                 return None;
             }
             let held = in_turn(&self.sighting.held, os.most_watched(), &mut turn);
