@@ -47,8 +47,8 @@ pub const MOST_HOSTS: u32 = 1024;
 /// The largest unit: what is loaded or mapped at a time.
 pub const LARGEST_UNIT: u64 = 1 << 20;
 /// The smallest and the largest unit that are chosen where nobody says how large units are to be: the largest takes
-/// a word count some 2 ms, which is what a death costs at most and what workers wait for at the end of a phase.
-const CHOSEN_UNITS: (u64, u64) = (16 << 10, 256 << 10);
+/// a word count some 3 ms, which is what a death costs at most and what workers wait for at the end of a phase.
+const CHOSEN_UNITS: (u64, u64) = (16 << 10, 512 << 10);
 
 /// What a run is to be like.
 #[derive(Clone, Debug)]

@@ -241,9 +241,10 @@ impl<'a> Sentinel<'a> {
             return Hurry::default();
         }
         let mut is_gone = false;
-        if now >= dying.next {
+        let before = self.detector.living_before(self.process.id);
+        // The first looks whatever it was woken by.
+        if now >= dying.next || before == 0 {
             is_gone = self.detector.is_one_gone_of_the_dying(os);
-            let before = self.detector.living_before(self.process.id);
             let patience = DYING.max((now - dying.since) / DYING_PART);
             dying.next = now + patience * (1 << before.min(6));
         }
