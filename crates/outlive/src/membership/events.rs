@@ -3,7 +3,7 @@
 use super::detector::{Sighting, look_at_obituaries};
 use super::process::Shared;
 use super::sentinel::in_turn;
-use super::{GroupId, InstanceId, MemberState, News, Subscription};
+use super::{GroupId, Instance, InstanceId, MemberState, News, Subscription};
 use core::fmt;
 use core::time::Duration;
 use std::sync::Arc;
@@ -14,15 +14,23 @@ use std::sync::Arc;
 /// of a death by the kernel without anybody in between.
 pub struct GroupEvents {
     shared: Arc<Shared>,
+    /// The process that it waits in.
+    me: Instance,
     group: GroupId,
     subscription: Subscription,
     sighting: Sighting,
 }
 
 impl GroupEvents {
-    pub(crate) fn new(shared: Arc<Shared>, group: GroupId, subscription: Subscription) -> Self {
+    pub(crate) fn new(
+        shared: Arc<Shared>,
+        me: Instance,
+        group: GroupId,
+        subscription: Subscription,
+    ) -> Self {
         Self {
             shared,
+            me,
             group,
             subscription,
             sighting: Sighting::default(),
@@ -69,6 +77,7 @@ impl GroupEvents {
                 self.shared.tables,
                 os,
                 self.shared.os_number,
+                self.me,
                 &mut self.sighting,
             );
             if let Some(news) = self.subscription.poll() {

@@ -417,7 +417,12 @@ impl Process {
         let tables = self.inner.shared.tables;
         let subscription =
             Subscription::new(tables.groups().log(group), tables.extent().ids, after);
-        GroupEvents::new(Arc::clone(&self.inner.shared), group, subscription)
+        GroupEvents::new(
+            Arc::clone(&self.inner.shared),
+            self.inner.instance,
+            group,
+            subscription,
+        )
     }
 
     /// Leaves in good order, and ends the host if this was its last process. Waits for the sentinel,

@@ -78,7 +78,7 @@ pub(crate) fn enter(
             Ok((host, process))
         }
         Err(error) => {
-            end_host_if_empty(tables, os, number, host, false);
+            end_host_if_empty(tables, os, number, host, None);
             Err(error)
         }
     }
@@ -126,7 +126,13 @@ pub(crate) fn exit(
         join::give_up(tables, os, process);
     }
     if door.is_some() {
-        end_host_if_empty(tables, os, number, host, !in_order);
+        end_host_if_empty(
+            tables,
+            os,
+            number,
+            host,
+            (!in_order).then_some(Some(process)),
+        );
     }
 }
 
@@ -167,7 +173,7 @@ impl<'a> Sentinel<'a> {
             shared,
             host,
             process,
-            detector: Detector::new(tables, number),
+            detector: Detector::new(tables, number, process),
             manager: Manager::new(tables, process, number, settings, agent),
             tails: vec![0; tables.extent().groups as usize],
             next_beat: Duration::ZERO,
