@@ -149,6 +149,9 @@ fn the_shipped_text_is_counted_while_hosts_are_killed() {
         assert!(time("killed_at") <= time("detected_at"));
         assert!(time("detected_at") <= time("recovered_at"));
         assert_eq!(failure["units_redone"], 1, "{failure}");
+        // Somebody else's process proved it.
+        assert!(failure["detected_by"].is_string(), "{failure}");
+        assert_ne!(failure["detected_by_host"], failure["host"], "{failure}");
     }
     assert_eq!(summary["units_redone"], 2);
     // And for people.

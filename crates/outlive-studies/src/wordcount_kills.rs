@@ -5,27 +5,29 @@
 //! most, and started again; beside the same run without kills. There are more processes than cores, so the
 //! cost is counted in processor time, the dead's included, and in units done again; wall time stands beside it.
 //! *Alone*: one host of one worker beside a program of one thread with the standard library's hash map; two
-//! workers beside one, and the same program counting two halves at once, for what the machine lets two do.
+//! workers beside one; and the limit of that, two such runs at once of one worker each, on a half of the text each: they
+//! share nothing but the machine. Runs of one worker stand before and after each of the others.
 //!
-//! The text is the King James Bible, again and again, in a file without a name. Every run's counts must be those
-//! of the plain program, word for word, or the measurement is void.
+//! The text is the King James Bible, again and again, in two files without names, made once. It is counted by the plain
+//! program first; every run's counts must be those, word for word, or the measurement is void.
 
-use crate::children::Part;
+use crate::children::{Launcher, Part};
 use crate::paired::{Comparison, Paired};
 use crate::row::{Goal, How, Row};
-use crate::statistics::{median, median_estimate};
+use crate::statistics::{Estimate, median, median_estimate};
 use crate::{Run, Study, StudyError, machine};
 use outlive::supervise::{Place, Stop};
 use outlive_workloads::driver::{self, KillAt, Options, Outcome, Supervise};
 use outlive_workloads::host;
 use outlive_workloads::input::Inputs;
 use outlive_workloads::tokens::Tokens;
-use outlive_workloads::wordcount::{WordCount, count_alone, shipped_text, sort};
+use outlive_workloads::wordcount::{WordCount, add_alone, shipped_text, sort};
 use rustix::fs::{MemfdFlags, memfd_create};
+use std::collections::HashMap;
 use std::fs::File;
 use std::io::Write;
 use std::os::fd::AsRawFd;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Instant;
 
 pub const STUDY: Study = Study {
@@ -40,64 +42,82 @@ const MB: usize = 1_000_000;
 
 fn study(run: &mut Run<'_>) -> Result<(), StudyError> {
     let megabytes = run.effort().of(1, 50, 520);
-    let text = Text::of(megabytes * MB, 1)?;
-    run.begin("the plain program counts");
-    let expected = text.count_alone()?.1;
-    killed(run, &text, &expected, megabytes)?;
-    alone(run, &text, &expected, megabytes)
+    run.begin(&format!("{megabytes} MB of text are written to memory"));
+    let text = Text::of(megabytes * MB)?;
+    run.begin("the plain program counts them");
+    let whole = text.count_alone()?.1;
+    let half = halved(&whole)?;
+    killed(run, &text, &whole, megabytes)?;
+    alone(run, &text, [&whole, &half], megabytes)
 }
 
 type Counts = Vec<(Vec<u8>, u64)>;
 
-/// Text in files without names, which other processes open through this one.
+/// The counts of one of two halves that say the same.
+fn halved(whole: &Counts) -> Result<Counts, StudyError> {
+    if whole.iter().any(|(_, count)| count % 2 != 0) {
+        return Err(StudyError::void("the text is not twice the same"));
+    }
+    Ok(whole
+        .iter()
+        .map(|(word, count)| (word.clone(), count / 2))
+        .collect())
+}
+
+/// Text in two files without names that say the same, which other processes open through this one.
 struct Text {
-    files: Vec<File>,
-    inputs: Inputs,
+    files: [File; 2],
+    whole: Inputs,
+    halves: [Inputs; 2],
 }
 
 impl Text {
-    /// At least `bytes` of text in `parts` files of whole copies.
-    fn of(bytes: usize, parts: usize) -> Result<Self, StudyError> {
+    /// At least `bytes` of text, in whole copies.
+    fn of(bytes: usize) -> Result<Self, StudyError> {
         let copy = shipped_text();
         // Of less than a copy whole lines, so that a test need not count all of it.
-        let cut = bytes.min(copy.len());
+        let cut = (bytes / 2).min(copy.len());
         let end = copy[..cut].iter().rposition(|byte| *byte == b'\n');
         let copy = &copy[..end.map_or(cut, |at| at + 1)];
-        // An even number, so that halves are halves.
-        let copies = bytes.div_ceil(copy.len()).next_multiple_of(2);
-        let make = |_| {
+        let copies = bytes.div_ceil(2 * copy.len());
+        let make = || -> std::io::Result<File> {
             let file = memfd_create("outlive-study-text", MemfdFlags::CLOEXEC)?;
             let mut file = File::from(file);
-            for _ in 0..copies / parts {
+            for _ in 0..copies {
                 file.write_all(copy)?;
             }
             Ok(file)
         };
-        let files: std::io::Result<Vec<File>> = (0..parts).map(make).collect();
-        let files = files.map_err(StudyError::io("writing the text to memory"))?;
-        let paths: Vec<PathBuf> = files.iter().map(path).collect();
-        let inputs = Inputs::find(&paths).map_err(|error| StudyError::void(error.to_string()))?;
-        Ok(Self { files, inputs })
+        let failed = StudyError::io("writing the text to memory");
+        let files = make()
+            .and_then(|first| Ok([first, make()?]))
+            .map_err(failed)?;
+        let find = |files: &[File]| {
+            let paths: Vec<PathBuf> = files.iter().map(path).collect();
+            Inputs::find(&paths).map_err(|error| StudyError::void(error.to_string()))
+        };
+        Ok(Self {
+            whole: find(&files)?,
+            halves: [find(&files[..1])?, find(&files[1..])?],
+            files,
+        })
     }
 
-    /// The seconds of the plain program, each file on a thread of its own, and what it counted in the first.
+    /// The seconds of the plain program, and what it counted.
     fn count_alone(&self) -> Result<(f64, Counts), StudyError> {
         let began = Instant::now();
-        let counted: Vec<std::io::Result<Counts>> = std::thread::scope(|scope| {
-            let threads: Vec<_> = self
-                .files
-                .iter()
-                .map(|file| scope.spawn(|| count(&path(file))))
-                .collect();
-            let join = |thread: std::thread::ScopedJoinHandle<'_, _>| {
-                thread.join().expect("a thread that counts")
-            };
-            threads.into_iter().map(join).collect()
-        });
+        let mut counts = HashMap::new();
+        for file in &self.files {
+            add_alone(&path(file), Tokens::default(), &mut counts)
+                .map_err(StudyError::io("reading the text"))?;
+        }
         let seconds = began.elapsed().as_secs_f64();
-        let first = counted.into_iter().collect::<Result<Vec<_>, _>>();
-        let mut first = first.map_err(StudyError::io("reading the text"))?;
-        Ok((seconds, first.swap_remove(0)))
+        let mut counts: Counts = counts
+            .into_iter()
+            .map(|(word, count)| (word.into_vec(), count))
+            .collect();
+        sort(&mut counts);
+        Ok((seconds, counts))
     }
 }
 
@@ -105,24 +125,13 @@ fn path(file: &File) -> PathBuf {
     format!("/proc/{}/fd/{}", std::process::id(), file.as_raw_fd()).into()
 }
 
-fn count(path: &Path) -> std::io::Result<Counts> {
-    let counts = count_alone(path, Tokens::default())?;
-    let mut counts: Counts = counts
-        .into_iter()
-        .map(|(word, count)| (word.into_vec(), count))
-        .collect();
-    sort(&mut counts);
-    Ok(counts)
-}
-
 /// Counts with hosts that may be killed.
 fn count_in_pod(
-    run: &Run<'_>,
-    text: &Text,
+    launcher: &Launcher,
+    inputs: &Inputs,
     expected: &Counts,
     [hosts, threads, kills]: [u32; 3],
 ) -> Result<Outcome, StudyError> {
-    run.go_on()?;
     let options = Options {
         hosts,
         threads,
@@ -130,10 +139,10 @@ fn count_in_pod(
         kill_at: KillAt::Commit,
         supervise: Supervise::Restart,
         seed: 1,
-        ..Options::new(text.inputs.clone())
+        ..Options::new(inputs.clone())
     };
     let program = WordCount::default();
-    let launcher = run.launcher().clone();
+    let launcher = launcher.clone();
     let command = move || launcher.command(&Part::Host);
     let outcome = driver::run(
         &options,
@@ -169,12 +178,16 @@ fn killed(
     let pairs = run.effort().of(1, 6, 12);
     let case = format!("{megabytes} MB, {hosts} hosts, {kills} killed right before a commit");
     let (mut with, mut without) = (Vec::new(), Vec::new());
+    let count = |run: &Run<'_>, kills| {
+        run.go_on()?;
+        count_in_pod(run.launcher(), &text.whole, expected, [hosts, 1, kills])
+    };
     // A run without kills stands on both sides of each with kills.
     for pair in 0..=pairs {
         run.begin(&format!("{case}: pair {pair} of {pairs}"));
-        without.push(count_in_pod(run, text, expected, [hosts, 1, 0])?);
+        without.push(count(run, 0)?);
         if pair < pairs {
-            with.push(count_in_pod(run, text, expected, [hosts, 1, kills])?);
+            with.push(count(run, kills)?);
         }
     }
     let paired = |of: fn(&Outcome) -> f64| Paired {
@@ -200,6 +213,17 @@ fn killed(
         Some(Goal::ratio_at_most(1.05)),
         &paired(|outcome| outcome.cpu_seconds),
     ));
+    let cost = |paired: &Paired| {
+        let peers = paired.before.iter().zip(&paired.after);
+        let one = |(ours, (before, after)): (&f64, (&f64, &f64))| {
+            (ours - f64::midpoint(*before, *after)) * 1e3 / f64::from(kills)
+        };
+        let costs: Vec<f64> = paired.ours.iter().zip(peers).map(one).collect();
+        median_estimate(&costs)
+    };
+    run.answer([Row::new(&case, "processor time that one kill costs", "ms")
+        .how(How::Emulated)
+        .ours_within(cost(&paired(|outcome| outcome.cpu_seconds)))]);
     // LUPIN, Table 4: 2.9 % slower with 8 crashes. (More hosts than cores make nothing of wall time here.)
     run.answer(compare(
         "wall time (the paper: 16 machines)",
@@ -214,7 +238,7 @@ fn killed(
     let row = |metric: &str| Row::new(&case, metric, "units").how(How::Emulated);
     run.answer([
         row("units done again, the most of all runs")
-            .ours_within(whole(&redone))
+            .ours_within(the_most(&redone))
             .peer("threads killed", median(&killed))
             .goal(Goal::ours_at_most(median(&killed))),
         row("units in all").ours(units as f64),
@@ -238,72 +262,112 @@ fn killed(
 }
 
 /// The largest of what must not be larger in any run.
-fn whole(data: &[f64]) -> crate::statistics::Estimate {
+fn the_most(data: &[f64]) -> Estimate {
     let value = crate::statistics::longest(data);
-    crate::statistics::Estimate {
+    Estimate {
         value,
         low: value,
         high: value,
     }
 }
 
+/// What stood between runs of one worker.
+#[derive(Default)]
+struct Between {
+    them: Vec<f64>,
+    before: Vec<f64>,
+    after: Vec<f64>,
+}
+
+impl Between {
+    /// One worker's time to theirs.
+    fn ratio(&self) -> Estimate {
+        let ones = self.before.iter().zip(&self.after);
+        let ratio =
+            |(it, (before, after)): (&f64, (&f64, &f64))| f64::midpoint(*before, *after) / it;
+        let ratios: Vec<f64> = self.them.iter().zip(ones).map(ratio).collect();
+        median_estimate(&ratios)
+    }
+}
+
 fn alone(
     run: &mut Run<'_>,
     text: &Text,
-    expected: &Counts,
+    [whole, half]: [&Counts; 2],
     megabytes: usize,
 ) -> Result<(), StudyError> {
-    let rounds = run.effort().of(1, 5, 15);
+    let rounds = run.effort().of(1, 6, 9);
     let case = format!("{megabytes} MB, one host of one worker");
-    run.begin(&case);
+    let (launcher, inputs) = (run.launcher().clone(), &text.whole);
     let seconds = |threads| {
-        let outcome = count_in_pod(run, text, expected, [1, threads, 0])?;
+        let outcome = count_in_pod(&launcher, inputs, whole, [1, threads, 0])?;
         Ok(outcome.seconds)
     };
-    let paired = Paired::measure(run, rounds, || seconds(1), || Ok(text.count_alone()?.0))?;
-    let comparison = Comparison {
-        case: &case,
-        metric: "wall time, the making of the pod included",
-        unit: "s",
-        peer: "one thread, the standard library's hash map",
-        paper: None,
-        goal: Some(Goal::ratio_at_most(1.5)),
+    let half_of = |inputs: &Inputs| {
+        let outcome = count_in_pod(&launcher, inputs, half, [1, 1, 0])?;
+        Ok::<f64, StudyError>(outcome.seconds)
     };
-    run.answer(comparison.rows(&paired));
-    let case = format!("{megabytes} MB, one host of two workers");
-    let seconds = |threads| {
-        let outcome = count_in_pod(run, text, expected, [1, threads, 0])?;
-        Ok(outcome.seconds)
+    let two_halves = || {
+        std::thread::scope(|scope| {
+            let other = scope.spawn(|| half_of(&text.halves[1]));
+            let first = half_of(&text.halves[0]);
+            let other = other
+                .join()
+                .unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+            Ok(first?.max(other?))
+        })
     };
-    run.begin(&case);
-    // One worker's time by two workers': who is divided by stands second.
-    let paired = Paired::measure(run, rounds, || seconds(1), || seconds(2))?;
-    let goal = Goal::ratio_at_least(1.7);
+    let others: [&dyn Fn() -> Result<f64, StudyError>; 3] =
+        [&|| Ok(text.count_alone()?.0), &|| seconds(2), &two_halves];
+    let mut between: [Between; 3] = Default::default();
+    let mut ones = vec![seconds(1)?];
+    for round in 1..=rounds {
+        run.begin(&format!("{case}, beside others: round {round} of {rounds}"));
+        for (other, between) in others.iter().zip(&mut between) {
+            run.go_on()?;
+            between.before.extend(ones.last());
+            between.them.push(other()?);
+            ones.push(seconds(1)?);
+            between.after.extend(ones.last());
+        }
+    }
+    let [plain, two, halves] = between;
+    let one = median(&ones);
+    let same: Vec<f64> = ones.windows(2).map(|pair| pair[1] / pair[0]).collect();
+    let plainly = plain.ratio();
     let faster = "how many times faster than one worker";
-    let row = Row::new(&case, faster, "s")
-        .ours(paired.peer())
-        .peer("one worker", median(&paired.ours))
-        .ratio(paired.ratio());
-    let same = Row::new(&case, "A/A: ours beside itself", "s")
-        .ours(paired.peer())
-        .ratio(paired.same());
-    run.answer([row.goal(goal), same]);
-    let limit = format!(
-        "{megabytes} MB, the limit: the plain program, two halves at once on {} cores",
-        machine::cores()
-    );
-    run.begin(&limit);
-    let halves = Text::of(megabytes * MB, 2)?;
-    let paired = Paired::measure(
-        run,
-        rounds,
-        || Ok(text.count_alone()?.0),
-        || Ok(halves.count_alone()?.0),
-    )?;
     run.answer([
-        Row::new(limit, "how many times faster than the whole at once", "s")
-            .peer("two threads", paired.peer())
-            .ratio(paired.ratio()),
+        Row::new(&case, "wall time, the making of the pod included", "s")
+            .ours(one)
+            .peer(
+                "one thread, the standard library's hash map",
+                median(&plain.them),
+            )
+            .ratio(plainly)
+            .goal(Goal::ratio_at_most(1.5)),
+        Row::new(&case, "A/A: ours beside itself", "s")
+            .ours(one)
+            .ratio(median_estimate(&same)),
+        Row::new(
+            format!("{megabytes} MB, one host of two workers"),
+            faster,
+            "s",
+        )
+        .ours(median(&two.them))
+        .peer("one worker", one)
+        .ratio(two.ratio())
+        .goal(Goal::ratio_at_least(1.7)),
+        Row::new(
+            format!(
+                "{megabytes} MB, the limit: two runs at once of one worker each, a half each, on {} cores",
+                machine::cores()
+            ),
+            faster,
+            "s",
+        )
+        .ours(median(&halves.them))
+        .peer("one worker", one)
+        .ratio(halves.ratio()),
     ]);
     Ok(())
 }

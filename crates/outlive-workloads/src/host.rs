@@ -160,6 +160,7 @@ fn work_as(
     let halt = |unit| {
         if run.halts(unit, host) {
             // Somebody kills us now.
+            process.ring();
             while run.called_off().is_none() {
                 std::thread::sleep(Duration::from_millis(1));
             }

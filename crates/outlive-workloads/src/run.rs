@@ -46,8 +46,9 @@ const SPARED: u64 = 512;
 pub const MOST_HOSTS: u32 = 1024;
 /// The largest unit: what is loaded or mapped at a time.
 pub const LARGEST_UNIT: u64 = 1 << 20;
-/// The smallest unit that is chosen where nobody says how large units are to be.
-const SMALLEST_UNIT: u64 = 16 << 10;
+/// The smallest and the largest unit that are chosen where nobody says how large units are to be: the largest takes
+/// a word count some 3 ms, which is what a death costs at most and what workers wait for at the end of a phase.
+const CHOSEN_UNITS: (u64, u64) = (16 << 10, 512 << 10);
 
 /// What a run is to be like.
 #[derive(Clone, Debug)]
@@ -86,7 +87,7 @@ impl Plan {
     pub fn unit_for(bytes: u64, workers: u32) -> u64 {
         (bytes / (u64::from(workers) * 16))
             .next_power_of_two()
-            .clamp(SMALLEST_UNIT, LARGEST_UNIT)
+            .clamp(CHOSEN_UNITS.0, CHOSEN_UNITS.1)
     }
 
     /// The workers.

@@ -8,6 +8,7 @@ use outlive::heap::Heap;
 use outlive::memory::Native;
 use std::collections::HashSet;
 use std::fs::File;
+use std::hash::{BuildHasherDefault, Hasher};
 use std::os::unix::fs::FileExt;
 
 /// In how many places the input is looked at, and how much of it in each.
@@ -15,6 +16,26 @@ const LOOKS: u64 = 32;
 const LOOK: u64 = 64 << 10;
 /// The smallest block of the heap's that is not in a slab.
 const BLOCK: u64 = 16 << 10;
+
+/// What is hashed are hashes.
+#[derive(Default)]
+struct AsItIs(u64);
+
+impl Hasher for AsItIs {
+    fn write(&mut self, bytes: &[u8]) {
+        for byte in bytes {
+            self.0 = self.0.rotate_left(8) ^ u64::from(*byte);
+        }
+    }
+
+    fn write_u64(&mut self, hash: u64) {
+        self.0 = hash;
+    }
+
+    fn finish(&self) -> u64 {
+        self.0
+    }
+}
 
 /// How many keys `program` will find in `inputs`, with some to spare: what a sample has, and how fast new
 /// ones still came at its end.
@@ -24,7 +45,8 @@ const BLOCK: u64 = 16 << 10;
 pub fn keys_of(inputs: &Inputs, program: &impl MapReduce) -> Result<u64, InputError> {
     let all = inputs.bytes();
     let step = (all / LOOKS).max(LOOK);
-    let (mut seen, mut looked) = (HashSet::new(), 0u64);
+    let mut seen: HashSet<u64, BuildHasherDefault<AsItIs>> = HashSet::default();
+    let mut looked = 0u64;
     let mut growth = Vec::new();
     let mut buffer = Vec::new();
     let mut next = 0;

@@ -74,8 +74,22 @@ pub fn sort(counts: &mut [(Vec<u8>, u64)]) {
 /// # Errors
 /// If the file cannot be read.
 pub fn count_alone(path: &Path, tokens: Tokens) -> io::Result<HashMap<Box<[u8]>, u64>> {
+    let mut counts = HashMap::new();
+    add_alone(path, tokens, &mut counts)?;
+    Ok(counts)
+}
+
+/// As [`count_alone`], of several files one after the other: adds to `counts`. (The empty token is counted once, of the
+/// last file that has it.)
+///
+/// # Errors
+/// If the file cannot be read.
+pub fn add_alone(
+    path: &Path,
+    tokens: Tokens,
+    counts: &mut HashMap<Box<[u8]>, u64>,
+) -> io::Result<()> {
     let mut file = File::open(path)?;
-    let mut counts: HashMap<Box<[u8]>, u64> = HashMap::new();
     let (mut buffer, mut kept) = (vec![0; 1 << 20], 0);
     let mut at_start = true;
     loop {
@@ -92,9 +106,9 @@ pub fn count_alone(path: &Path, tokens: Tokens) -> io::Result<HashMap<Box<[u8]>,
                 .rposition(|byte| tokens.divides(*byte))
                 .map_or(0, |at| at + 1),
         };
-        count_plainly(&buffer[..whole], tokens, &mut counts);
+        count_plainly(&buffer[..whole], tokens, counts);
         if read == 0 {
-            return Ok(counts);
+            return Ok(());
         }
         buffer.copy_within(whole..filled, 0);
         kept = filled - whole;

@@ -1,7 +1,7 @@
 //! The director: watches a run, kills hosts, and follows each failure until it is over.
 
 use super::launch::{Group, Running, lock};
-use super::{Failure, KillAt, Options, Supervise, process_of};
+use super::{Failure, KillAt, Options, Supervise, host_of, process_of};
 use crate::run::Run;
 use outlive::membership::{EventKind, Instance, Level, News, Status, Tables};
 use outlive::recovery::Logs;
@@ -96,6 +96,16 @@ impl<'o> Director<'o> {
         !self.open.is_empty()
     }
 
+    /// Whether a host has halted that is to be killed.
+    pub fn is_wanted(&self) -> bool {
+        self.run.halted().nth(self.killed as usize).is_some()
+    }
+
+    /// Whether something is going on, or to be done, that nobody tells of.
+    pub fn is_busy(&self) -> bool {
+        self.is_waiting() || !self.thresholds.is_empty()
+    }
+
     /// Kills whoever is to be killed now, and looks how far the failures are.
     pub fn look(&mut self) {
         match self.options.kill_at {
@@ -156,6 +166,11 @@ impl<'o> Director<'o> {
         let child = lock(&self.running)
             .get(&process_of(self.options.hosts, host))
             .cloned();
+        let generations = self.tables.generations();
+        let instance = generations.state(host).ok();
+        let instance = instance
+            .filter(|state| state.status.may_write())
+            .map(|state| Instance::new(host, state.generation));
         let killed_at = self.now();
         if let Some(child) = child {
             Group::kill_all(&mut lock(&child));
@@ -164,7 +179,10 @@ impl<'o> Director<'o> {
         self.failures.push(Failure {
             host,
             killed_at: Some(killed_at),
+            instance,
             detected_at: None,
+            detected_by: None,
+            detected_by_host: None,
             recovered_at: None,
             rejoined_at: None,
             lost,
@@ -187,6 +205,7 @@ impl<'o> Director<'o> {
         match self.failures.iter_mut().find(untold) {
             Some(failure) => {
                 failure.is_told = true;
+                failure.instance = Some(event.instance);
                 // Seen in the tables before it was told, perhaps.
                 failure.detected_at = failure.detected_at.or(Some(now));
             }
@@ -196,7 +215,10 @@ impl<'o> Director<'o> {
                 self.failures.push(Failure {
                     host,
                     killed_at: None,
+                    instance: Some(event.instance),
                     detected_at: Some(now),
+                    detected_by: None,
+                    detected_by_host: None,
                     recovered_at: None,
                     rejoined_at: None,
                     lost: Vec::new(),
@@ -241,6 +263,14 @@ impl<'o> Director<'o> {
                     failure.recovered_at = Some(now);
                 }
             }
+            // Who proved the host dead; until that is known, or if it is not, who did its first member.
+            let proven = |dead: &Instance| self.tables.records().proven_by(*dead);
+            let first = || failure.lost.iter().find_map(proven);
+            let by = failure.instance.as_ref().and_then(proven);
+            failure.detected_by = by.or(failure.detected_by).or_else(first);
+            failure.detected_by_host = failure
+                .detected_by
+                .and_then(|by| host_of(self.options.hosts, by.id));
             let process = process_of(self.options.hosts, failure.host);
             let live = |id| {
                 generations

@@ -164,3 +164,8 @@ fn refuse_the_impossible(options: &Options) -> Result<(), RunError> {
 fn process_of(hosts: u32, host: u32) -> InstanceId {
     hosts + 1 + host
 }
+
+/// The host of a process, of a run with so many `hosts`; the driver's is `hosts`.
+fn host_of(hosts: u32, process: InstanceId) -> Option<u32> {
+    process.checked_sub(hosts + 1).filter(|host| *host <= hosts)
+}

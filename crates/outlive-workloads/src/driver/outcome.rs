@@ -44,6 +44,11 @@ pub struct Failure {
     pub killed_at: Option<f64>,
     /// When its death was told to the pod's control group.
     pub detected_at: Option<f64>,
+    /// Who proved it dead: the process in which that was seen, the driver's among them. `None` if that is not known:
+    /// whoever proved it was no member yet (its own next incarnation), or died before it could say so.
+    pub detected_by: Option<Instance>,
+    /// The host of that process; the driver's has the number after the last worker's.
+    pub detected_by_host: Option<u32>,
     /// When all that its members held had been recovered.
     pub recovered_at: Option<f64>,
     /// When its restarted process had joined, if it was restarted.
@@ -52,6 +57,8 @@ pub struct Failure {
     pub lost: Vec<Instance>,
     /// The units that were lost with it, begun and not committed, and so were done again.
     pub units_redone: Vec<u64>,
+    /// The incarnation of the host that failed, if it was a member.
+    pub(super) instance: Option<Instance>,
     /// Whether these have been read.
     pub(super) is_read: bool,
     /// Whether its death has been told, not only seen.

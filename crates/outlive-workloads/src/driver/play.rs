@@ -17,8 +17,10 @@ use std::process::Command;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// How long the director sleeps between two looks, if nothing is told.
+/// How long the director sleeps between two looks while nobody tells it what it waits for.
 const LOOK: Duration = Duration::from_millis(1);
+/// How long it does otherwise, for the progress.
+const PROGRESS: Duration = Duration::from_millis(10);
 /// How long it waits at the end for what has not been told yet.
 const LAST_NEWS: Duration = Duration::from_secs(10);
 
@@ -78,7 +80,9 @@ impl Scene {
                             end.stop();
                             break;
                         }
-                        if let Some(news) = events.wait_for(LOOK) {
+                        let nap = if director.is_busy() { LOOK } else { PROGRESS };
+                        let called = || director.is_wanted() || settled.is_stopped();
+                        if let Some(news) = events.wait_for_unless(nap, called) {
                             director.hear(&news);
                         }
                         director.look();
@@ -98,6 +102,7 @@ impl Scene {
             });
             let outlooks = supervisor.run();
             settled.stop();
+            process.ring();
             let director = director
                 .join()
                 .unwrap_or_else(|panic| std::panic::resume_unwind(panic));

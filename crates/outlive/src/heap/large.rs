@@ -2,8 +2,12 @@
 
 use super::LocalHeap;
 use super::buddy::{AllocateError, FreeError, Locked};
+use super::local::Debts;
 use super::slab::{Kind, Step, UNIT};
 use outlive_memory::{Memory, Offset, Ordering};
+
+/// How many units one operation looks at for what is owed.
+const LOOKS: u64 = 256;
 
 outlive_memory::crash_points! {
     /// Where an allocation or a free of a large block may be cut short.
@@ -44,7 +48,8 @@ impl<M: Memory> LocalHeap<'_, M> {
         self.pay(&locked);
         match self.take_large(&locked, bytes, cell) {
             Err(AllocateError::Full { .. }) => {
-                if !self.give_back_all(&locked) {
+                let paid = self.pay_all(&locked);
+                if !self.give_back_all(&locked) && !paid {
                     return Err(self.full(bytes));
                 }
                 match self.take_large(&locked, bytes, cell) {
@@ -140,30 +145,62 @@ impl<M: Memory> LocalHeap<'_, M> {
         Ok(block)
     }
 
-    /// Frees what is owed, but for what steps name; under the lock. What cannot be freed now is left.
+    /// Frees what is owed, but for what steps name; under the lock. It goes through a part of the units, and the next
+    /// time through the next, so that nobody holds the lock for a look at all of a large heap.
     pub(super) fn pay(&self, locked: &Locked<'_, M>) {
-        let (memory, hint) = (self.memory(), self.heap.owed());
+        self.pay_in(locked, LOOKS);
+    }
+
+    /// Frees all that is owed and can be freed now. Returns whether that was anything.
+    pub(super) fn pay_all(&self, locked: &Locked<'_, M>) -> bool {
+        // A round that has begun has not seen what was left behind it.
+        self.aids.debts.set(Debts::default());
+        self.pay_in(locked, u64::MAX)
+    }
+
+    /// Looks at the next `looks` units. Returns whether anything was freed.
+    fn pay_in(&self, locked: &Locked<'_, M>, looks: u64) -> bool {
+        let memory = self.memory();
         // Acquire: what was owed before it was raised.
-        let raised: u64 = memory.load(hint, Ordering::Acquire);
-        if raised == 0 {
-            return;
+        let owed: u64 = memory.load(self.heap.owed(), Ordering::Acquire);
+        // Relaxed: written under the lock.
+        let paid: u64 = memory.load(self.heap.paid(), Ordering::Relaxed);
+        if owed == paid {
+            return false;
         }
-        let mut left = false;
-        let region = self.heap.buddy.region();
-        for unit in 0..self.heap.buddy.bytes() / UNIT {
+        let mut round = self.aids.debts.get();
+        if round.owed <= paid {
+            // None, or one that another's has overtaken.
+            let (next, left) = (0, false);
+            round = Debts { owed, next, left };
+        }
+        let (mut freed, region) = (false, self.heap.buddy.region());
+        let units = self.heap.buddy.bytes() / UNIT;
+        let until = units.min(round.next.saturating_add(looks));
+        for unit in round.next..until {
             let at = self.heap.table.owed(unit * UNIT);
             // Acquire: the note of whoever wrote it.
             if memory.load::<u64>(at, Ordering::Acquire) == 0 {
                 continue;
             }
             let block = region + unit * UNIT;
-            left |= self.steps().name(block) || !self.pay_one(locked, block, at);
+            if !self.steps().name(block) && self.pay_one(locked, block, at) {
+                freed = true;
+            } else {
+                round.left = true;
+            }
         }
-        if !left {
-            // Relaxed: a hint. If it was raised meanwhile it stays.
-            let order = Ordering::Relaxed;
-            let _ = memory.compare_exchange(hint, raised, 0u64, order, order);
+        round.next = until;
+        if until == units {
+            if !round.left {
+                // Relaxed: under the lock. What was owed since the round began makes the other word larger: it only
+                // ever grows.
+                memory.store(self.heap.paid(), round.owed, Ordering::Relaxed);
+            }
+            round = Debts::default();
         }
+        self.aids.debts.set(round);
+        freed
     }
 
     fn pay_one(&self, locked: &Locked<'_, M>, block: Offset, at: Offset) -> bool {

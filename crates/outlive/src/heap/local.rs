@@ -82,6 +82,19 @@ pub(super) struct Aids {
     pub(super) cursor: Cell<u64>,
     /// The hint about orphans when the present round began, and how much of the round is left.
     pub(super) round: Cell<(u64, u64)>,
+    /// How far the look for what is owed has come.
+    pub(super) debts: Cell<Debts>,
+}
+
+/// A round through all units in search of what is owed.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Debts {
+    /// How much had been owed, ever, when it began; 0 if there is none under way.
+    pub(super) owed: u64,
+    /// The unit to look at next.
+    pub(super) next: u64,
+    /// Whether it had to leave something.
+    pub(super) left: bool,
 }
 
 /// A place to take blocks from: a word of a slab's bits, and what it is about.
@@ -120,6 +133,7 @@ impl Aids {
             resumed: Cell::new(false),
             cursor: Cell::new(0),
             round: Cell::new((0, 0)),
+            debts: Cell::new(Debts::default()),
         }
     }
 }

@@ -38,8 +38,10 @@ const MAGIC: u64 = u64::from_le_bytes(*b"outsheap");
 const ORPHANS: u64 = 0x100;
 /// The count for which a whole round found none.
 const NO_ORPHANS: u64 = 0x108;
-/// Counts the blocks that recoverers owe the buddy allocator; 0 when all have been paid.
+/// Counts the blocks that recoverers owe the buddy allocator, and never less.
 const OWED: u64 = 0x140;
+/// The count for which a whole round has left none of them unpaid.
+const PAID: u64 = 0x148;
 const TABLE: u64 = 0x180;
 
 /// The heap of a pod: one region, for blocks of every size.
@@ -205,6 +207,10 @@ impl<M: Memory> Heap<M> {
 
     fn owed(&self) -> Offset {
         self.state + OWED
+    }
+
+    fn paid(&self) -> Offset {
+        self.state + PAID
     }
 }
 

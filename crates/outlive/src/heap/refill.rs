@@ -87,7 +87,8 @@ impl<'m, M: Memory> LocalHeap<'m, M> {
             Ok(()) => Ok(()),
             Err(AllocateError::Full { .. }) => {
                 let all = u64::from(self.heap.table.count());
-                let found = self.adopt(&locked, number, all)
+                let found = self.pay_all(&locked) && self.cut(&locked, number).is_ok()
+                    || self.adopt(&locked, number, all)
                     || self.recut(number)
                     || self.look_round(number, all);
                 found.then_some(()).ok_or_else(|| self.full(asked))

@@ -26,7 +26,13 @@ outlive_memory::crash_points! {
 ///
 /// The caller has proof that the incarnation can no longer write: this is the one place where contract 1
 /// is kept or broken.
-pub(crate) fn raise<M: Memory>(tables: Tables<M>, id: InstanceId, seen: State) -> Option<Instance> {
+/// `by` is the member that has the proof, if the caller is one; it is noted.
+pub(crate) fn raise<M: Memory>(
+    tables: Tables<M>,
+    id: InstanceId,
+    seen: State,
+    by: Option<Instance>,
+) -> Option<Instance> {
     debug_assert!(seen.status.may_write(), "{seen} cannot die");
     let memory = tables.memory();
     memory.crash_point(BuryPoint::Proven);
@@ -38,7 +44,11 @@ pub(crate) fn raise<M: Memory>(tables: Tables<M>, id: InstanceId, seen: State) -
     };
     let raised = tables.generations().transition(id, seen, dead);
     memory.crash_point(BuryPoint::Raised);
-    raised.then_some(Instance::new(id, seen.generation))
+    let dead = raised.then_some(Instance::new(id, seen.generation))?;
+    if let Some(by) = by {
+        tables.records().note_proven(dead, by);
+    }
+    Some(dead)
 }
 
 /// Buries `id`, which was in `seen` before its death was proven: raises its generation and tells the
@@ -54,7 +64,7 @@ pub unsafe fn bury<M: Memory>(
     id: InstanceId,
     seen: State,
 ) -> Option<Instance> {
-    let dead = raise(tables, id, seen)?;
+    let dead = raise(tables, id, seen, None)?;
     tell_because(tables, bells, dead, seen.status == Status::Fencing);
     Some(dead)
 }
@@ -99,9 +109,10 @@ pub(crate) fn bury_members<M: Memory>(
     tables: Tables<M>,
     bells: &dyn Bells,
     members: &[(InstanceId, State)],
+    by: Option<Instance>,
 ) {
     for (id, seen) in members {
-        if let Some(dead) = raise(tables, *id, *seen) {
+        if let Some(dead) = raise(tables, *id, *seen, by) {
             tell(tables, bells, dead);
         }
     }
@@ -114,6 +125,7 @@ pub(crate) fn bury_process<M: Memory>(
     os: &dyn Os,
     id: InstanceId,
     seen: State,
+    by: Option<Instance>,
 ) -> bool {
     let process = Instance::new(id, seen.generation);
     // Listed before the process is raised. No thread joins after that: the process is gone.
@@ -125,11 +137,11 @@ pub(crate) fn bury_process<M: Memory>(
                 && record.is_some_and(|record| record.process == Some(process))
         })
         .collect();
-    let raised = raise(tables, id, seen);
+    let raised = raise(tables, id, seen, by);
     if let Some(dead) = raised {
         tell(tables, os.bells(), dead);
     }
-    bury_members(tables, os.bells(), &members);
+    bury_members(tables, os.bells(), &members, by);
     raised.is_some()
 }
 
@@ -137,14 +149,14 @@ pub(crate) fn bury_process<M: Memory>(
 ///
 /// Nobody joins a host that is not live, and a host's generation is raised only after none of its members
 /// can write; so a member whose word was read, and whose host was dead *then*, is dead.
-pub(crate) fn bury_orphans<M: Memory>(tables: Tables<M>, bells: &dyn Bells) {
+pub(crate) fn bury_orphans<M: Memory>(tables: Tables<M>, bells: &dyn Bells, by: Instance) {
     for (id, seen) in tables.writers() {
         if seen.level > Some(Level::Host)
             && let Ok(host) = tables.generations().state(seen.host.into())
             && host.level == Some(Level::Host)
             && matches!(host.status, Status::Dead | Status::Recovered)
         {
-            bury_members(tables, bells, &[(id, seen)]);
+            bury_members(tables, bells, &[(id, seen)], Some(by));
         }
     }
 }

@@ -26,11 +26,12 @@ pub(crate) struct Sighting {
 }
 
 /// Looks at every obituary of this operating system; raises and tells the dead. A few microseconds, no
-/// system call but for wake-ups.
+/// system call but for wake-ups. `me` is the process that looks.
 pub(crate) fn look_at_obituaries(
     tables: Tables,
     os: &dyn Os,
     os_number: u16,
+    me: Instance,
     sighting: &mut Sighting,
 ) {
     sighting.held.clear();
@@ -54,7 +55,7 @@ pub(crate) fn look_at_obituaries(
                 // The kernel wakes one watcher of each word. Wake the others before anything that we
                 // might not live to finish.
                 os.wake_watchers(id);
-                if let Some(dead) = raise(tables, id, state) {
+                if let Some(dead) = raise(tables, id, state, Some(me)) {
                     sighting.dead.push(dead);
                 }
             }
@@ -71,15 +72,18 @@ pub(crate) fn look_at_obituaries(
 pub(crate) struct Detector {
     tables: Tables,
     os_number: u16,
+    me: Instance,
     handles: HashMap<InstanceId, (Instance, Box<dyn ProcessHandle>)>,
     pub(crate) sighting: Sighting,
 }
 
 impl Detector {
-    pub(crate) fn new(tables: Tables, os_number: u16) -> Self {
+    /// The detector of the process `me`, on operating system `os_number`.
+    pub(crate) fn new(tables: Tables, os_number: u16, me: Instance) -> Self {
         Self {
             tables,
             os_number,
+            me,
             handles: HashMap::new(),
             sighting: Sighting::default(),
         }
@@ -87,7 +91,7 @@ impl Detector {
 
     /// Obituaries only; cheap.
     pub(crate) fn look(&mut self, os: &dyn Os) {
-        look_at_obituaries(self.tables, os, self.os_number, &mut self.sighting);
+        look_at_obituaries(self.tables, os, self.os_number, self.me, &mut self.sighting);
     }
 
     /// Looks at the processes, then at the hosts that may have lost their last one. `thorough` asks
@@ -95,6 +99,8 @@ impl Detector {
     pub(crate) fn look_at_processes(&mut self, os: &dyn Os, thorough: bool) -> bool {
         let tables = self.tables;
         let mut found = false;
+        // Hosts come last: a host may be found empty right after the burial of its last process.
+        let mut hosts = Vec::new();
         for (id, state) in tables.writers() {
             if tables.os_of(state) != Some(self.os_number) {
                 continue;
@@ -102,7 +108,7 @@ impl Detector {
             let instance = Instance::new(id, state.generation);
             found |= match state.level {
                 Some(Level::Process) if state.status == Status::Live => {
-                    self.is_gone(os, instance) && bury_process(tables, os, id, state)
+                    self.is_gone(os, instance) && bury_process(tables, os, id, state, Some(self.me))
                 }
                 Some(Level::Thread) if thorough => {
                     let gone = tables
@@ -112,14 +118,45 @@ impl Detector {
                     gone && self.bury(os, id, state)
                 }
                 Some(Level::Host) if state.status != Status::Joining => {
-                    self.bury_empty_host(os, instance)
+                    hosts.push(instance);
+                    false
                 }
                 _ => false,
             };
         }
+        for host in hosts {
+            found |= self.bury_empty_host(os, host);
+        }
         self.handles
             .retain(|id, (instance, _)| tables.generations().current(*id) == instance.generation);
         found
+    }
+
+    /// Whether one of the processes that were seen dying is gone.
+    pub(crate) fn is_one_gone_of_the_dying(&mut self, os: &dyn Os) -> bool {
+        let dying = core::mem::take(&mut self.sighting.dying);
+        let gone = dying
+            .iter()
+            .any(|(id, state)| self.is_gone(os, Instance::new(*id, state.generation)));
+        self.sighting.dying = dying;
+        gone
+    }
+
+    /// How many processes of this operating system live whose ids are less than `id`, but for those that were seen
+    /// dying.
+    pub(crate) fn living_before(&self, id: InstanceId) -> usize {
+        let tables = self.tables;
+        let dying = |id| self.sighting.dying.iter().any(|(dying, _)| *dying == id);
+        tables
+            .writers()
+            .filter(|(other, state)| {
+                *other < id
+                    && state.level == Some(Level::Process)
+                    && state.status == Status::Live
+                    && tables.os_of(*state) == Some(self.os_number)
+                    && !dying(*other)
+            })
+            .count()
     }
 
     /// The handle on `instance`, a process of this operating system. `Ok(None)`: it is gone.
@@ -157,7 +194,7 @@ impl Detector {
     }
 
     fn bury(&self, os: &dyn Os, id: InstanceId, state: State) -> bool {
-        let Some(dead) = raise(self.tables, id, state) else {
+        let Some(dead) = raise(self.tables, id, state, Some(self.me)) else {
             return false;
         };
         tell(self.tables, os.bells(), dead);
@@ -176,7 +213,7 @@ impl Detector {
         let Ok(_door) = Door::enter(tables, os, self.os_number, host.id, Duration::ZERO) else {
             return false;
         };
-        end_host_if_empty(tables, os, self.os_number, host, true)
+        end_host_if_empty(tables, os, self.os_number, host, Some(Some(self.me)))
     }
 }
 

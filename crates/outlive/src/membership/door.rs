@@ -76,7 +76,7 @@ pub(crate) fn attach_host<M: Memory>(
         let host = Instance::new(id, seen.generation);
         bury_gone_processes(tables, os, host);
         // If none is left the host died with the last of them, and this is its next incarnation.
-        if !end_host_if_empty(tables, os, os_number, host, true) {
+        if !end_host_if_empty(tables, os, os_number, host, Some(None)) {
             return Ok(host);
         }
     } else if seen.status.may_write() && seen.host != os_number {
@@ -91,7 +91,7 @@ pub(crate) fn attach_host<M: Memory>(
                 os.identity().machine
             )));
         }
-        raise(tables, id, seen);
+        raise(tables, id, seen, None);
     } else if seen.status == Status::Fencing {
         let instance = Instance::new(id, seen.generation);
         let what = "host";
@@ -129,7 +129,7 @@ fn bury_gone_processes<M: Memory>(tables: Tables<M>, os: &dyn Os, host: Instance
                         .is_ok_and(|handle| handle.is_none_or(|handle| handle.is_gone()))
                 });
         if gone {
-            bury_process(tables, os, id, seen);
+            bury_process(tables, os, id, seen, None);
         }
     }
 }
@@ -160,7 +160,7 @@ fn beats_within<M: Memory>(
 }
 
 /// Ends `host` if no process of it is left: called in its door, on its operating system. `as_died` if
-/// somebody of it died.
+/// somebody of it died, and who has seen that, if it is a member.
 ///
 /// The host is named by its incarnation and must be of this operating system: the id may have gone to
 /// another one, where this door is not the door.
@@ -169,7 +169,7 @@ pub(crate) fn end_host_if_empty<M: Memory>(
     os: &dyn Os,
     os_number: u16,
     host: Instance,
-    as_died: bool,
+    as_died: Option<Option<Instance>>,
 ) -> bool {
     let Ok(seen) = tables.generations().state(host.id) else {
         return false;
@@ -187,8 +187,8 @@ pub(crate) fn end_host_if_empty<M: Memory>(
     if !ours || !is_empty() {
         return false;
     }
-    if as_died {
-        let Some(dead) = raise(tables, host.id, seen) else {
+    if let Some(by) = as_died {
+        let Some(dead) = raise(tables, host.id, seen, by) else {
             return false;
         };
         tell_because(tables, os.bells(), dead, seen.status == Status::Fencing);

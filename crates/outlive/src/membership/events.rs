@@ -3,7 +3,7 @@
 use super::detector::{Sighting, look_at_obituaries};
 use super::process::Shared;
 use super::sentinel::in_turn;
-use super::{GroupId, InstanceId, MemberState, News, Subscription};
+use super::{GroupId, Instance, InstanceId, MemberState, News, Subscription};
 use core::fmt;
 use core::time::Duration;
 use std::sync::Arc;
@@ -14,15 +14,23 @@ use std::sync::Arc;
 /// of a death by the kernel without anybody in between.
 pub struct GroupEvents {
     shared: Arc<Shared>,
+    /// The process that it waits in.
+    me: Instance,
     group: GroupId,
     subscription: Subscription,
     sighting: Sighting,
 }
 
 impl GroupEvents {
-    pub(crate) fn new(shared: Arc<Shared>, group: GroupId, subscription: Subscription) -> Self {
+    pub(crate) fn new(
+        shared: Arc<Shared>,
+        me: Instance,
+        group: GroupId,
+        subscription: Subscription,
+    ) -> Self {
         Self {
             shared,
+            me,
             group,
             subscription,
             sighting: Sighting::default(),
@@ -46,6 +54,16 @@ impl GroupEvents {
 
     /// Waits for the next news, at most for `timeout`.
     pub fn wait_for(&mut self, timeout: Duration) -> Option<News> {
+        self.wait_for_unless(timeout, || false)
+    }
+
+    /// As [`wait_for`](Self::wait_for), but returns as soon as something else has `happened`. That is asked whenever the
+    /// group's bell rings, as [`Process::ring`](super::Process::ring) lets the pod's.
+    pub fn wait_for_unless(
+        &mut self,
+        timeout: Duration,
+        happened: impl Fn() -> bool,
+    ) -> Option<News> {
         let os = self.shared.os;
         let until = os.now().saturating_add(timeout);
         let bell = u64::from(self.group.number());
@@ -59,13 +77,14 @@ impl GroupEvents {
                 self.shared.tables,
                 os,
                 self.shared.os_number,
+                self.me,
                 &mut self.sighting,
             );
             if let Some(news) = self.subscription.poll() {
                 return Some(news);
             }
             let now = os.now();
-            if now >= until {
+            if now >= until || happened() {
                 return None;
             }
             let held = in_turn(&self.sighting.held, os.most_watched(), &mut turn);

@@ -240,7 +240,7 @@ fn bury_local<M: Memory>(
     let told_by_obituary = state.status == Status::Joining || state.level == Some(Level::Thread);
     if told_by_obituary
         && !matches!(os.obituary(id), Obituary::Held { .. })
-        && let Some(dead) = raise(tables, id, state)
+        && let Some(dead) = raise(tables, id, state, None)
     {
         tell(tables, os.bells(), dead);
     }
@@ -259,7 +259,7 @@ fn bury_former<M: Memory>(
         return;
     }
     if state.status == Status::Joining || state.level == Some(Level::Thread) {
-        if let Some(dead) = raise(tables, id, state) {
+        if let Some(dead) = raise(tables, id, state, None) {
             tell(tables, os.bells(), dead);
         }
     } else if state.level == Some(Level::Process)
@@ -267,7 +267,7 @@ fn bury_former<M: Memory>(
         && let Ok(handle) = os.open_process(record.thread.process)
         && handle.is_none_or(|handle| handle.is_gone())
     {
-        bury_process(tables, os, id, state);
+        bury_process(tables, os, id, state, None);
     }
 }
 
@@ -345,7 +345,7 @@ pub(crate) fn join_watched<M: Memory>(
         {
             if state.status == Status::Dead {
                 // What its predecessor left behind waits for somebody still.
-                raise(tables, id, joining);
+                raise(tables, id, joining, None);
             } else {
                 let left = State {
                     status: Status::Left,
@@ -359,7 +359,7 @@ pub(crate) fn join_watched<M: Memory>(
     if claim.level == Level::Host {
         // What the former incarnation's burial left undone. Not before the id is ours: until then the
         // members could be those of another operating system's host of this id.
-        bury_members(tables, os.bells(), &members_of(tables, id));
+        bury_members(tables, os.bells(), &members_of(tables, id), None);
     }
     let instance = Instance::new(id, generation);
     tables.records().write(&Record {
@@ -407,7 +407,7 @@ pub(crate) fn give_up<M: Memory>(tables: Tables<M>, os: &dyn Os, instance: Insta
     if let Ok(seen) = tables.generations().state(instance.id)
         && seen.generation == instance.generation
         && seen.status.may_write()
-        && let Some(dead) = raise(tables, instance.id, seen)
+        && let Some(dead) = raise(tables, instance.id, seen, Some(instance))
     {
         tell(tables, os.bells(), dead);
     }

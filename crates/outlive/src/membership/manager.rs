@@ -247,7 +247,7 @@ impl Manager {
                 _ => {}
             }
         }
-        bury_orphans(tables, os.bells());
+        bury_orphans(tables, os.bells(), self.me);
         self.hosts.retain(|id, pulse| {
             pulse.is_some_and(|pulse| tables.generations().current(*id) == pulse.of.generation)
         });
@@ -316,9 +316,9 @@ impl Manager {
     fn bury_host(&self, os: &dyn Os, id: InstanceId, seen: State) {
         // Listed before the raise: afterwards the host could be joined again and have other members.
         let members = members_of(self.tables, id);
-        if let Some(dead) = raise(self.tables, id, seen) {
+        if let Some(dead) = raise(self.tables, id, seen, Some(self.me)) {
             tell_because(self.tables, os.bells(), dead, true);
-            bury_members(self.tables, os.bells(), &members);
+            bury_members(self.tables, os.bells(), &members, Some(self.me));
         }
     }
 

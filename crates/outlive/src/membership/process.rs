@@ -406,11 +406,23 @@ impl Process {
         self.events_after(GroupId::POD, log.tail())
     }
 
+    /// Wakes those of this operating system who wait for the pod's events, to look at
+    /// [what else](GroupEvents::wait_for_unless) they wait for. Nothing is told by it.
+    pub fn ring(&self) {
+        let bell = u64::from(GroupId::POD.number());
+        self.inner.shared.os.bells().ring(bell);
+    }
+
     fn events_after(&self, group: GroupId, after: u64) -> GroupEvents {
         let tables = self.inner.shared.tables;
         let subscription =
             Subscription::new(tables.groups().log(group), tables.extent().ids, after);
-        GroupEvents::new(Arc::clone(&self.inner.shared), group, subscription)
+        GroupEvents::new(
+            Arc::clone(&self.inner.shared),
+            self.inner.instance,
+            group,
+            subscription,
+        )
     }
 
     /// Leaves in good order, and ends the host if this was its last process. Waits for the sentinel,

@@ -48,7 +48,7 @@ pub fn come_and_go<M: Memory>(
     join::leave(tables, os, thread);
     let _door = Door::enter(tables, os, number, host.id, patience)?;
     join::leave(tables, os, process);
-    end_host_if_empty(tables, os, number, host, false);
+    end_host_if_empty(tables, os, number, host, None);
     Ok(())
 }
 

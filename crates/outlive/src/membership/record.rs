@@ -1,4 +1,4 @@
-//! Where an incarnation runs, and its heart.
+//! Where an incarnation runs, its heart, and who proved that it was dead.
 //!
 //! A record is written by its joining thread between the claim of the id and the step to
 //! [`Status::Live`](super::Status::Live), and read by whoever watches. Its first word names the
@@ -38,6 +38,7 @@ pub struct Records<M: Memory = Native> {
 
 const STRIDE: u64 = 256;
 const HEART: u64 = 128;
+const PROVEN: u64 = 192;
 
 impl<M: Memory> Records<M> {
     pub(crate) fn new(memory: M, table: Offset) -> Self {
@@ -114,6 +115,35 @@ impl<M: Memory> Records<M> {
         })
     }
 
+    /// Notes that `by` has proven that `dead` is dead, and raised its generation. For who did, after it did: nothing
+    /// depends on the note, and whoever dies before it leaves none.
+    pub(crate) fn note_proven(self, dead: Instance, by: Instance) {
+        let at = self.at(dead.id) + PROVEN;
+        let note = u128::from(dead.to_word()) << 64 | u128::from(by.to_word());
+        // Relaxed: it tells nothing but itself. What is noted of a later incarnation stays.
+        let order = Ordering::Relaxed;
+        let mut seen: u128 = self.memory.load(at, order);
+        while Instance::from_word((seen >> 64) as u64)
+            .is_none_or(|before| before.generation < dead.generation)
+        {
+            match self.memory.compare_exchange(at, seen, note, order, order) {
+                Ok(_) => break,
+                Err(now) => seen = now,
+            }
+        }
+        self.memory.persist(at, 16);
+    }
+
+    /// Who proved that `dead` is dead: an instance for the process in which it was seen. `None` if that is not known (any
+    /// more): it lives, or whoever proved it was no member yet, or died before it could say so.
+    pub fn proven_by(self, dead: Instance) -> Option<Instance> {
+        let note: u128 = self
+            .memory
+            .load(self.at(dead.id) + PROVEN, Ordering::Relaxed);
+        let of = Instance::from_word((note >> 64) as u64);
+        (of == Some(dead)).then_some(Instance::from_word(note as u64)?)
+    }
+
     /// Beats the heart of `id`. Wait-free.
     #[inline]
     pub fn beat(self, id: InstanceId) {
@@ -161,5 +191,14 @@ mod tests {
         };
         records.write(&long);
         assert_eq!(records.read(long.instance).unwrap().name, "x".repeat(40));
+        // Who proved a death is noted of the last that died.
+        let (first, second, by) = (record.instance, Instance::new(2, 8), Instance::new(4, 1));
+        assert_eq!(records.proven_by(first), None);
+        records.note_proven(first, by);
+        assert_eq!(records.proven_by(first), Some(by));
+        records.note_proven(second, Instance::new(5, 1));
+        records.note_proven(first, by);
+        assert_eq!(records.proven_by(second), Some(Instance::new(5, 1)));
+        assert_eq!(records.proven_by(first), None);
     }
 }

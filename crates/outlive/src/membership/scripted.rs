@@ -183,6 +183,10 @@ fn a_thread_is_told_by_its_obituary_its_process_by_being_gone_the_host_by_its_la
     assert!(died(EventKind::ProcessDied, victim.process));
     pass(&mut [&mut watcher], 20 * MS);
     assert!(died(EventKind::HostDied, victim.host));
+    for dead in [thread, victim.process, victim.host] {
+        let by = tables.records().proven_by(dead);
+        assert_eq!(by, Some(watcher.process), "{dead}");
+    }
     assert!(
         script.take_wakes().contains(&9),
         "the others were not woken"
@@ -425,7 +429,12 @@ fn a_waiting_member_finds_the_death_itself() {
     let (_, _, thread) = victim.thread(None);
     let log = tables.groups().log(GroupId::POD);
     let subscription = super::Subscription::new(log, IDS, log.tail());
-    let mut events = GroupEvents::new(Arc::clone(watcher.shared), GroupId::POD, subscription);
+    let mut events = GroupEvents::new(
+        Arc::clone(watcher.shared),
+        watcher.process,
+        GroupId::POD,
+        subscription,
+    );
     let identity = victim.identity;
     script.at(script.now() + 5 * MS, move |os| os.begin_death(identity));
     // Nobody's sentinel runs.

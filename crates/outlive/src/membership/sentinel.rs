@@ -14,7 +14,7 @@ use super::door::{Door, attach_host, end_host_if_empty};
 use super::join::{self, Claim, JoinError};
 use super::manager::Manager;
 use super::process::{Shared, refuse_the_unfenceable};
-use super::{GroupId, Instance, InstanceId, Level, Status, Tables};
+use super::{GroupId, Instance, InstanceId, Level, State, Status, Tables};
 use crate::host::Os;
 use core::time::Duration;
 use std::sync::atomic::Ordering;
@@ -25,8 +25,10 @@ const DOOR_PATIENCE: Duration = Duration::from_secs(10);
 /// How often `/proc` is asked for threads whose obituaries are missing, and the groups are compared with
 /// the table of generations although nobody died.
 const THOROUGH: Duration = Duration::from_secs(1);
-/// How soon a process whose sentinel is dead is looked at again.
+/// How soon a process whose sentinel is dead is looked at again, at the soonest.
 const DYING: Duration = Duration::from_micros(500);
+/// What part of the time that it has been dying one waits until the next look.
+const DYING_PART: u32 = 16;
 /// For how long it is: a process may live on without its sentinel.
 const DYING_PATIENCE: Duration = Duration::from_secs(2);
 
@@ -76,7 +78,7 @@ pub(crate) fn enter(
             Ok((host, process))
         }
         Err(error) => {
-            end_host_if_empty(tables, os, number, host, false);
+            end_host_if_empty(tables, os, number, host, None);
             Err(error)
         }
     }
@@ -124,7 +126,13 @@ pub(crate) fn exit(
         join::give_up(tables, os, process);
     }
     if door.is_some() {
-        end_host_if_empty(tables, os, number, host, !in_order);
+        end_host_if_empty(
+            tables,
+            os,
+            number,
+            host,
+            (!in_order).then_some(Some(process)),
+        );
     }
 }
 
@@ -154,7 +162,7 @@ pub(crate) struct Sentinel<'a> {
     tails: Vec<u64>,
     next_beat: Duration,
     next_thorough: Duration,
-    dying_since: Option<Duration>,
+    dying: Option<Dying>,
 }
 
 impl<'a> Sentinel<'a> {
@@ -165,12 +173,12 @@ impl<'a> Sentinel<'a> {
             shared,
             host,
             process,
-            detector: Detector::new(tables, number),
+            detector: Detector::new(tables, number, process),
             manager: Manager::new(tables, process, number, settings, agent),
             tails: vec![0; tables.extent().groups as usize],
             next_beat: Duration::ZERO,
             next_thorough: Duration::ZERO,
-            dying_since: None,
+            dying: None,
         }
     }
 
@@ -186,9 +194,9 @@ impl<'a> Sentinel<'a> {
         }
         self.detector.look(os);
         let mut died = !self.detector.sighting.dead.is_empty();
-        let hurried = self.is_somebody_dying(now);
+        let hurry = self.hurry(os, now);
         let thorough = now >= self.next_thorough;
-        if beat || hurried || died {
+        if beat || hurry.is_gone || died {
             died |= self.detector.look_at_processes(os, thorough);
         }
         if thorough {
@@ -205,18 +213,66 @@ impl<'a> Sentinel<'a> {
             self.manager.tick(os, &mut self.detector);
         }
         let next = self.next_beat.min(self.manager.next_tick());
-        if hurried { next.min(now + DYING) } else { next }
+        hurry.next.map_or(next, |hurried| next.min(hurried))
     }
 
-    /// Whether a process lost its sentinel so short a while ago that it is probably about to be gone.
-    fn is_somebody_dying(&mut self, now: Duration) -> bool {
-        if self.detector.sighting.dying.is_empty() {
-            self.dying_since = None;
-            return false;
+    /// Looks at the processes that have lost their sentinels so short a while ago that they are probably about
+    /// to be gone, if it is time to.
+    ///
+    /// A process gives up its memory before it is gone, which takes the longer the more it has touched, and the longer
+    /// the more others keep the processors busy. So one looks again after a part of the time that it has
+    /// taken so far, and every sentinel has twice the patience of the one before it: the first of those that live
+    /// looks for all of them, and should it be stopped, the next is not far behind.
+    fn hurry(&mut self, os: &dyn Os, now: Duration) -> Hurry {
+        let seen = &self.detector.sighting.dying;
+        if seen.is_empty() {
+            self.dying = None;
+            return Hurry::default();
         }
-        let since = *self.dying_since.get_or_insert(now);
-        now - since < DYING_PATIENCE
+        let is_known = |known: &Dying| {
+            let of = |(id, state): &(InstanceId, State)| Instance::new(*id, state.generation);
+            seen.iter().all(|seen| known.who.contains(&of(seen)))
+        };
+        let known = self.dying.take().filter(is_known);
+        let mut dying = known.unwrap_or_else(|| Dying {
+            who: seen
+                .iter()
+                .map(|(id, state)| Instance::new(*id, state.generation))
+                .collect(),
+            since: now,
+            next: now,
+        });
+        if now - dying.since >= DYING_PATIENCE {
+            self.dying = Some(dying);
+            return Hurry::default();
+        }
+        let mut is_gone = false;
+        let before = self.detector.living_before(self.process.id);
+        // The first looks whatever it was woken by.
+        if now >= dying.next || before == 0 {
+            is_gone = self.detector.is_one_gone_of_the_dying(os);
+            let patience = DYING.max((now - dying.since) / DYING_PART);
+            dying.next = now + patience * (1 << before.min(6));
+        }
+        let next = Some(dying.next);
+        self.dying = Some(dying);
+        Hurry { is_gone, next }
     }
+}
+
+/// Who is dying, since when, and when they are to be looked at again.
+#[derive(Clone, Debug)]
+struct Dying {
+    who: Vec<Instance>,
+    since: Duration,
+    next: Duration,
+}
+
+/// What a look at the dying found, and when the next is due.
+#[derive(Clone, Copy, Debug, Default)]
+struct Hurry {
+    is_gone: bool,
+    next: Option<Duration>,
 }
 
 /// At most `most` of `held`, another part on each call.

@@ -215,6 +215,15 @@ impl Plan {
         }
     }
 
+    /// Whether what was launched here has been in the pod and, as `in_pod` shows, is not any more.
+    pub(super) fn is_ending(&self, in_pod: InPod) -> bool {
+        let now = match in_pod {
+            InPod::Absent { generation, .. } | InPod::Unrecovered { generation } => generation,
+            InPod::Lives { .. } | InPod::Unusable(_) => return false,
+        };
+        matches!(self.phase, Phase::Launched { before } if before != now)
+    }
+
     /// It was launched when the table said `in_pod`.
     pub(super) fn started(&mut self, in_pod: InPod) {
         let before = match in_pod {

@@ -17,7 +17,7 @@ use std::time::Instant;
 
 /// How often the supervisor looks at programs that have not joined, whose end nobody tells.
 const LOOK: Duration = Duration::from_millis(20);
-/// How often it looks whether what is due can be started.
+/// How often it looks whether what is due can be started, and whether what has left the pod has ended.
 const PENDING: Duration = Duration::from_millis(1);
 /// How long killed children may take to be gone.
 const LAST_BREATH: Duration = Duration::from_secs(5);
@@ -116,6 +116,8 @@ struct Supervised {
     launched: Option<Box<dyn Launched>>,
     /// How what was launched ended, once that is known.
     ended: Option<Option<ExitStatus>>,
+    /// Since when what was launched has been out of the pod and has not ended.
+    ending: Option<Duration>,
     attempts: u32,
 }
 
@@ -161,6 +163,7 @@ impl ProcessSupervisor {
             child,
             launched: None,
             ended: None,
+            ending: None,
             attempts: 0,
         });
         self
@@ -268,6 +271,14 @@ impl ProcessSupervisor {
     /// How long to sleep if nothing is told meanwhile.
     fn nap(&self) -> Duration {
         let now = self.began.elapsed();
+        if self.settled() {
+            // Only killed programs are waited for.
+            return PENDING;
+        }
+        // Who has left the pod probably ends soon; nobody tells when.
+        let ending = |child: &Supervised| Some((now - child.ending?) / 8);
+        let ending = self.children.iter().filter_map(ending).min();
+        let longest = ending.map_or(LOOK, |nap| nap.clamp(PENDING, LOOK));
         self.children
             .iter()
             .filter_map(|child| child.plan.due())
@@ -275,7 +286,7 @@ impl ProcessSupervisor {
             // What is due and has not been started waits for a recovery or a host, whose end nobody tells.
             .map(|nap| if nap.is_zero() { PENDING } else { nap })
             .min()
-            .map_or(LOOK, |nap| nap.min(LOOK))
+            .map_or(longest, |nap| nap.min(longest))
     }
 
     /// One round over all children.
@@ -307,6 +318,8 @@ impl ProcessSupervisor {
         }
         let now = self.began.elapsed();
         let step = child.plan.look(now, seen, parent, same);
+        let ending = parent == AsParent::Runs && child.plan.is_ending(seen);
+        child.ending = ending.then(|| child.ending.unwrap_or(now));
         if !child.plan.is_launched()
             && let Some(mut launched) = child.launched.take()
             && child.ended.is_none()

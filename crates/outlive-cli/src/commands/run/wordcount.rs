@@ -221,7 +221,7 @@ impl Command {
             Bytes(outcome.segment_bytes),
         ))?;
         for failure in &summary.failures {
-            output::line(failure.sentence())?;
+            output::line(failure.sentence(options.hosts))?;
         }
         if outcome.kills_too_late > 0 {
             output::line(format_args!(
@@ -382,6 +382,10 @@ struct Failed {
     host: u32,
     killed_at: Option<f64>,
     detected_at: Option<f64>,
+    /// The process that proved it dead.
+    detected_by: Option<String>,
+    /// Its host; the driver's has the number after the last worker's.
+    detected_by_host: Option<u32>,
     recovered_at: Option<f64>,
     rejoined_at: Option<f64>,
     lost: Vec<String>,
@@ -424,6 +428,8 @@ impl Failed {
             host: failure.host,
             killed_at: failure.killed_at,
             detected_at: failure.detected_at,
+            detected_by: failure.detected_by.map(|by| by.to_string()),
+            detected_by_host: failure.detected_by_host,
             recovered_at: failure.recovered_at,
             rejoined_at: failure.rejoined_at,
             lost: failure.lost.iter().map(ToString::to_string).collect(),
@@ -431,7 +437,7 @@ impl Failed {
         }
     }
 
-    fn sentence(&self) -> String {
+    fn sentence(&self, hosts: u32) -> String {
         let mut said = match self.killed_at {
             Some(at) => format!("host {} was killed after {at:.3} s", self.host),
             None => format!("host {} died", self.host),
@@ -439,6 +445,11 @@ impl Failed {
         let after = |at: Option<f64>| Some(format!("{:.1} ms", (at? - self.killed_at?) * 1e3));
         if let Some(time) = after(self.detected_at) {
             said += &format!(", told {time} later");
+            match self.detected_by_host {
+                Some(host) if host < hosts => said += &format!(" by host {host}"),
+                Some(_) => said += " by the driver",
+                None => {}
+            }
         }
         if let Some(time) = after(self.recovered_at) {
             said += &format!(", recovered after {time}");
