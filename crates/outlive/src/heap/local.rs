@@ -2,7 +2,7 @@
 
 use super::buddy::{AllocateError, CorruptTree, FreeError};
 use super::reclaim::{self, Reclaimer, SecondWay};
-use super::slab::{CLASSES, Class, Kind, LARGEST, LocalWord, SLAB, Slab, Step, Table, class, step};
+use super::slab::{CLASSES, Class, Inverse, Kind, LARGEST, LocalWord, SLAB, Slab, Step, Table, class, step};
 use super::{Heap, room};
 use crate::membership::{Instance, Member};
 use crate::recovery::{Log, Logs, Recoverers, Recovering};
@@ -66,6 +66,8 @@ pub struct LocalHeap<'m, M: Memory = Native> {
     pub(super) reclaimer: Reclaimer,
 }
 
+/// Of how many slabs a thread remembers what to divide by.
+const GUESSES: usize = 256;
 /// No slab.
 pub(super) const NONE: u64 = u64::MAX;
 
@@ -76,6 +78,8 @@ pub(super) struct Aids {
     pub(super) current: [Current; CLASSES],
     /// A slab of each class that was found empty and kept.
     pub(super) spare: [Cell<u64>; CLASSES],
+    /// What one divides by in a slab, for some slabs, as it was last: a guess, used once it is known to be right.
+    inverses: [Cell<Inverse>; GUESSES],
     /// Whether the slabs of former ways of this member are in its rings.
     pub(super) resumed: Cell<bool>,
     /// Where to look for orphans next.
@@ -130,6 +134,7 @@ impl Aids {
                 size: Cell::new(0),
             }),
             spare: core::array::from_fn(|_| Cell::new(NONE)),
+            inverses: core::array::from_fn(|_| Cell::new(Inverse::default())),
             resumed: Cell::new(false),
             cursor: Cell::new(0),
             round: Cell::new((0, 0)),
@@ -430,10 +435,19 @@ impl<'m, M: Memory> LocalHeap<'m, M> {
             let block = Link::from_word(memory.load(cell, Ordering::Relaxed)).offset();
             if let Some(from) = table.within(block) {
                 let slab = table.slab_of(from);
+                // Where the block's bit is would wait for the slab's class and that for the slab, and all later
+                // loads for where the bit is written. So it is guessed, and the class is asked meanwhile.
+                let guess = &self.aids.inverses[slab.index() as usize % GUESSES];
+                let (inverse, guessed) = (guess.get(), guess.get().start_of(from % SLAB));
                 if table.owner_word(slab) == self.own {
                     let number = table.class_word(slab);
                     if let Some(class) = Class::checked(number)
-                        && let Some(index) = class.start_of(from % SLAB)
+                        && let Some(index) = if class.inverse == inverse {
+                            guessed
+                        } else {
+                            guess.set(class.inverse);
+                            class.start_of(from % SLAB)
+                        }
                         && let Some(may_be_empty) =
                             self.free_own(table, slab, index, block, cell, instead)
                     {

@@ -18,14 +18,27 @@ pub(in crate::heap) struct Class {
     pub(in crate::heap) count: u32,
     /// `2^32 / size`, rounded up. Of its product with a number below the size of a slab, the upper half is the
     /// quotient, and the lower half is smaller than this exactly if nothing remains (Lemire, Kaser, Kurz 2019).
-    inverse: u32,
+    pub(in crate::heap) inverse: Inverse,
+}
+
+/// What to multiply by instead of dividing by the size of a class.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(in crate::heap) struct Inverse(u32);
+
+impl Inverse {
+    /// See [`Class::start_of`].
+    #[inline(always)]
+    pub(in crate::heap) fn start_of(self, from: u64) -> Option<u64> {
+        let product = u64::from(self.0) * from;
+        ((product as u32) < self.0).then_some(product >> 32)
+    }
 }
 
 static TABLE: [Class; CLASSES] = {
     let mut table = [Class {
         size: 0,
         count: 0,
-        inverse: 0,
+        inverse: Inverse(0),
     }; CLASSES];
     let mut class = 0;
     while class < CLASSES {
@@ -38,7 +51,7 @@ static TABLE: [Class; CLASSES] = {
         table[class] = Class {
             size,
             count: SLAB as u32 / size,
-            inverse: u32::MAX / size + 1,
+            inverse: Inverse(u32::MAX / size + 1),
         };
         class += 1;
     }
@@ -85,14 +98,13 @@ impl Class {
     /// no bits set.
     #[inline(always)]
     pub(in crate::heap) fn block_of(self, from: u64) -> u64 {
-        (u64::from(self.inverse) * from) >> 32
+        (u64::from(self.inverse.0) * from) >> 32
     }
 
     /// The block that starts at `from`, counted from the slab's start, if one does; perhaps likewise.
     #[inline(always)]
     pub(in crate::heap) fn start_of(self, from: u64) -> Option<u64> {
-        let product = u64::from(self.inverse) * from;
-        ((product as u32) < self.inverse).then_some(product >> 32)
+        self.inverse.start_of(from)
     }
 
     /// How many words its bits have.

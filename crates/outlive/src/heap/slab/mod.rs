@@ -56,7 +56,7 @@ pub(super) mod class;
 pub(super) mod step;
 pub(super) mod table;
 
-pub(super) use class::{CLASSES, Class, LARGEST, WORDS};
+pub(super) use class::{CLASSES, Class, Inverse, LARGEST, WORDS};
 pub(super) use step::{Kind, Step, Steps};
 pub(super) use table::{LocalWord, Slab, Table};
 
