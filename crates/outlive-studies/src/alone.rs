@@ -2,7 +2,7 @@
 
 use crate::StudyError;
 use outlive::membership::{Generations, Instance, Level, Member, State, Status};
-use outlive::memory::{Native, Offset, PersistenceDomain};
+use outlive::memory::{Memory, Native, Offset, Ordering, PersistenceDomain};
 use outlive::recovery::{Logs, OwnLog};
 use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous};
 use std::ptr::NonNull;
@@ -20,7 +20,20 @@ pub struct Alone {
 impl Alone {
     /// With `size` bytes, which take nothing before they are touched. They stay mapped.
     pub fn new(size: u64) -> Result<Self, StudyError> {
+        Self::over(untouched(size)?)
+    }
+
+    /// With `size` bytes that are there, as those of a prefaulted segment.
+    pub fn prefaulted(size: u64) -> Result<Self, StudyError> {
         let memory = untouched(size)?;
+        for page in (0..size).step_by(Native::GRANULE as usize) {
+            // What stands there anyway; nobody else knows the memory yet.
+            memory.store(Offset::new(page), 0u64, Ordering::Relaxed);
+        }
+        Self::over(memory)
+    }
+
+    fn over(memory: Native) -> Result<Self, StudyError> {
         let generations = Generations::new(memory, Offset::new(0), 4);
         let logs = Logs::new(memory, Offset::new(4096), 4);
         let live = State {
