@@ -21,7 +21,11 @@ use crate::{CrashPoint, Offset, Ordering, PersistenceDomain, Word};
 ///   memories of the proofs run one thread at a time and switch there; without it they hang.
 /// * The orderings asked for are those that the algorithm needs on the weakest machine, never those that
 ///   x86 happens to give: the scheduled memory is weaker than x86.
-pub trait Memory: Copy + Send + Sync + core::fmt::Debug + 'static {
+///
+/// # Safety
+/// Algorithms ask once and rely on the answer: the [size](Self::size), the [domain](Self::domain) and
+/// [`has_word`](Self::has_word) of a memory never change, and an access to where `has_word` holds is made.
+pub unsafe trait Memory: Copy + Send + Sync + core::fmt::Debug + 'static {
     /// The size of the memory in bytes.
     fn size(self) -> u64;
 

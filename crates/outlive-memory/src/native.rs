@@ -152,9 +152,10 @@ impl fmt::Debug for Native {
     }
 }
 
-// SAFETY of the `native_*` calls below, once for all of them: `word` has checked that the word is
-// aligned and inside memory which `new`'s caller promised to be mapped and accessed by atomics only.
-impl Memory for Native {
+// SAFETY: base and bound are never changed. Of the `native_*` calls below, once for all of them: `word` has
+// checked that the word is aligned and inside memory which `new`'s caller promised to be mapped and accessed by
+// atomics only.
+unsafe impl Memory for Native {
     #[inline(always)]
     fn size(self) -> u64 {
         self.bound >> 1

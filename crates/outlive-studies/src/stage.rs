@@ -5,7 +5,7 @@
 //! ```text
 //!     0  round    64  job, how often, whether to stop  128  workers in position    192  workers done
 //!  5824  a lock (two lines)                        6080  the counter
-//!  8192  for each worker a pair of lines: its node or private word; its start and end on the second
+//!  8192  for each worker a pair of lines: its node or private word; its start, end and count on the second
 //! 512 Ki  cells, 8 KiB for each worker
 //!   1 Mi  the heap: its state and its region
 //! ```
@@ -243,6 +243,7 @@ impl Bench {
         let stamps = self.own_line() + STAMPS;
         memory.store(stamps, start, Ordering::Relaxed);
         memory.store(stamps + 8, end, Ordering::Relaxed);
+        memory.store(stamps + 16, often - left, Ordering::Relaxed);
     }
 
     /// Where the counter is not the value under the lock: it is at least `value` now.
@@ -391,8 +392,18 @@ impl Stage {
         let (to, time) = (self.counter(), start.elapsed());
         memory.store(base + STOP, 1u64, Ordering::Relaxed);
         self.await_end(job)?;
-        let each = (to - from).max(1) as f64 / f64::from(self.workers);
-        Ok(time.as_nanos() as f64 / each)
+        let made: u64 = (0..u64::from(self.workers))
+            .map(|worker| base + WORKERS + worker * WORKER + STAMPS + 16)
+            .map(|at| memory.load::<u64>(at, Ordering::Relaxed))
+            .sum();
+        let counter = self.counter();
+        if made != counter || to <= from {
+            let name = job.name();
+            return Err(StudyError::void(format!(
+                "{made} times {name} made {counter}, and {from} became {to} in {window:?}"
+            )));
+        }
+        Ok(time.as_nanos() as f64 * f64::from(self.workers) / (to - from) as f64)
     }
 
     fn counter(&self) -> u64 {

@@ -32,7 +32,8 @@ const NEXT: u64 = 24;
 #[derive(Clone, Copy, Debug)]
 struct Hooked(Native);
 
-impl Memory for Hooked {
+// SAFETY: size and domain are those of the memory beneath, which never change; accesses are handed on to it.
+unsafe impl Memory for Hooked {
     fn size(self) -> u64 {
         self.0.size()
     }

@@ -33,7 +33,8 @@ impl fmt::Debug for Marked {
     }
 }
 
-impl Memory for Marked {
+// SAFETY: size and domain are those of the memory beneath, which never change; accesses are handed on to it.
+unsafe impl Memory for Marked {
     #[inline(always)]
     fn size(self) -> u64 {
         self.memory.size()

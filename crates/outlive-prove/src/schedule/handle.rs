@@ -130,7 +130,8 @@ macro_rules! memory_of_the_engine {
             use $crate::schedule::engine::{self, access::Act};
             use $crate::schedule::handle::{access, compare_exchange, copy_in, copy_out};
 
-            impl Memory for $handle {
+            // SAFETY: size and domain are those that the execution began with; every access is checked.
+            unsafe impl Memory for $handle {
                 fn size(self) -> u64 {
                     engine::memory_size()
                 }

@@ -4,7 +4,7 @@ use super::LocalHeap;
 use super::buddy::{AllocateError, FreeError, Locked};
 use super::local::Debts;
 use super::slab::{Kind, Step, UNIT};
-use outlive_memory::{Memory, Offset, Ordering};
+use outlive_memory::{Link, Memory, Offset, Ordering};
 
 /// How many units one operation looks at for what is owed.
 const LOOKS: u64 = 256;
@@ -114,7 +114,20 @@ impl<M: Memory> LocalHeap<'_, M> {
         })
     }
 
-    /// Frees a large block in a dead instance's name, without the lock.
+    /// Frees what the word at `cell` holds, also where the allocator's lock cannot be had: then whoever has it next
+    /// does the rest.
+    pub(crate) fn free_or_owe(&self, cell: Offset, instead: u64) -> Result<Offset, FreeError> {
+        match self.free_from(cell, instead) {
+            Err(FreeError::Lock(_) | FreeError::Log(_)) => {
+                // Relaxed: the cell is the caller's.
+                let held: u64 = self.memory().load(cell, Ordering::Relaxed);
+                self.owe(Link::from_word(held).offset(), cell, instead)
+            }
+            freed => freed,
+        }
+    }
+
+    /// Frees a large block in a dead instance's name, or where the lock cannot be had.
     fn owe(&self, block: Offset, cell: Offset, instead: u64) -> Result<Offset, FreeError> {
         let memory = self.memory();
         let Some(from) = self.heap.table.within(block) else {
@@ -168,6 +181,8 @@ impl<M: Memory> LocalHeap<'_, M> {
         if owed == paid {
             return false;
         }
+        // More paid than was owed is damage; then nothing is known to be paid.
+        let paid = if paid > owed { 0 } else { paid };
         let mut round = self.aids.debts.get();
         if round.owed <= paid {
             // None, or one that another's has overtaken.

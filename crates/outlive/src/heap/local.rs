@@ -2,7 +2,9 @@
 
 use super::buddy::{AllocateError, CorruptTree, FreeError};
 use super::reclaim::{self, Reclaimer, SecondWay};
-use super::slab::{CLASSES, Class, Inverse, Kind, LARGEST, LocalWord, SLAB, Slab, Step, Table, class, step};
+use super::slab::{
+    CLASSES, Class, Inverse, Kind, LARGEST, LocalWord, SLAB, Slab, Step, Table, class, step,
+};
 use super::{Heap, room};
 use crate::membership::{Instance, Member};
 use crate::recovery::{Log, Logs, Recoverers, Recovering};
@@ -540,7 +542,8 @@ impl<'m, M: Memory> LocalHeap<'m, M> {
         let Some(class) = Class::checked(number) else {
             return Err(self.no_class(slab));
         };
-        let Some(index) = class.start_of(from % SLAB) else {
+        let start = class.start_of(from % SLAB);
+        let Some(index) = start.filter(|index| *index < u64::from(class.count)) else {
             return Err(self.not_a_start(slab, class, block, class.block_of(from % SLAB)));
         };
         if owner == self.own {

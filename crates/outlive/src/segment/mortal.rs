@@ -82,7 +82,8 @@ impl Mortal {
     }
 }
 
-impl Memory for Mortal {
+// SAFETY: size and domain are those of the memory beneath, which never change; accesses are handed on to it.
+unsafe impl Memory for Mortal {
     fn size(self) -> u64 {
         self.0.size()
     }

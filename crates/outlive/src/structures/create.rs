@@ -59,12 +59,21 @@ pub(super) fn open_or_create<K: Datum + ?Sized, V: Datum + ?Sized, M: Memory>(
     seed: u64,
 ) -> Result<Header<M>, CreateError> {
     let memory = heap.memory();
-    let mut holds: u64 = memory.load(cell, Ordering::Acquire);
-    if holds == 0 {
-        match create::<K, V, M>(heap, cell, kind, sizes, seed) {
-            Err(CreateError::CellOccupied { holds: others, .. }) => holds = others,
-            made => return made,
+    loop {
+        let mut holds: u64 = memory.load(cell, Ordering::Acquire);
+        if holds == 0 {
+            match create::<K, V, M>(heap, cell, kind, sizes, seed) {
+                Err(CreateError::CellOccupied { holds: others, .. }) => holds = others,
+                made => return made,
+            }
         }
+        let opened = Header::open::<K, V>(memory, Offset::from_raw(holds), kind);
+        // Acquire: after what was read of the header. If the structure was destroyed meanwhile, its block may
+        // have been another's already.
+        memory.fence(Ordering::Acquire);
+        if memory.load::<u64>(cell, Ordering::Acquire) == holds {
+            return Ok(opened?);
+        }
+        memory.spin_hint();
     }
-    Ok(Header::open::<K, V>(memory, Offset::from_raw(holds), kind)?)
 }

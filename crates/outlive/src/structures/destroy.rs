@@ -38,7 +38,7 @@ use super::operation::{BLOCK_HAND, CREATE};
 use super::{List, Map};
 use crate::heap::buddy::FreeError;
 use crate::heap::{Heap, LocalHeap};
-use crate::membership::Instance;
+use crate::membership::{Instance, InstanceId};
 use crate::recovery::{
     Operation, OperationKind, OwnLog, RecoverError, RecoverOperation, Recovering,
 };
@@ -161,7 +161,7 @@ fn destroy<M: Memory>(
         });
     }
     let header = Header::read(memory, at)?;
-    if let Some(by) = user(heap, at) {
+    if let Some(by) = user(heap, at, None) {
         return Err(DestroyError::InUse { by });
     }
     let findings = header.check().findings;
@@ -184,6 +184,16 @@ fn destroy<M: Memory>(
     }
     memory.persist(at, 8);
     memory.crash_point(DestroyPoint::Claimed);
+    // SeqCst: who begins an operation from here on finds the seal, or we find the operation.
+    memory.fence(Ordering::SeqCst);
+    if let Some(by) = user(heap, at, Some(heap.instance().id)) {
+        // Release: nothing was changed. It fails for nobody.
+        let order = (Ordering::Release, Ordering::Relaxed);
+        let _ = memory.compare_exchange(at, seal, Header::<M>::MAGIC, order.0, order.1);
+        memory.persist(at, 8);
+        operation.abandon(&[]);
+        return Err(DestroyError::InUse { by });
+    }
     operation.note(NOTED);
     memory.crash_point(DestroyPoint::Noted);
     let freed = tear_down(heap, &header, cell);
@@ -191,10 +201,15 @@ fn destroy<M: Memory>(
     Ok(freed?)
 }
 
-/// Who is in the middle of an operation on the structure at `at`, or died in it and is not recovered.
-fn user<M: Memory>(heap: &LocalHeap<'_, M>, at: Offset) -> Option<Instance> {
+/// Who, `but` whom, is in the middle of an operation on the structure at `at`, or died in it and is not recovered.
+fn user<M: Memory>(
+    heap: &LocalHeap<'_, M>,
+    at: Offset,
+    but: Option<InstanceId>,
+) -> Option<Instance> {
     let logs = heap.logs();
-    (0..logs.capacity()).find_map(|id| {
+    let mut others = (0..logs.capacity()).filter(|id| Some(*id) != but);
+    others.find_map(|id| {
         let last = logs.of(id).operation().ok().flatten()?;
         let names_it = (CREATE..=DESTROY).contains(&last.kind) && last.arguments[0] == at.raw();
         (names_it && !last.is_done()).then_some(last.instance)
@@ -214,7 +229,7 @@ fn tear_down<M: Memory>(
     let (head, tail) = (header.head_at(), header.tail());
     let mut freed = 0;
     let mut free = |at: Offset, instead: u64, point: DestroyPoint| {
-        heap.free_from(at, instead)?;
+        heap.free_or_owe(at, instead)?;
         memory.crash_point(point);
         freed += 1;
         Ok::<(), FreeError>(())

@@ -164,12 +164,13 @@ impl<M: Memory> Header<M> {
         self.nearest_to(bucket)
     }
 
-    /// Opens the group of buckets that `bucket` is in. `None` if another has or is about to, or there is no memory.
+    /// Opens the group of buckets that `bucket` is in, unless another has or is about to: who stands still in the
+    /// middle of it keeps nobody from opening what is split from it. `None` if there is no memory.
     fn open_group(&self, heap: &LocalHeap<'_, M>, pin: &Pinned<'_, M>, bucket: u64) -> Option<()> {
         let (first, memory) = (self.first_of_group(bucket), self.memory);
         let at = self.place(heap, first)?;
         if memory.load::<u64>(at, Ordering::Relaxed) != 0 {
-            return None;
+            return Some(());
         }
         let operation = OwnLog::of(heap.member()).begin(OPEN_BUCKETS, &[self.at.raw(), first]);
         let claim = CLAIMED | stamp(heap.instance().id, operation.sequence());
@@ -180,8 +181,9 @@ impl<M: Memory> Header<M> {
             .is_err()
         {
             operation.abandon(&[]);
-            return None;
+            return Some(());
         }
+        memory.persist(at, 8);
         memory.crash_point(OpenBucketsPoint::Claimed);
         self.open_from(pin, first, at, &operation);
         operation.finish(&[]);

@@ -2,9 +2,9 @@
 //!
 //! Spinning is best while the holder runs on another core; with more waiters than cores the holder may be
 //! waiting for ours, so yield; and who has waited for long had better sleep. A sleeper raises a flag that
-//! the releaser looks at after it has released; the releaser then lowers it and rings the lock's bell.
-//! There is no fence between the release and the look, because that would cost every release as much as
-//! the release itself: a ring can be missed, which costs the sleeper the rest of its nap and nothing else.
+//! the releaser looks at just before it releases; it then lowers it and rings the lock's bell. To look
+//! after the release would take a fence that costs as much as the release itself. So a ring can be
+//! missed, which costs the sleeper the rest of its nap and nothing else.
 //! The flag is no count, so a sleeper that dies leaves at most one needless ring.
 
 use crate::membership::Member;
@@ -19,7 +19,7 @@ use std::time::Instant;
 /// [`spin_hint`](outlive_memory::Memory::spin_hint), and each hint counts as a microsecond.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Waiting {
-    /// How often to spin.
+    /// How often to spin. (The first hundred times nobody looks whether the holder lives.)
     pub spins: u32,
     /// How often to give the core away, after that.
     pub yields: u32,
@@ -36,6 +36,8 @@ impl Waiting {
         yields: 1000,
         nap: Duration::from_millis(1),
     };
+    /// How often a waiter spins at most before it first looks whether the holder lives.
+    const BLIND: u32 = 100;
     /// Where there are no bells nobody wakes a sleeper, so its first naps are short.
     const FIRST_UNHEARD_NAP: Duration = Duration::from_micros(20);
 }
@@ -107,7 +109,7 @@ impl<'m, M: Memory> Waiter<'m, M> {
     pub(super) fn spins(&mut self) -> bool {
         let spins = native::<M>()
             && matches!(self.until, Until::Forever)
-            && self.round < self.waiting.spins;
+            && self.round < self.waiting.spins.min(Waiting::BLIND);
         if spins {
             self.round += 1;
             self.member.memory().spin_hint();

@@ -171,7 +171,7 @@ impl<M: Memory> QueueLock<M> {
     /// Whether somebody, alive or dead, holds it or waits for it.
     pub fn is_held(&self, logs: Logs<M>) -> bool {
         let tail: u64 = self.memory.load(self.at, Ordering::Acquire);
-        Ticket::from_word(tail, logs.capacity()).is_some_and(|last| !self.over(logs, last))
+        Ticket::from_word(tail, logs.capacity()).is_some_and(|last| !self.left(logs, last))
     }
 
     /// Acquires it, recovering dead predecessors.
@@ -227,7 +227,7 @@ impl<M: Memory> QueueLock<M> {
             let tail: u64 = self.memory.load(self.at, Ordering::Acquire);
             if tail != NOBODY {
                 let last = self.ticket(logs, tail)?;
-                if !self.over(logs, last) {
+                if !self.left(logs, last) {
                     match self.look_after(member, recoverers, last)? {
                         Look::Alive => return Ok(None),
                         Look::Changed => continue,
@@ -253,8 +253,8 @@ impl<M: Memory> QueueLock<M> {
         link: u64,
         before: Option<Ticket>,
     ) -> bool {
-        // `over` acquires, so this second look at the link comes after it: see "Turns" at the top.
-        before.is_none_or(|before| self.over(logs, before) && place.link() == link)
+        // `left` acquires, so this second look at the link comes after it: see "Turns" at the top.
+        before.is_none_or(|before| self.left(logs, before) && place.link() == link)
     }
 
     /// Whom a link leads to.
@@ -318,7 +318,7 @@ impl<M: Memory> QueueLock<M> {
                 Err(error) => break Some(error),
             }
             waiter.watch(logs.of(before.id).node(before.slot) + SLEEPER);
-            if !waiter.pause(|| !self.over(logs, before) && place.link() == link) {
+            if !waiter.pause(|| !self.left(logs, before) && place.link() == link) {
                 break None;
             }
         };
@@ -352,6 +352,15 @@ impl<M: Memory> QueueLock<M> {
     fn ticket(&self, logs: Logs<M>, word: u64) -> Result<Ticket, LockError> {
         let lock = self.at;
         Ticket::from_word(word, logs.capacity()).ok_or(LockError::ForeignOwner { lock, word })
+    }
+
+    /// Whether the turn is over, however long ago: a lock that nobody wanted while its last holder went through
+    /// half of all turns elsewhere is not held for that.
+    fn left(&self, logs: Logs<M>, ticket: Ticket) -> bool {
+        let node = logs.of(ticket.id).node(ticket.slot);
+        // Acquire: as in `over`. A node is used again only when its turn is over.
+        let begun = || self.memory.load::<u64>(node + TURN, Ordering::Acquire);
+        self.over(logs, ticket) || begun() != ticket.turn
     }
 
     #[inline(always)]
@@ -389,7 +398,11 @@ impl<'m, M: Memory> Place<'m, M> {
         let listed = log.list(lock.at, LockKind::QUEUE)?;
         let (memory, node) = (lock.memory, log.node(listed));
         memory.crash_point(QueuePoint::Listed);
-        if !(memory.has_word::<u128>(node + TURN) && memory.has_word::<u128>(node + DONE)) {
+        let entry = log.entry(listed);
+        let there = memory.has_word::<u128>(node + TURN)
+            && memory.has_word::<u128>(node + DONE)
+            && memory.has_word::<u64>(entry);
+        if !there {
             no_node(node);
         }
         // Relaxed, as all of the node until the tail is moved: that releases it.
@@ -397,7 +410,8 @@ impl<'m, M: Memory> Place<'m, M> {
         let turn: u64 = unsafe { memory.load_unchecked(node + TURN, Ordering::Relaxed) };
         let turn = turn.wrapping_add(1) & TURN_MASK;
         // SAFETY: as above.
-        unsafe { memory.store_unchecked(node + TURN, turn, Ordering::Relaxed) };
+        // Release: whoever sees a later turn of the node sees what was done under the lock in those before.
+        unsafe { memory.store_unchecked(node + TURN, turn, Ordering::Release) };
         Ok(Self {
             lock,
             member,
@@ -540,10 +554,10 @@ impl<M: Memory> Drop for QueueGuard<'_, M> {
     fn drop(&mut self) {
         let memory = self.memory;
         // Relaxed, and read before the lock is passed on, as in `tatas/release.rs`.
-        // SAFETY: `Place::take` has asked for the node's words, and has written the entry; so for the next two.
+        // SAFETY: `Place::take` has asked for the node's words and the entry's, in this memory; so for the next two.
         let asleep: u64 = unsafe { memory.load_unchecked(self.node + SLEEPER, Ordering::Relaxed) };
         if asleep != 0 {
-            return pass_on_and_wake(self.member, self.listed, self.turn);
+            return pass_on_and_wake(memory, self.member, self.listed, self.turn);
         }
         // Release: what was done under the lock.
         // SAFETY: as above.
@@ -559,8 +573,8 @@ impl<M: Memory> Drop for QueueGuard<'_, M> {
 /// The same where the successor sleeps.
 #[cold]
 #[inline(never)]
-fn pass_on_and_wake<M: Memory>(member: &Member<M>, listed: Listed, turn: u64) {
-    let (memory, log) = (member.memory(), OwnLog::of(member));
+fn pass_on_and_wake<M: Memory>(memory: M, member: &Member<M>, listed: Listed, turn: u64) {
+    let log = OwnLog::of(member);
     // Release: what was done under the lock.
     memory.store(log.node(listed) + DONE, turn, Ordering::Release);
     memory.crash_point(QueuePoint::Released);

@@ -384,6 +384,9 @@ impl<M: Memory> Tatas<M> {
 
     /// The lock at `at` (aligned to 16), which is zeroed memory at first: free. A place is a `Tatas`
     /// for all, or a [`BareTatas`] for all.
+    ///
+    /// # Panics
+    /// If the place is not inside the memory, or not aligned.
     pub fn new(memory: M, at: Offset) -> Self {
         Self {
             word: BareTatas::new(memory, at),
@@ -464,13 +467,18 @@ impl<M: Memory> Tatas<M> {
 
     #[inline(always)]
     fn guard<'m>(&self, member: &'m Member<M>, listed: Listed) -> TatasGuard<'m, M> {
+        let (memory, entry) = (self.word.memory, OwnLog::of(member).entry(listed));
+        if !memory.has_word::<u64>(entry) {
+            // The member is of another pod, whose memory is larger.
+            no_entry(entry, memory.size());
+        }
         TatasGuard {
-            memory: self.word.memory,
+            memory,
             at: self.word.at,
             member,
             listed,
-            entry: OwnLog::of(member).entry(listed),
-            written_back: (self.word.memory.domain() == PersistenceDomain::WriteBack).into(),
+            entry,
+            written_back: (memory.domain() == PersistenceDomain::WriteBack).into(),
         }
     }
 
@@ -564,7 +572,7 @@ impl<'m, M: Memory> TatasGuard<'m, M> {
 impl<M: Memory> Drop for TatasGuard<'_, M> {
     #[inline(always)]
     fn drop(&mut self) {
-        // SAFETY: `BareTatas::new` has asked for the lock's word, and the entry has been written.
+        // SAFETY: `BareTatas::new` has asked for the lock's word, and `guard` for the entry's, in this memory.
         unsafe {
             release::release_listed(
                 self.memory,
@@ -584,4 +592,12 @@ impl<M: Memory> Drop for TatasGuard<'_, M> {
 #[track_caller]
 fn no_place(at: Offset, size: u64) -> ! {
     panic!("a lock at {at} is outside a memory of {size} bytes, or not aligned to 16")
+}
+
+#[cold]
+#[inline(never)]
+fn no_entry(at: Offset, size: u64) -> ! {
+    panic!(
+        "a member whose log has an entry at {at} is none of a pod of {size} bytes: the lock is another pod's"
+    )
 }
