@@ -53,7 +53,7 @@ pub(crate) fn raise<M: Memory>(
 
 /// Buries `id`, which was in `seen` before its death was proven: raises its generation and tells the
 /// groups. For those who bring a detector of their own. Returns the dead instance if this call raised it;
-/// who dies in the middle leaves the telling to the next heartbeat of any member.
+/// who dies in the middle leaves the telling to any member, within a second.
 ///
 /// # Safety
 /// The incarnation that `seen` describes can no longer write to the pod's memory, and never will again
