@@ -24,7 +24,7 @@ outlive::shared! {
 /// The name of the root.
 pub const ROOT: &str = "outlive.mapreduce";
 
-const MAGIC: u64 = u64::from_le_bytes(*b"outmapr1");
+const MAGIC: u64 = u64::from_le_bytes(*b"outmapr2");
 const HEADER: u64 = 1024;
 
 // The words of the header that stay as they were written at first.
