@@ -2,7 +2,7 @@
 //! told and recovered, and collects what comes out.
 //!
 //! The driver is a host of the pod itself, which does no work. Its main thread supervises the hosts'
-//! processes ([`ProcessSupervisor`]); a second one, the director, watches the run. Hosts die with the driver: no
+//! processes ([`ProcessSupervisor`](outlive::supervise::ProcessSupervisor)); a second one, the director, watches the run. Hosts die with the driver: no
 //! process is left behind when it is killed.
 
 mod director;
@@ -99,7 +99,7 @@ fn now_nanos() -> u64 {
 }
 
 /// Runs `program` over the inputs. `command` makes the command that becomes a host by calling
-/// [`host::work`](crate::host::work) with the [`Place`] in its environment. `stop` ends it early; `progress` is called every few milliseconds.
+/// [`host::work`](crate::host::work) with the [`Place`](outlive::supervise::Place) in its environment. `stop` ends it early; `progress` is called every few milliseconds.
 ///
 /// The pod is destroyed before this returns, and no process is left. While it runs, this process adopts what its
 /// descendants leave behind, whose processor time would be lost to it otherwise: one run at a time.
