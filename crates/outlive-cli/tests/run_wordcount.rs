@@ -3,7 +3,7 @@
 
 mod support;
 
-use rustix::process::Signal;
+use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use std::collections::{BTreeMap, HashMap};
 use std::fs;
@@ -11,6 +11,7 @@ use std::io::{Seek, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 use support::{Ended, Running, outlive};
 
 /// A directory for one test, with a text in it. The tests run one after another: each fills the machine.
@@ -106,10 +107,53 @@ fn plainly(texts: &[&[u8]]) -> BTreeMap<Vec<u8>, u64> {
 fn assert_nothing_is_left(summary: &Value) {
     let pod = summary["pod"].as_str().unwrap();
     assert!(!fs::exists(pod).unwrap(), "{pod} is left");
-    let found = Command::new("pgrep").args(["-f", pod]).output();
-    if let Ok(found) = found {
-        assert!(found.stdout.is_empty(), "processes of {pod} are left");
+    let left = processes_of(pod);
+    assert!(left.is_empty(), "{left:?} are left");
+    let kept = outlive(["pod", "clean", "--json"]).succeeds();
+    let kept: Value = serde_json::from_str(&kept).unwrap();
+    let of = |kept: &&Value| kept["found"].as_str() == Some(pod);
+    assert_eq!(kept.as_array().unwrap().iter().find(of), None);
+}
+
+/// A process of a host.
+#[derive(Clone, Copy, Debug)]
+struct Seen {
+    pid: u32,
+    parent: u32,
+    /// Its processor time.
+    seconds: f64,
+}
+
+impl Seen {
+    fn of(pid: u32) -> Option<Self> {
+        let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+        let fields: Vec<&str> = stat.rsplit_once(')')?.1.split_whitespace().collect();
+        let number = |at: usize| fields.get(at)?.parse::<u32>().ok();
+        Some(Self {
+            pid,
+            parent: number(1)?,
+            seconds: f64::from(number(11)? + number(12)?) / 100.0,
+        })
     }
+
+    fn kill(self) {
+        let pid = Pid::from_raw(self.pid as i32).unwrap();
+        // It may have ended.
+        let _ = kill_process(pid, Signal::KILL);
+    }
+}
+
+/// The processes that were told to join `pod`, and live.
+fn processes_of(pod: &str) -> Vec<Seen> {
+    let told = format!("OUTLIVE_POD={pod}").into_bytes();
+    let pids = fs::read_dir("/proc").unwrap().flatten();
+    pids.filter_map(|entry| entry.file_name().to_str()?.parse().ok())
+        .filter(|pid: &u32| {
+            let environment = fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
+            environment.split(|byte| *byte == 0).any(|it| it == told)
+        })
+        .filter_map(Seen::of)
+        .collect()
 }
 
 /// Some megabytes of words, of which a few are frequent and many are rare, with umlauts and long ones among them.
@@ -200,6 +244,137 @@ fn counts_are_exact_however_hosts_are_killed() {
             }
         }
     }
+}
+
+#[test]
+fn trees_of_processes_are_killed_and_come_back_as_a_whole() {
+    let stage = Stage::new("trees");
+    let text = text(6_000_000, 11);
+    let expected = plainly(&[&text]);
+    let path = stage.write("text", &text);
+    let tree = ["--hosts", "2", "--processes", "2", "--threads", "2"];
+    let mut whole = 0;
+    for (supervise, kills) in [("restart", 2), ("none", 1)] {
+        for at in ["commit", "random"] {
+            for _ in 0..4 {
+                let kill = kills.to_string();
+                let mut arguments = vec![&path[..], "--kill", &kill, "--kill-at", at];
+                arguments.extend(["--supervise", supervise, "--unit", "32K"]);
+                arguments.extend(tree);
+                let (counts, summary) = stage.count(&arguments);
+                assert!(counts == expected, "{summary}");
+                assert_eq!(
+                    (&summary["processes"], &summary["threads"]),
+                    (&2.into(), &2.into())
+                );
+                let failures = summary["failures"].as_array().unwrap();
+                let number = |of: &Value, what: &str| of[what].as_u64().unwrap();
+                let late = number(&summary, "kills_too_late");
+                assert_eq!(failures.len() as u64 + late, kills, "{summary}");
+                let mut threads_lost = 0;
+                for failure in failures {
+                    let processes = number(failure, "processes_lost");
+                    let threads = number(failure, "threads_lost");
+                    let redone = number(failure, "units_redone");
+                    assert!(processes <= 2 && threads <= 2 * processes, "{failure}");
+                    assert!(redone <= threads, "{failure}");
+                    assert!(failure["recovered_at"].is_number(), "{failure}");
+                    let lost = failure["lost"].as_array().unwrap();
+                    assert_eq!(lost.len() as u64, processes + threads, "{failure}");
+                    threads_lost += threads;
+                    whole += u32::from((processes, threads) == (2, 4));
+                }
+                let redone = number(&summary, "units_redone");
+                assert!(redone <= threads_lost, "{summary}");
+                if at == "commit" {
+                    assert_eq!(late, 0, "{summary}");
+                    assert!(redone >= kills, "{summary}");
+                }
+            }
+        }
+    }
+    // Some had all their members when they were hit.
+    assert!(whole >= 4, "{whole} whole trees were killed");
+}
+
+#[test]
+fn a_tree_dies_with_its_first_process_and_starts_a_lost_child_again() {
+    let stage = Stage::new("tree");
+    // Who lost its parent before it could ask to die with it does not begin.
+    outlive(["run", "host", "--parent", "1"]).fails(1, "the process that started this one is gone");
+    let text = text(8_000_000, 5);
+    let mut expected = plainly(&[&text]);
+    expected.values_mut().for_each(|count| *count *= 20);
+    let path = stage.path("text");
+    let mut file = fs::File::create(&path).unwrap();
+    for _ in 0..20 {
+        file.write_all(&text).unwrap();
+        file.write_all(b"\n").unwrap();
+    }
+    drop(file);
+    let pod = format!("/dev/shm/outlive-run-test-{}-tree", std::process::id());
+    let output = stage.path("counts");
+    let mut arguments = vec!["run", "wordcount", &path, "--json", "--output", &output];
+    arguments.extend(["--pod", &pod, "--hosts", "1", "--processes", "2"]);
+    arguments.extend(["--kill", "0", "--unit", "64K"]);
+    let mut running = Running::start(arguments);
+    let driver = running.id();
+    let mut seconds: HashMap<u32, f64> = HashMap::new();
+    let look = |seconds: &mut HashMap<u32, f64>| {
+        let seen = processes_of(&pod);
+        let all = seen.iter().copied().chain(Seen::of(driver));
+        // What has ended and was not waited for shows none.
+        seconds.extend(all.map(|one| (one.pid, one.seconds)));
+        seen
+    };
+    let tree_at_work = |seconds: &mut HashMap<u32, f64>, enough: f64, but: &[u32]| {
+        let mut found = None;
+        wait_until("a tree works", || {
+            let seen = look(seconds);
+            let first = seen.iter().find(|one| one.parent == driver);
+            let child = first.and_then(|first| seen.iter().find(|one| one.parent == first.pid));
+            found = first
+                .copied()
+                .zip(child.copied())
+                .filter(|(_, child)| child.seconds >= enough && !but.contains(&child.pid));
+            found.is_some()
+        });
+        found.unwrap()
+    };
+    // The first process is killed, and only that.
+    let (first, child) = tree_at_work(&mut seconds, 0.4, &[]);
+    first.kill();
+    let (second, next) = tree_at_work(&mut seconds, 0.05, &[child.pid]);
+    assert_ne!(first.pid, second.pid);
+    let gone = |one: Seen| !processes_of(&pod).iter().any(|seen| seen.pid == one.pid);
+    assert!(gone(child), "the child of the dead goes on");
+    // Its child is killed, and only that.
+    next.kill();
+    let (same, _) = tree_at_work(&mut seconds, 0.02, &[child.pid, next.pid]);
+    assert_eq!(same.pid, second.pid, "the whole host was started again");
+    wait_until("it is over", || {
+        processes_of(&pod).is_empty() || {
+            look(&mut seconds);
+            false
+        }
+    });
+    let summary: Value = serde_json::from_str(&running.ends()).unwrap();
+    assert!(read(&output) == expected, "{summary}");
+    assert_nothing_is_left(&summary);
+    // One host has failed, which nobody had told to.
+    let failures = summary["failures"].as_array().unwrap();
+    assert_eq!(failures.len(), 1, "{summary}");
+    assert!(failures[0]["killed_at"].is_null(), "{summary}");
+    assert!(failures[0]["processes_lost"].is_null(), "{summary}");
+    assert!(failures[0]["rejoined_at"].is_number(), "{summary}");
+    // The processor time of all of them counts, that of the first child, which lost its parent, too.
+    let at_least: f64 = seconds.values().sum();
+    let counted = summary["cpu_seconds"].as_f64().unwrap();
+    assert!(
+        counted + 0.1 >= at_least,
+        "{counted} s of {at_least} s: {seconds:?}"
+    );
+    assert!(seconds[&child.pid] >= 0.4, "{seconds:?}");
 }
 
 /// What the pipeline counts, of files that are ended with a line feed where they are not.
@@ -377,21 +552,22 @@ fn what_is_there_stays_until_all_is_counted() {
 }
 
 /// Starts a run that takes a while, in `pod` if it is named.
-fn start_a_long_run(stage: &Stage, pod: Option<&str>) -> Running {
+fn start_a_long_run(stage: &Stage, pod: Option<&str>, kills: &str) -> Running {
     let text = stage.path("long");
     if !fs::exists(&text).unwrap() {
         stage.write("long", &self::text(30_000_000, 5));
     }
     let mut arguments = vec!["run", "wordcount", &text, "--unit", "4K"];
+    arguments.extend(["--processes", "2", "--kill", kills]);
     arguments.extend(pod.iter().flat_map(|pod| ["--pod", pod]));
     Running::start(arguments)
 }
 
 fn wait_until(what: &str, mut holds: impl FnMut() -> bool) {
-    let until = std::time::Instant::now() + std::time::Duration::from_secs(30);
+    let until = Instant::now() + Duration::from_secs(30);
     while !holds() {
-        assert!(std::time::Instant::now() < until, "not in time: {what}");
-        std::thread::sleep(std::time::Duration::from_millis(2));
+        assert!(Instant::now() < until, "not in time: {what}");
+        std::thread::sleep(Duration::from_millis(2));
     }
 }
 
@@ -399,7 +575,7 @@ fn wait_until(what: &str, mut holds: impl FnMut() -> bool) {
 fn a_terminal_does_not_stop_a_run() {
     let stage = Stage::new("stop");
     let pod = format!("/dev/shm/outlive-run-test-{}-stop", std::process::id());
-    let running = start_a_long_run(&stage, Some(&pod));
+    let running = start_a_long_run(&stage, Some(&pod), "0");
     wait_until("the pod is there", || fs::exists(&pod).unwrap());
     let status = fs::read_to_string(format!("/proc/{}/status", running.id())).unwrap();
     let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
@@ -415,7 +591,7 @@ fn a_terminal_does_not_stop_a_run() {
 #[test]
 fn what_a_killed_driver_left_is_removed_by_the_next_run() {
     let stage = Stage::new("stale");
-    let mut running = start_a_long_run(&stage, None);
+    let mut running = start_a_long_run(&stage, None, "8");
     let name = format!("outlive-run-{}-", running.id());
     let find = || -> Option<PathBuf> {
         let files = fs::read_dir("/dev/shm").unwrap().flatten();
@@ -434,7 +610,19 @@ fn what_a_killed_driver_left_is_removed_by_the_next_run() {
     });
     let pod = find().unwrap();
     let side_file = kept(&pod).unwrap();
+    let path = pod.to_str().unwrap();
+    wait_until("all processes are there", || processes_of(path).len() == 8);
+    // It cannot kill those any more that wait for that, and so they do not end by themselves.
+    running.signal(Signal::STOP);
+    std::thread::sleep(Duration::from_millis(50));
     running.kill();
+    let until = Instant::now() + Duration::from_secs(10);
+    while !processes_of(path).is_empty() && Instant::now() < until {
+        std::thread::sleep(Duration::from_millis(2));
+    }
+    let left = processes_of(path);
+    left.iter().for_each(|one| one.kill());
+    assert!(left.is_empty(), "{left:?} live on without the driver");
     let text = stage.write("text", b"a few words");
     wait_until("the next run has swept", || {
         // Its hosts die with it, and keep the side file until they are gone.
@@ -452,9 +640,9 @@ fn an_interrupted_run_leaves_nothing() {
     let stage = Stage::new("interrupted");
     let pod = format!("/dev/shm/outlive-run-test-{}", std::process::id());
     for signal in [Signal::INT, Signal::TERM, Signal::HUP, Signal::QUIT] {
-        let running = start_a_long_run(&stage, Some(&pod));
+        let running = start_a_long_run(&stage, Some(&pod), "0");
         wait_until("the pod is there", || fs::exists(&pod).unwrap());
-        std::thread::sleep(std::time::Duration::from_millis(60));
+        std::thread::sleep(Duration::from_millis(60));
         running.signal(signal);
         wait_until("the pod is gone", || !fs::exists(&pod).unwrap());
     }

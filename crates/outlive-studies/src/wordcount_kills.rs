@@ -163,7 +163,9 @@ fn count_in_pod(
 /// A host of a run.
 pub fn play_host() -> Result<(), StudyError> {
     let place = Place::from_env().map_err(|error| StudyError::void(error.to_string()))?;
-    host::work(&place, WordCount::of).map_err(|error| StudyError::Part {
+    let launcher = Launcher::this_program(std::env::args_os().skip(1))?;
+    let command = move || launcher.command(&Part::Host);
+    host::work(&place, WordCount::of, command).map_err(|error| StudyError::Part {
         what: error.to_string(),
     })
 }

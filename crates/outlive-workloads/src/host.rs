@@ -1,15 +1,24 @@
-//! A host of a run: what the process does that the driver starts.
+//! A host of a run: what the processes do that the driver starts.
+//!
+//! A host is a tree of processes. Its first one is started by the driver. It starts the others, which have the ids after
+//! its own, as children of its own, and supervises them ([`ProcessSupervisor`]): a child that dies alone is started
+//! again. All of them work.
+//!
+//! The tree lives and dies as a whole. Children die with the first process ([`die_with`](crate::driver::die_with)), and are
+//! in its process group, by which the driver kills all of them at once. The first process of the next incarnation joins when
+//! nobody of the former tree lives, so that the death of the host is told before its next life begins.
 
 use crate::mapreduce::{MapReduce, WorkError, Worker};
 use crate::run::{CalledOff, MapReduceRun, ROOT, Run};
 use crate::table::Blocks;
 use outlive::heap::Heap;
 use outlive::heap::buddy::AllocateError;
-use outlive::membership::{JoinError, Process, ProcessOptions};
+use outlive::membership::{InstanceId, JoinError, Level, Process, ProcessOptions};
 use outlive::pod::{Pod, PodError};
 use outlive::segment::RootError;
 use outlive::structures;
-use outlive::supervise::Place;
+use outlive::supervise::{Child, Outlook, Place, ProcessSupervisor, RestartPolicy, home};
+use std::process::Command;
 use std::time::{Duration, Instant};
 
 /// Why a host of a run ended.
@@ -48,6 +57,15 @@ pub enum HostError {
     /// A thread could not be started.
     #[error("a thread could not be started: {0}")]
     Thread(std::io::Error),
+    /// The process has an id that the run has given to no process.
+    #[error("the run has no process with the id {0}")]
+    NoProcess(InstanceId),
+    /// Processes of a host's former tree do not end.
+    #[error("processes of the former life of host {0} do not end")]
+    FormerLife(InstanceId),
+    /// A process of this host failed again and again.
+    #[error("process {0} of this host failed again and again, and was given up")]
+    GivenUp(InstanceId),
 }
 
 /// The run in `pod`, and the heap that it is in.
@@ -62,14 +80,18 @@ pub fn open(pod: &Pod) -> Result<(Run, Heap), HostError> {
     Ok((run, pod.heap().ok_or(HostError::NoRun)?))
 }
 
-/// Works as the host at `place`, with as many threads as the run says, until everything is done or the run is
-/// called off.
+/// Works as the process at `place`, with as many threads as the run says, until everything is done or the run is
+/// called off. If it is the first process of its host, it starts the others: `command` makes the command that becomes one
+/// of them by calling this function with the [`Place`] in its environment. Such a process has to die with this one, as by
+/// [`die_with`](crate::driver::die_with), which is why the calling thread should be the main one: to the kernel, the
+/// parent of a child is the thread that started it.
 ///
 /// # Errors
-/// If it could not work. That others called the run off is no error of this host.
+/// If it could not work, or had to give up one of its children. That others called the run off is no error of this host.
 pub fn work<P: MapReduce + Sync>(
     place: &Place,
     program: impl FnOnce(u64) -> Option<P>,
+    command: impl FnMut() -> Command + Clone + Send + 'static,
 ) -> Result<(), HostError> {
     let pod = Pod::open(&place.pod)?;
     let (run, heap) = open(&pod)?;
@@ -78,35 +100,76 @@ pub fn work<P: MapReduce + Sync>(
         .id(place.id)
         .name("workers");
     let called_off = || run.called_off().is_some();
-    let process = patiently(called_off, || Ok(pod.join(options.clone())?))?;
+    let index = run
+        .process_of(place.id)
+        .ok_or(HostError::NoProcess(place.id))?;
+    let is_first = index % run.processes() == 0;
+    let process = patiently(called_off, || {
+        if is_first && lives(&pod, place.host) {
+            return Err(HostError::FormerLife(place.host));
+        }
+        Ok(pod.join(options.clone())?)
+    })?;
     let threads = run.threads();
+    let first = index * threads;
     let work = |thread: u32| {
-        let number = place.host * threads + thread;
+        let number = first + thread;
         work_as(&pod, &process, run, heap, number, place.host, &program)
     };
     let outcome = std::thread::scope(|scope| {
-        let others: Result<Vec<_>, _> = (1..threads)
+        let workers: Result<Vec<_>, _> = (0..threads)
             .map(|thread| {
                 std::thread::Builder::new()
                     .name(format!("worker {thread}"))
                     .spawn_scoped(scope, move || work(thread))
             })
             .collect();
-        let others = others.map_err(|error| {
-            run.call_off(CalledOff::Failed(place.host * threads));
+        let workers = workers.map_err(|error| {
+            run.call_off(CalledOff::Failed(first));
             HostError::Thread(error)
         });
-        let mut outcome = work(0);
-        for other in others? {
-            let ended = other
+        let mut outcome = if is_first {
+            tend(place, &process, run.processes(), &command)
+        } else {
+            Ok(())
+        };
+        for worker in workers? {
+            let ended = worker
                 .join()
                 .unwrap_or_else(|panic| std::panic::resume_unwind(panic));
-            outcome = outcome.and(ended);
+            outcome = ended.and(outcome);
         }
         outcome
     });
     process.leave().map_err(PodError::from)?;
     outcome
+}
+
+/// Starts the other processes of the host at `place` and starts those again that fail, until all have ended or are given up.
+fn tend(
+    place: &Place,
+    process: &Process,
+    processes: u32,
+    command: &(impl FnMut() -> Command + Clone + Send + 'static),
+) -> Result<(), HostError> {
+    let mut supervisor = ProcessSupervisor::new(process.clone(), &place.pod)
+        .policy(RestartPolicy::default())
+        .placement(home);
+    for id in (place.id + 1)..(place.id + processes) {
+        supervisor = supervisor.child(Child::new(id, place.host, command.clone()));
+    }
+    let given_up = supervisor
+        .run()
+        .into_iter()
+        .find(|(_, outlook)| *outlook == Outlook::GaveUp);
+    given_up.map_or(Ok(()), |(id, _)| Err(HostError::GivenUp(id)))
+}
+
+/// Whether a process of `host` may still write.
+fn lives(pod: &Pod, host: InstanceId) -> bool {
+    pod.tables()
+        .writers()
+        .any(|(_, state)| state.level == Some(Level::Process) && u32::from(state.host) == host)
 }
 
 /// For how long one tries again to join where a predecessor's death is still being dealt with.
@@ -124,14 +187,14 @@ fn patiently<T>(
             Ok(joined) => return Ok(joined),
             Err(refused) => refused,
         };
-        let passes = matches!(
-            &refused,
-            HostError::Join(why) | HostError::Pod(PodError::Join(why))
-                if matches!(
-                    why,
-                    JoinError::InUse { .. } | JoinError::NotRecovered { .. } | JoinError::Gone { .. }
-                )
-        );
+        let passes = match &refused {
+            HostError::FormerLife(_) => true,
+            HostError::Join(why) | HostError::Pod(PodError::Join(why)) => matches!(
+                why,
+                JoinError::InUse { .. } | JoinError::NotRecovered { .. } | JoinError::Gone { .. }
+            ),
+            _ => false,
+        };
         if !passes || Instant::now() >= until || called_off() {
             return Err(refused);
         }
@@ -180,6 +243,32 @@ fn work_as(
 mod tests {
     use super::*;
     use outlive::pod::PodOptions;
+
+    #[test]
+    fn a_host_begins_anew_when_nobody_of_its_former_life_is_left() {
+        let place = tempfile::tempdir().unwrap();
+        let path = place.path().join("pod");
+        let pod = Pod::create(&path, PodOptions::new().size(8 << 20)).unwrap();
+        let other = pod.join(ProcessOptions::on_host(1).id(3)).unwrap();
+        assert!(!lives(&pod, 0) && lives(&pod, 1));
+        let child = pod.join(ProcessOptions::on_host(0).id(5)).unwrap();
+        assert!(lives(&pod, 0));
+        let attempt = || match lives(&pod, 0) {
+            true => Err(HostError::FormerLife(0)),
+            false => Ok(()),
+        };
+        assert!(patiently(|| true, attempt).is_err());
+        std::thread::scope(|scope| {
+            let next = scope.spawn(|| patiently(|| false, attempt));
+            std::thread::sleep(Duration::from_millis(20));
+            assert!(!next.is_finished());
+            child.leave().unwrap();
+            next.join().unwrap().unwrap();
+        });
+        other.leave().unwrap();
+        drop(pod);
+        assert_eq!(Pod::destroy(&path).unwrap(), None);
+    }
 
     #[test]
     fn who_finds_a_predecessor_in_the_way_tries_again_for_a_while() {

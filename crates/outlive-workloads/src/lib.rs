@@ -1,7 +1,7 @@
 //! Programs that outlive the hosts running them: MapReduce over a pod, and the counting of words.
 //!
-//! A run has a *driver*, which makes a pod and starts *hosts*, process trees of their own. Each host has worker
-//! threads. They read files into the shared memory, map them and reduce what they found, in units that anyone
+//! A run has a *driver*, which makes a pod and starts *hosts*, process trees of their own. Each of their processes has
+//! worker threads. They read files into the shared memory, map them and reduce what they found, in units that anyone
 //! may do (LUPIN §3.5, §4). Hosts may be killed at any instruction: what they had committed stands, what they had not is
 //! done again, and the totals are those of a run without failures.
 //!
@@ -22,7 +22,7 @@
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! let options = Options { kills: 1, ..Options::new(Inputs::find(&["book.txt"])?) };
 //! let program = WordCount::default();
-//! // A program that calls `host::work(&Place::from_env()?, WordCount::of)`.
+//! // A program that calls `host::work(&Place::from_env()?, WordCount::of, host)`.
 //! let host = || Command::new("/usr/local/bin/count-host");
 //! let outcome =
 //!     driver::run(&options, (program.number(), &program), host, &Stop::default(), &mut |_| {})?;

@@ -24,7 +24,7 @@ outlive::shared! {
 /// The name of the root.
 pub const ROOT: &str = "outlive.mapreduce";
 
-const MAGIC: u64 = u64::from_le_bytes(*b"outmapr1");
+const MAGIC: u64 = u64::from_le_bytes(*b"outmapr2");
 const HEADER: u64 = 1024;
 
 // The words of the header that stay as they were written at first.
@@ -35,6 +35,8 @@ const PART_BITS: u64 = 32;
 const WORKERS: u64 = 40;
 const FIRST_ID: u64 = 48;
 const THREADS: u64 = 56;
+const FIRST_PROCESS: u64 = 88;
+const PROCESSES: u64 = 96;
 const PATHS: u64 = 64;
 const TOTALS: u64 = 80;
 const CALLED_OFF: u64 = 128;
@@ -59,9 +61,13 @@ pub struct Plan {
     pub program: u64,
     /// How many hosts there are.
     pub hosts: u32,
-    /// How many workers each host has.
+    /// How many processes each host has.
+    pub processes: u32,
+    /// How many workers each process has.
     pub threads: u32,
-    /// The id of the first worker; the others follow, host by host.
+    /// The id of the first process; the others follow, host by host.
+    pub first_process: InstanceId,
+    /// The id of the first worker; the others follow, process by process.
     pub first_id: InstanceId,
     /// How many bytes a unit has at most: 1 to [`LARGEST_UNIT`].
     pub unit: u64,
@@ -92,7 +98,7 @@ impl Plan {
 
     /// The workers.
     pub fn workers(&self) -> u32 {
-        self.hosts * self.threads
+        self.hosts * self.processes * self.threads
     }
 
     /// The units.
@@ -210,6 +216,8 @@ impl<M: Memory> Run<M> {
             (WORKERS, run.workers.into()),
             (FIRST_ID, plan.first_id.into()),
             (THREADS, plan.threads.into()),
+            (PROCESSES, plan.processes.into()),
+            (FIRST_PROCESS, plan.first_process.into()),
             (PATHS, paths),
             (KILLS, run.kills.into()),
         ];
@@ -261,9 +269,20 @@ impl<M: Memory> Run<M> {
         self.workers
     }
 
-    /// How many workers each host has.
+    /// How many workers each process has.
     pub fn threads(self) -> u32 {
         self.word(THREADS) as u32
+    }
+
+    /// How many processes each host has.
+    pub fn processes(self) -> u32 {
+        self.word(PROCESSES) as u32
+    }
+
+    /// The place of the process with this id among all of them, host by host; `None` if it is none of them.
+    pub fn process_of(self, id: InstanceId) -> Option<u32> {
+        let index = id.checked_sub(self.word(FIRST_PROCESS) as u32)?;
+        (u64::from(index) * u64::from(self.threads()) < u64::from(self.workers)).then_some(index)
     }
 
     /// The id of worker `number`.

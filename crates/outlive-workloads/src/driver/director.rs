@@ -1,8 +1,9 @@
 //! The director: watches a run, kills hosts, and follows each failure until it is over.
 
-use super::launch::{Group, Running, lock};
+use super::launch::{Running, lock};
 use super::{Failure, KillAt, Options, Supervise, host_of, process_of};
 use crate::run::Run;
+use outlive::host::Os;
 use outlive::membership::{EventKind, Instance, Level, News, Status, Tables};
 use outlive::recovery::Logs;
 use std::time::Instant;
@@ -31,6 +32,7 @@ pub(super) struct Director<'o> {
     run: Run,
     tables: Tables,
     logs: Logs,
+    os: &'static dyn Os,
     options: &'o Options,
     running: Running,
     began: Instant,
@@ -47,7 +49,7 @@ impl<'o> Director<'o> {
     /// A director of `run`, whose hosts are started now and found in `running`. Arms the halts.
     pub fn new(
         run: Run,
-        (tables, logs): (Tables, Logs),
+        (tables, logs, os): (Tables, Logs, &'static dyn Os),
         options: &'o Options,
         running: Running,
     ) -> Self {
@@ -66,6 +68,7 @@ impl<'o> Director<'o> {
             run,
             tables,
             logs,
+            os,
             options,
             running,
             began: Instant::now(),
@@ -163,8 +166,10 @@ impl<'o> Director<'o> {
         self.killed += 1;
         self.run.hit(host);
         let lost = self.members_of(host);
+        let is_thread = |it: &&Instance| self.run.worker_of(it.id).is_some();
+        let threads_lost = lost.iter().filter(is_thread).count();
         let child = lock(&self.running)
-            .get(&process_of(self.options.hosts, host))
+            .get(&process_of(self.options, host))
             .cloned();
         let generations = self.tables.generations();
         let instance = generations.state(host).ok();
@@ -173,8 +178,9 @@ impl<'o> Director<'o> {
             .map(|state| Instance::new(host, state.generation));
         let killed_at = self.now();
         if let Some(child) = child {
-            Group::kill_all(&mut lock(&child));
+            lock(&child).kill();
         }
+        self.kill_members(&lost);
         self.open.push(self.failures.len());
         self.failures.push(Failure {
             host,
@@ -185,11 +191,22 @@ impl<'o> Director<'o> {
             detected_by_host: None,
             recovered_at: None,
             rejoined_at: None,
+            threads_lost,
             lost,
             units_redone: Vec::new(),
             is_read: false,
             is_told: false,
         });
+    }
+
+    /// Kills the processes among `lost` by handles that cannot come to mean others: who was in the host's group is dead
+    /// by now, and who had left it dies as well.
+    fn kill_members(&self, lost: &[Instance]) {
+        for record in lost.iter().filter_map(|it| self.tables.records().read(*it)) {
+            if let Ok(Some(handle)) = self.os.open_process(record.thread.process) {
+                handle.send_kill();
+            }
+        }
     }
 
     /// Takes in what was told.
@@ -221,6 +238,7 @@ impl<'o> Director<'o> {
                     detected_by_host: None,
                     recovered_at: None,
                     rejoined_at: None,
+                    threads_lost: 0,
                     lost: Vec::new(),
                     units_redone: Vec::new(),
                     is_read: false,
@@ -270,14 +288,15 @@ impl<'o> Director<'o> {
             failure.detected_by = by.or(failure.detected_by).or_else(first);
             failure.detected_by_host = failure
                 .detected_by
-                .and_then(|by| host_of(self.options.hosts, by.id));
-            let process = process_of(self.options.hosts, failure.host);
+                .and_then(|by| host_of(self.options, by.id));
+            let first = process_of(self.options, failure.host);
             let live = |id| {
                 generations
                     .state(id)
                     .is_ok_and(|state| state.status == Status::Live)
             };
-            if failure.recovered_at.is_some() && live(process) {
+            let mut tree = first..first + self.options.processes;
+            if failure.recovered_at.is_some() && tree.all(live) {
                 failure.rejoined_at = Some(now);
             }
             let wants_to_rejoin =

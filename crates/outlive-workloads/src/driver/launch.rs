@@ -1,13 +1,17 @@
-//! Processes of hosts: started as groups, killed as groups, dying with the driver.
+//! Hosts: started as process groups, killed and waited for as process groups, dying with the driver.
 
 use outlive::membership::InstanceId;
 use outlive::supervise::{Launch, Launched, Place};
-use rustix::process::{Pid, Signal, kill_process_group};
+use rustix::io::Errno;
+use rustix::process::{
+    Pid, Signal, WaitOptions, child_subreaper, getpid, kill_process_group, set_child_subreaper,
+    waitpgid,
+};
 use std::collections::HashMap;
 use std::io;
 use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
-use std::process::{Command, ExitStatus};
+use std::process::{Child, Command, ExitStatus};
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// The processor time of this process and of all children that have ended, in seconds.
@@ -26,8 +30,8 @@ pub(super) fn cpu_seconds() -> f64 {
         .sum()
 }
 
-/// The hosts' processes that run, by process id in the pod.
-pub(super) type Running = Arc<Mutex<HashMap<InstanceId, Arc<Mutex<std::process::Child>>>>>;
+/// The hosts that were started, by the id of their first process in the pod.
+pub(super) type Running = Arc<Mutex<HashMap<InstanceId, Arc<Mutex<Group>>>>>;
 
 pub(super) fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
@@ -39,39 +43,102 @@ pub(super) struct AsGroups {
 }
 
 impl Launch for AsGroups {
-    fn launch(&self, place: &Place, mut command: Command) -> io::Result<Box<dyn Launched>> {
-        command.process_group(0);
-        let child = Arc::new(Mutex::new(command.spawn()?));
-        lock(&self.running).insert(place.id, Arc::clone(&child));
-        Ok(Box::new(Group(child)))
+    fn launch(&self, place: &Place, command: Command) -> io::Result<Box<dyn Launched>> {
+        let group = Arc::new(Mutex::new(Group::start(command)?));
+        lock(&self.running).insert(place.id, Arc::clone(&group));
+        Ok(Box::new(Host(group)))
     }
 }
 
-pub(super) struct Group(Arc<Mutex<std::process::Child>>);
+/// A host's process group: its first process, which leads it, and the children of that.
+///
+/// If the leader dies first, its children become this process's own ([`Subreaper`]). They are waited for as well: only
+/// then does their processor time count, and until then the number of the group is nobody else's.
+pub(super) struct Group {
+    leader: Child,
+    /// How the leader ended.
+    ended: Option<ExitStatus>,
+    /// Whether all have been waited for.
+    is_gone: bool,
+}
 
 impl Group {
-    /// Kills the whole group, if its leader has not been waited for.
-    pub(super) fn kill_all(child: &mut std::process::Child) -> bool {
-        // As long as it has not been waited for, its pid is its own, and so is its group's.
-        match child.try_wait() {
-            Ok(None) => Pid::from_raw(child.id() as i32)
-                .is_some_and(|group| kill_process_group(group, Signal::KILL).is_ok()),
-            _ => false,
+    fn start(mut command: Command) -> io::Result<Self> {
+        Ok(Self {
+            leader: command.process_group(0).spawn()?,
+            ended: None,
+            is_gone: false,
+        })
+    }
+
+    fn number(&self) -> Option<Pid> {
+        Pid::from_raw(self.leader.id() as i32)
+    }
+
+    /// How the leader ended, once nobody of the group is left.
+    fn try_wait(&mut self) -> io::Result<Option<ExitStatus>> {
+        if self.ended.is_none() {
+            self.ended = self.leader.try_wait()?;
+        }
+        // The leader's children are this process's before the leader can be waited for.
+        while self.ended.is_some() && !self.is_gone {
+            let waited = self.number().map_or(Err(Errno::CHILD), |group| {
+                waitpgid(group, WaitOptions::NOHANG)
+            });
+            match waited {
+                Ok(None) => return Ok(None),
+                Ok(Some(_)) | Err(Errno::INTR) => {}
+                // Nobody.
+                Err(_) => self.is_gone = true,
+            }
+        }
+        Ok(self.ended)
+    }
+
+    /// Kills all of them at once. A child that is just being started is in the group before it runs.
+    pub(super) fn kill(&mut self) {
+        if !matches!(self.try_wait(), Ok(Some(_)))
+            && let Some(group) = self.number()
+        {
+            // Somebody of the group has not been waited for, so the number is its own.
+            let _ = kill_process_group(group, Signal::KILL);
         }
     }
 }
 
-impl Launched for Group {
+struct Host(Arc<Mutex<Group>>);
+
+impl Launched for Host {
     fn try_wait(&mut self) -> io::Result<Option<ExitStatus>> {
         lock(&self.0).try_wait()
     }
 
     fn kill(&mut self) {
-        Self::kill_all(&mut lock(&self.0));
+        lock(&self.0).kill();
     }
 
     fn pid(&self) -> Option<u32> {
-        Some(lock(&self.0).id())
+        Some(lock(&self.0).leader.id())
+    }
+}
+
+/// While it lives, this process adopts the children of its descendants that die.
+pub(super) struct Subreaper {
+    before: Option<Pid>,
+}
+
+impl Subreaper {
+    pub(super) fn new() -> Self {
+        // Linux has had it since 3.4. Without it only processor time is lost.
+        let before = child_subreaper().unwrap_or(None);
+        let _ = set_child_subreaper(Some(getpid()));
+        Self { before }
+    }
+}
+
+impl Drop for Subreaper {
+    fn drop(&mut self) {
+        let _ = set_child_subreaper(self.before);
     }
 }
 
@@ -94,14 +161,15 @@ pub fn not_stopped_by_a_terminal() {
     }
 }
 
-/// Lets this process die with the driver that started it, whose process id is `driver`.
+/// Lets this process die with the one that started it, whose process id is `parent`: the driver, or the first process of its
+/// host. To the kernel that is the thread that started it.
 ///
 /// # Errors
-/// If the driver is gone.
-pub fn die_with(driver: u32) -> io::Result<()> {
+/// If the parent is gone: it may have died before this was called, and then nobody tells.
+pub fn die_with(parent: u32) -> io::Result<()> {
     rustix::process::set_parent_process_death_signal(Some(Signal::KILL))?;
-    let parent = rustix::process::getppid().map(|pid| pid.as_raw_nonzero().get() as u32);
-    if parent == Some(driver) {
+    let now = rustix::process::getppid().map(|pid| pid.as_raw_nonzero().get() as u32);
+    if now == Some(parent) {
         Ok(())
     } else {
         Err(io::Error::other(

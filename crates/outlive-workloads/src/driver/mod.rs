@@ -2,7 +2,7 @@
 //! told and recovered, and collects what comes out.
 //!
 //! The driver is a host of the pod itself, which does no work. Its main thread supervises the hosts'
-//! processes ([`ProcessSupervisor`]); a second one, the director, watches the run. Hosts die with the driver: no
+//! processes ([`ProcessSupervisor`](outlive::supervise::ProcessSupervisor)); a second one, the director, watches the run. Hosts die with the driver: no
 //! process is left behind when it is killed.
 
 mod director;
@@ -18,7 +18,7 @@ pub use outcome::{Failure, Outcome, Progress, RunError};
 use crate::input::Inputs;
 use crate::mapreduce::MapReduce;
 use crate::run::{LARGEST_UNIT, MOST_HOSTS};
-use launch::cpu_seconds;
+use launch::{Subreaper, cpu_seconds};
 use outlive::membership::InstanceId;
 use outlive::supervise::Stop;
 use scene::{Scene, plan};
@@ -53,7 +53,9 @@ pub struct Options {
     pub inputs: Inputs,
     /// How many hosts: 1 to [`MOST_HOSTS`].
     pub hosts: u32,
-    /// How many workers each of them has.
+    /// How many processes each of them has: a first one, and children of it.
+    pub processes: u32,
+    /// How many workers each of these has.
     pub threads: u32,
     /// How many hosts are killed, spread evenly over the run.
     pub kills: u32,
@@ -72,11 +74,12 @@ pub struct Options {
 }
 
 impl Options {
-    /// The defaults for `inputs`: four hosts of one worker each, of which none is killed.
+    /// The defaults for `inputs`: four hosts of one process with one worker each, of which none is killed.
     pub fn new(inputs: Inputs) -> Self {
         Self {
             inputs,
             hosts: 4,
+            processes: 1,
             threads: 1,
             kills: 0,
             kill_at: KillAt::default(),
@@ -96,9 +99,10 @@ fn now_nanos() -> u64 {
 }
 
 /// Runs `program` over the inputs. `command` makes the command that becomes a host by calling
-/// [`host::work`](crate::host::work) with the [`Place`] in its environment. `stop` ends it early; `progress` is called every few milliseconds.
+/// [`host::work`](crate::host::work) with the [`Place`](outlive::supervise::Place) in its environment. `stop` ends it early; `progress` is called every few milliseconds.
 ///
-/// The pod is destroyed before this returns, and no process is left.
+/// The pod is destroyed before this returns, and no process is left. While it runs, this process adopts what its
+/// descendants leave behind, whose processor time would be lost to it otherwise: one run at a time.
 ///
 /// # Errors
 /// See [`RunError`].
@@ -111,6 +115,7 @@ pub fn run<P: MapReduce>(
 ) -> Result<Outcome, RunError> {
     refuse_the_impossible(options)?;
     let began = Instant::now();
+    let _reaper = Subreaper::new();
     let cpu = cpu_seconds();
     let plan = plan(options, number);
     let scene = Scene::set(options, &plan, program)?;
@@ -130,7 +135,8 @@ pub fn run<P: MapReduce>(
 }
 
 fn refuse_the_impossible(options: &Options) -> Result<(), RunError> {
-    let workers = u64::from(options.hosts) * u64::from(options.threads);
+    let processes = u64::from(options.hosts) * u64::from(options.processes);
+    let workers = processes.saturating_mul(options.threads.into());
     let asked = [
         (
             "a number of hosts",
@@ -138,6 +144,7 @@ fn refuse_the_impossible(options: &Options) -> Result<(), RunError> {
             1,
             u64::from(MOST_HOSTS),
         ),
+        ("a number of processes", processes, 1, 4096),
         ("a number of workers", workers, 1, 4096),
         ("a number of kills", options.kills.into(), 0, 1024),
         (
@@ -161,11 +168,19 @@ fn refuse_the_impossible(options: &Options) -> Result<(), RunError> {
 }
 
 // Ids: the hosts, the driver's host, the hosts' processes, the driver's process and its thread, the workers.
-fn process_of(hosts: u32, host: u32) -> InstanceId {
-    hosts + 1 + host
+
+/// The first process of `host`; the driver's, if that is the number of hosts.
+fn process_of(options: &Options, host: u32) -> InstanceId {
+    options.hosts + 1 + host * options.processes
 }
 
-/// The host of a process, of a run with so many `hosts`; the driver's is `hosts`.
-fn host_of(hosts: u32, process: InstanceId) -> Option<u32> {
-    process.checked_sub(hosts + 1).filter(|host| *host <= hosts)
+/// The driver's thread. The workers' ids follow.
+fn driver_thread(options: &Options) -> InstanceId {
+    process_of(options, options.hosts) + 1
+}
+
+/// The host of a process; the driver's is the number of hosts.
+fn host_of(options: &Options, process: InstanceId) -> Option<u32> {
+    let index = process.checked_sub(process_of(options, 0))?;
+    Some(index / options.processes).filter(|host| *host <= options.hosts)
 }

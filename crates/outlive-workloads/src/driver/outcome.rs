@@ -51,10 +51,13 @@ pub struct Failure {
     pub detected_by_host: Option<u32>,
     /// When all that its members held had been recovered.
     pub recovered_at: Option<f64>,
-    /// When its restarted process had joined, if it was restarted.
+    /// When all its restarted processes had joined, if it was restarted.
     pub rejoined_at: Option<f64>,
-    /// The instances that died with it: processes and threads.
+    /// The instances that died with it, processes and threads, of its whole tree. Not known, and so none, if it died by
+    /// itself.
     pub lost: Vec<Instance>,
+    /// How many of these were threads; the others were processes.
+    pub threads_lost: usize,
     /// The units that were lost with it, begun and not committed, and so were done again.
     pub units_redone: Vec<u64>,
     /// The incarnation of the host that failed, if it was a member.

@@ -3,7 +3,7 @@
 use super::director::Director;
 use super::launch::{AsGroups, Running};
 use super::scene::{Scene, ask_for};
-use super::{Options, Outcome, Progress, RunError, Supervise, process_of};
+use super::{Options, Outcome, Progress, RunError, Supervise, driver_thread, process_of};
 use crate::host::HostError;
 use crate::input::InputError;
 use crate::mapreduce::results;
@@ -48,7 +48,7 @@ impl Scene {
             Supervise::None => RestartPolicy::NEVER,
         };
         let began = Instant::now();
-        let seen = (self.pod.tables(), self.pod.logs());
+        let seen = (self.pod.tables(), self.pod.logs(), self.pod.os()?);
         let mut director = Director::new(run, seen, options, Arc::clone(&running));
         let mut events = process.events();
         let mut supervisor = ProcessSupervisor::new(process.clone(), &self.path)
@@ -56,7 +56,7 @@ impl Scene {
             .launch(AsGroups { running })
             .placement(home);
         for host in 0..hosts {
-            let id = process_of(hosts, host);
+            let id = process_of(options, host);
             supervisor = supervisor.child(Child::new(id, host, command.clone()));
         }
         let end = supervisor.stopper();
@@ -135,7 +135,7 @@ impl Scene {
             .sum();
         let mut totals = {
             let member = process
-                .enter(Some(2 * hosts + 2), "driver")
+                .enter(Some(driver_thread(options)), "driver")
                 .map_err(PodError::from)?;
             let local = member.heap(&self.pod)?;
             results(run, &local)

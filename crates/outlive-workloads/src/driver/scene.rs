@@ -1,7 +1,7 @@
 //! The pod of a run: made before the hosts are started, destroyed when the run is over.
 
 use super::stale::{Name, sweep};
-use super::{Options, RunError, process_of};
+use super::{Options, RunError, driver_thread, process_of};
 use crate::host::HostError;
 use crate::mapreduce::{MapReduce, Totals, no_room};
 use crate::run::{MapReduceRun, Plan, ROOT, Run};
@@ -15,17 +15,19 @@ use outlive::structures;
 use std::path::{Path, PathBuf};
 
 pub(super) fn plan(options: &Options, program: u64) -> Plan {
-    let (hosts, threads) = (options.hosts, options.threads);
+    let (hosts, processes, threads) = (options.hosts, options.processes, options.threads);
     let bytes = options.inputs.bytes();
     Plan {
         inputs: options.inputs.clone(),
         program,
         hosts,
+        processes,
         threads,
-        first_id: 2 * hosts + 3,
+        first_process: process_of(options, 0),
+        first_id: driver_thread(options) + 1,
         unit: options
             .unit
-            .unwrap_or_else(|| Plan::unit_for(bytes, hosts * threads)),
+            .unwrap_or_else(|| Plan::unit_for(bytes, hosts * processes * threads)),
         seed: options.seed,
         kills: options.kills,
     }
@@ -63,12 +65,12 @@ impl Scene {
         let hosts = plan.hosts;
         let own = ProcessOptions::on_host(hosts)
             .host_name("driver")
-            .id(process_of(hosts, hosts))
+            .id(process_of(options, hosts))
             .name("driver");
         let process = pod.join(own)?;
         let run = {
             let member = process
-                .enter(Some(2 * hosts + 2), "driver")
+                .enter(Some(driver_thread(options)), "driver")
                 .map_err(PodError::from)?;
             let blocks = Blocks {
                 buddy: *heap.buddy(),

@@ -30,7 +30,7 @@ use tempfile::NamedTempFile;
     outlive run wordcount                                   # the King James Bible; two of four hosts are killed\n  \
     outlive run wordcount book.txt notes/ --hosts 8 --kill 3 --output counts.tsv\n  \
     outlive run wordcount big.txt --hosts 16 --kill 8 --kill-at random --supervise none --json\n\n\
-    Each host is a process tree of its own, a member of a pod in /dev/shm that is made for the run and removed after it. \
+    Each host is a process tree of its own (--processes), a member of a pod in /dev/shm that is made for the run and removed after it. \
     Killed hosts get SIGKILL. The counts are those of a run without failures.")]
 pub struct Command {
     /// Files, and directories whose files are counted; without any, the shipped text
@@ -40,7 +40,11 @@ pub struct Command {
     #[arg(long, value_name = "H", default_value_t = 4,
           value_parser = clap::value_parser!(u32).range(1..=1024))]
     hosts: u32,
-    /// How many worker threads each host has
+    /// How many processes each host has: one that the driver starts, and children of it. They die together
+    #[arg(long, value_name = "P", default_value_t = 1,
+          value_parser = clap::value_parser!(u32).range(1..=1024))]
+    processes: u32,
+    /// How many worker threads each process has
     #[arg(long, value_name = "T", default_value_t = 1,
           value_parser = clap::value_parser!(u32).range(1..=1024))]
     threads: u32,
@@ -134,18 +138,7 @@ impl Command {
         let program = WordCount {
             tokens: self.tokens.into(),
         };
-        let me = driver::own_program().map_err(|error| {
-            Failure::new(format_args!(
-                "this program's own file is not known: {error}"
-            ))
-        })?;
-        let command = move || {
-            let mut command = process::Command::new(&me);
-            command
-                .args(["run", "host", "--driver", &process::id().to_string()])
-                .stdin(process::Stdio::null());
-            command
-        };
+        let command = super::host_command()?;
         let bar = bar(options.inputs.bytes());
         let told = interrupted.clone();
         let stopped = stop.clone();
@@ -177,6 +170,7 @@ impl Command {
         let defaults = Options::new(inputs);
         Options {
             hosts: self.hosts,
+            processes: self.processes,
             threads: self.threads,
             kills: self.kill.unwrap_or(if shipped { 2 } else { 0 }),
             kill_at: match self.kill_at {
@@ -212,10 +206,14 @@ impl Command {
             Bytes(outcome.bytes)
         ))?;
         output::line(format_args!(
-            "{:.3} s, {:.3} s of processor time, on {} hosts of {} threads; {} units, a pod of {}",
+            "{:.3} s, {:.3} s of processor time, on {} hosts of {}{} threads; {} units, a pod of {}",
             summary.seconds,
             summary.cpu_seconds,
             options.hosts,
+            match options.processes {
+                1 => String::new(),
+                processes => format!("{processes} processes of "),
+            },
             options.threads,
             outcome.units,
             Bytes(outcome.segment_bytes),
@@ -361,6 +359,9 @@ struct Summary {
     units: u64,
     units_redone: u64,
     hosts: u32,
+    /// Of each host.
+    processes: u32,
+    /// Of each process.
     threads: u32,
     kills: u32,
     kills_too_late: u32,
@@ -389,6 +390,9 @@ struct Failed {
     recovered_at: Option<f64>,
     rejoined_at: Option<f64>,
     lost: Vec<String>,
+    /// Not known of a host that died by itself.
+    processes_lost: Option<usize>,
+    threads_lost: Option<usize>,
     units_redone: usize,
 }
 
@@ -406,6 +410,7 @@ impl Summary {
             units: outcome.units,
             units_redone: outcome.units_redone,
             hosts: options.hosts,
+            processes: options.processes,
             threads: options.threads,
             kills: options.kills,
             kills_too_late: outcome.kills_too_late,
@@ -424,6 +429,7 @@ impl Summary {
 
 impl Failed {
     fn of(failure: &driver::Failure) -> Self {
+        let known = failure.killed_at.map(drop);
         Self {
             host: failure.host,
             killed_at: failure.killed_at,
@@ -433,13 +439,34 @@ impl Failed {
             recovered_at: failure.recovered_at,
             rejoined_at: failure.rejoined_at,
             lost: failure.lost.iter().map(ToString::to_string).collect(),
+            processes_lost: known.map(|()| failure.lost.len() - failure.threads_lost),
+            threads_lost: known.map(|()| failure.threads_lost),
             units_redone: failure.units_redone.len(),
         }
     }
 
+    /// What died with it, for people.
+    fn lost(&self) -> String {
+        let several = |number: usize, one: &str, more: &str| {
+            format!("{number} {}", if number == 1 { one } else { more })
+        };
+        let lost = self.processes_lost.zip(self.threads_lost);
+        lost.map_or_else(String::new, |(processes, threads)| {
+            format!(
+                " ({}, {})",
+                several(processes, "process", "processes"),
+                several(threads, "thread", "threads")
+            )
+        })
+    }
+
     fn sentence(&self, hosts: u32) -> String {
         let mut said = match self.killed_at {
-            Some(at) => format!("host {} was killed after {at:.3} s", self.host),
+            Some(at) => format!(
+                "host {}{} was killed after {at:.3} s",
+                self.host,
+                self.lost()
+            ),
             None => format!("host {} died", self.host),
         };
         let after = |at: Option<f64>| Some(format!("{:.1} ms", (at? - self.killed_at?) * 1e3));
