@@ -393,12 +393,16 @@ fn across_eras(walker: Walker, sight: Sight) -> Scenario {
             move_on(m);
             assert_eq!(list.remove(heap, &YOUNG), Some(51));
             heap.reclaim();
-            let other = heap.allocate_into(64, heap.hand(4)).unwrap();
-            // If it is the same block: what would lead a walker on to the list's end, and another value.
-            let end = list.offset().raw() + 144 - 24;
-            m.store(other + 24, end, Ordering::Relaxed);
-            m.store(other + 56, 99u64, Ordering::Relaxed);
-            heap.free_from(heap.hand(4), 0).unwrap();
+            // The broken walker is led into whatever the block has become; so all that the thread saw free before is
+            // gone through, until it looks anew.
+            for _ in 0..if paced { 64 } else { 1 } {
+                let other = heap.allocate_into(64, heap.hand(4)).unwrap();
+                // If it is the same block: what would lead a walker on to the list's end, and another value.
+                let end = list.offset().raw() + 144 - 24;
+                m.store(other + 24, end, Ordering::Relaxed);
+                m.store(other + 56, 99u64, Ordering::Relaxed);
+                heap.free_from(heap.hand(4), 0).unwrap();
+            }
         });
     };
     let scenario = members(name, true).prepare(move |m| {
