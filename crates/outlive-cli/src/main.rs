@@ -27,6 +27,8 @@ fn main() -> ExitCode {
     tracing_subscriber::fmt()
         .with_env_filter(filter)
         .with_writer(std::io::stderr)
+        // Else a line that cannot be written panics, in whatever thread, when whoever read stderr is gone.
+        .log_internal_errors(false)
         .init();
     match command.run() {
         Ok(()) => ExitCode::SUCCESS,

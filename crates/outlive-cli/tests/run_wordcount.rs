@@ -247,6 +247,39 @@ fn counts_are_exact_however_hosts_are_killed() {
 }
 
 #[test]
+fn a_reader_of_stderr_that_goes_away_ends_nothing() {
+    let stage = Stage::new("stderr");
+    let path = stage.write("text", &text(2_000_000, 3));
+    let mut run = Command::new(env!("CARGO_BIN_EXE_outlive"))
+        .args(["run", "wordcount", &path, "--top", "1"])
+        .env("RUST_LOG", "outlive=trace")
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    drop(run.stderr.take());
+    let until = Instant::now() + Duration::from_secs(30);
+    let ended = loop {
+        if let Some(ended) = run.try_wait().unwrap() {
+            break ended;
+        }
+        if Instant::now() > until {
+            run.kill().unwrap();
+            run.wait().unwrap();
+            panic!("the run hangs");
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    };
+    assert!(ended.success(), "{ended}");
+}
+
+#[test]
+fn what_says_that_it_is_empty_and_is_not_is_refused() {
+    outlive(["run", "wordcount", "/proc/cpuinfo"]).fails(1, "/proc/cpuinfo says that it is empty");
+}
+
+#[test]
 fn trees_of_processes_are_killed_and_come_back_as_a_whole() {
     let stage = Stage::new("trees");
     let text = text(6_000_000, 11);

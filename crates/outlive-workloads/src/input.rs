@@ -2,7 +2,7 @@
 
 use std::ffi::OsStr;
 use std::fs::{self, File};
-use std::io;
+use std::io::{self, Read};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
@@ -36,6 +36,12 @@ pub enum InputError {
     /// It is neither a file nor a directory.
     #[error("{} is neither a file nor a directory; write what it says to a file first", .path.display())]
     NoFile {
+        /// What it is called.
+        path: PathBuf,
+    },
+    /// Its length is 0, and yet it can be read: one of the kernel's own, say.
+    #[error("{} says that it is empty, and is not; copy it to an ordinary file first", .path.display())]
+    NoLength {
         /// What it is called.
         path: PathBuf,
     },
@@ -100,8 +106,11 @@ impl Inputs {
             return Err(InputError::NoFile { path: path.into() });
         }
         // Its length now, by the file that was opened.
-        let file = File::open(path).map_err(unreadable)?;
+        let mut file = File::open(path).map_err(unreadable)?;
         let len = file.metadata().map_err(unreadable)?.len();
+        if len == 0 && file.read(&mut [0]).map_err(unreadable)? != 0 {
+            return Err(InputError::NoLength { path: path.into() });
+        }
         let path = std::path::absolute(path).map_err(unreadable)?;
         self.files.push(InputFile { path, len });
         Ok(false)

@@ -278,9 +278,14 @@ impl Counts {
             }
             Err(error) => return Err(failed(error)),
         };
-        // Where a file could not be written, it is not replaced either.
-        let file = OpenOptions::new().write(true).open(named).map_err(failed)?;
-        if !there.is_file() {
+        // Where a file could not be written, it is not replaced either. What is appended to a redirected /dev/stdout
+        // comes after what is there.
+        let file = OpenOptions::new()
+            .append(true)
+            .open(named)
+            .map_err(failed)?;
+        let is_stream = ["/dev", "/proc"].iter().any(|of| named.starts_with(of));
+        if is_stream || !there.is_file() {
             let path = named.to_owned();
             return Ok(Self {
                 path,
