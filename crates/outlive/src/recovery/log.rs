@@ -477,6 +477,12 @@ impl<'m, M: Memory> OwnLog<'m, M> {
         memory.persist(at, 8);
     }
 
+    /// Where the last of the entries stands.
+    #[inline(always)]
+    pub(crate) fn last_entry(self) -> Offset {
+        self.log.lock_at(Logs::<M>::LOCKS - 1)
+    }
+
     /// Where an entry stands.
     #[inline(always)]
     pub(crate) fn entry(self, listed: Listed) -> Offset {

@@ -420,6 +420,7 @@ impl<M: Memory> Tatas<M> {
         member: &'m Member<M>,
         recoverers: &Recoverers<M>,
     ) -> Result<TatasGuard<'m, M>, LockError> {
+        self.ask_for_entries(member);
         let (listed, taken) = self.take_at_once(member);
         if let (Some(listed), true) = (listed, taken) {
             return Ok(self.guard(member, listed));
@@ -455,6 +456,7 @@ impl<M: Memory> Tatas<M> {
         recoverers: &Recoverers<M>,
         timeout: Duration,
     ) -> Result<Option<TatasGuard<'m, M>>, LockError> {
+        self.ask_for_entries(member);
         let (listed, taken) = self.take_at_once(member);
         if let (Some(listed), true) = (listed, taken) {
             return Ok(Some(self.guard(member, listed)));
@@ -465,13 +467,20 @@ impl<M: Memory> Tatas<M> {
         }
     }
 
+    /// What a guard's drop relies on: the entries of the member's log are in the lock's memory too. Asked before the
+    /// lock is taken, for what comes between its compare-and-swap and the user's work takes time.
+    #[inline(always)]
+    fn ask_for_entries(&self, member: &Member<M>) {
+        let (memory, last) = (self.word.memory, OwnLog::of(member).last_entry());
+        if !memory.has_word::<u64>(last) {
+            no_entry(last, memory.size());
+        }
+    }
+
+    /// After [`ask_for_entries`](Self::ask_for_entries).
     #[inline(always)]
     fn guard<'m>(&self, member: &'m Member<M>, listed: Listed) -> TatasGuard<'m, M> {
         let (memory, entry) = (self.word.memory, OwnLog::of(member).entry(listed));
-        if !memory.has_word::<u64>(entry) {
-            // The member is of another pod, whose memory is larger.
-            no_entry(entry, memory.size());
-        }
         TatasGuard {
             memory,
             at: self.word.at,
@@ -572,7 +581,7 @@ impl<'m, M: Memory> TatasGuard<'m, M> {
 impl<M: Memory> Drop for TatasGuard<'_, M> {
     #[inline(always)]
     fn drop(&mut self) {
-        // SAFETY: `BareTatas::new` has asked for the lock's word, and `guard` for the entry's, in this memory.
+        // SAFETY: `BareTatas::new` has asked for the lock's word, and `ask_for_entries` for the last entry's, in this memory.
         unsafe {
             release::release_listed(
                 self.memory,
@@ -594,6 +603,7 @@ fn no_place(at: Offset, size: u64) -> ! {
     panic!("a lock at {at} is outside a memory of {size} bytes, or not aligned to 16")
 }
 
+/// The member is of another pod, whose memory is larger.
 #[cold]
 #[inline(never)]
 fn no_entry(at: Offset, size: u64) -> ! {

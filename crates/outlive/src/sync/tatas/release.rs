@@ -31,7 +31,7 @@ pub(super) unsafe fn release<M: Memory>(
     // SAFETY: half of the word that the caller answers for; so is the next.
     let asleep: u64 = unsafe { memory.load_unchecked(at + SLEEPERS, Ordering::Relaxed) };
     if asleep != 0 || listed.is_some() {
-        return release_seldom(memory, member, at, listed);
+        return release_seldom(member, at, listed);
     }
     // Release: what was done under the lock.
     // SAFETY: as above.
@@ -57,7 +57,7 @@ pub(super) unsafe fn release_listed<M: Memory>(
     // SAFETY: half of the word that the caller answers for; so is the next.
     let asleep: u64 = unsafe { memory.load_unchecked(at + SLEEPERS, Ordering::Relaxed) };
     if asleep | written_back != 0 {
-        return release_seldom(memory, member, at, Some(listed));
+        return release_seldom(member, at, Some(listed));
     }
     // Release: what was done under the lock.
     // SAFETY: as above.
@@ -72,7 +72,9 @@ pub(super) unsafe fn release_listed<M: Memory>(
 /// The same where somebody sleeps, and on write-back memory.
 #[cold]
 #[inline(never)]
-fn release_seldom<M: Memory>(memory: M, member: &Member<M>, at: Offset, listed: Option<Listed>) {
+fn release_seldom<M: Memory>(member: &Member<M>, at: Offset, listed: Option<Listed>) {
+    // The lock's memory, as a member of its pod sees it. One more argument, and the drop is inlined no longer.
+    let memory = member.memory();
     // Release: what was done under the lock.
     memory.store(at, Instance::NOBODY, Ordering::Release);
     // Drained with the entry's; should the word fall back nevertheless, `audit_own_locks` finds it.
