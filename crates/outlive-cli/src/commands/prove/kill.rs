@@ -28,7 +28,7 @@ pub struct Kill {
     /// Every operation
     #[arg(long, conflicts_with = "names")]
     all: bool,
-    /// Really kill after every instruction, and sweep the recovery of every image: some 20 minutes. Of
+    /// Really kill after every instruction, and sweep the recovery of every image: about an hour. Of
     /// joining, where every kill takes a pod of its own, an evenly spread share; the report says which
     #[arg(long)]
     full: bool,
