@@ -1,12 +1,14 @@
 //! A walk meets a node that is removed and not marked, when the era has moved on and what stands behind the node
-//! is younger than the walk's pin: nothing of it is read once it is freed.
+//! is younger than the walk's pin: nothing of it is read once it is freed. And a list is claimed to be destroyed
+//! right when somebody begins an operation on it.
 
 mod pod;
 mod structures;
 
 use outlive::heap::LocalHeap;
 use outlive::memory::{Memory, Native, Offset, Ordering, PersistenceDomain, Word};
-use outlive::structures::List;
+use outlive::recovery::{OperationKind, OwnLog};
+use outlive::structures::{DestroyError, List};
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use structures::{LIST, bytes_for, create, local};
@@ -140,4 +142,30 @@ fn what_follows_a_frozen_link_is_not_read_after_it_is_freed() {
     assert_eq!(list.remove(remover, &10), Some(1));
     assert_ne!(FREED.get(), 0, "20 was not inserted and removed in time");
     assert_eq!(READS.get(), 0, "a walk read a node after it was freed");
+}
+
+#[test]
+fn a_destruction_that_meets_a_late_user_is_taken_back() {
+    let region = 1 << 20;
+    let memory = Native::leaked(bytes_for::<Native>(region), PersistenceDomain::Flushed);
+    let pod = &*Box::leak(Box::new(create(Hooked(memory), region)));
+    let members = [0, 1].map(|id| &*Box::leak(Box::new(pod.join(id))));
+    let heap = local(pod, members[0]);
+    let list = List::<u64, u64, Hooked>::create(&heap, LIST).unwrap();
+    list.insert(&heap, &10, &1).unwrap();
+    // The descriptor of an insertion, as whoever has just begun one leaves it.
+    let insertion = OperationKind::new(0x201);
+    AFTER_SWAP.with_borrow_mut(|hook| {
+        *hook = Some(Box::new(move || {
+            let begun = OwnLog::of(members[1]).begin(insertion, &[list.offset().raw()]);
+            std::mem::forget(begun);
+        }));
+    });
+    let by = members[1].instance();
+    assert_eq!(list.destroy(&heap, LIST), Err(DestroyError::InUse { by }));
+    assert_eq!(list.get(&heap, &10), Some(1));
+    OwnLog::of(members[1])
+        .begin(OperationKind::new(70), &[])
+        .finish(&[]);
+    assert_eq!(list.destroy(&heap, LIST), Ok(2), "header and node");
 }

@@ -6,8 +6,9 @@
 //! the beginning:
 //!
 //! 1. *claim*: compare-and-swap the header's first word to a seal with the operation's stamp. From here on it is no structure
-//!    to anybody who opens it: the destruction took effect;
-//! 2. *note* that, in the descriptor, before anything is freed;
+//!    to anybody who opens it. Then look once more whether somebody is in the middle of an operation on it, and take the
+//!    claim back if so;
+//! 2. *note* the claim in the descriptor, before anything is freed: the destruction took effect;
 //! 3. of the first entry in the list, free the block of its value out of its value word, then the node out of the
 //!    head, which leads to the second entry then; until the list is empty. A bucket is part of a page: the head passes it;
 //! 4. free the pages of the directory, those of buckets first, out of the words that lead to them;
@@ -17,7 +18,8 @@
 //!
 //! # What the dead left
 //!
-//! The header that the cell leads to has the dead one's seal: then its recoverer notes that and goes on with 3. Otherwise, if the
+//! The header that the cell leads to has the dead one's seal, and the descriptor the note: then its recoverer goes on with 3.
+//! The seal and no note: it takes the claim back. Otherwise, if the
 //! descriptor has the note, all was done, but for what may be in the hand; and if it has not, nothing was. A new
 //! structure in the same cell, even in the same block, is not mistaken for the old one, for it has another first
 //! word.
@@ -54,9 +56,9 @@ const NOTED: u64 = 1;
 crash_points! {
     /// Where the destruction of a structure may be cut short.
     pub enum DestroyPoint for "structure.destroy" {
-        /// It is claimed: the destruction took effect.
+        /// It is claimed, and may be given back.
         Claimed,
-        /// The claim is noted; nothing is freed.
+        /// The claim is noted: the destruction took effect. Nothing is freed.
         Noted,
         /// The block of an entry's value is free.
         ValueFreed,
@@ -296,10 +298,15 @@ impl<M: Memory> RecoverOperation<M> for Destruction<M> {
         let damaged = |error: String| RecoverError::Handler(error);
         let is_there = memory.load::<u64>(cell, Ordering::Acquire) == at.raw()
             && memory.load::<u64>(at, Ordering::Acquire) == seal;
-        if is_there {
+        if is_there && running.noted() != NOTED {
+            // The dead may not have looked yet whether somebody is in the middle of an operation: it is taken back.
+            // Release: nothing was changed.
+            memory.store(at, Header::<M>::MAGIC, Ordering::Release);
+            memory.persist(at, 8);
+            running.abandon(&[]);
+        } else if is_there {
             let header = Header::read_sealed(memory, at, seal);
             let header = header.map_err(|error| damaged(error.to_string()))?;
-            running.note(NOTED);
             tear_down(&heap, &header, cell).map_err(|error| damaged(error.to_string()))?;
             running.finish(&[]);
         } else if running.noted() == NOTED {

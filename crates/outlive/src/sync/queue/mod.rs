@@ -557,7 +557,7 @@ impl<M: Memory> Drop for QueueGuard<'_, M> {
         // SAFETY: `Place::take` has asked for the node's words and the entry's, in this memory; so for the next two.
         let asleep: u64 = unsafe { memory.load_unchecked(self.node + SLEEPER, Ordering::Relaxed) };
         if asleep != 0 {
-            return pass_on_and_wake(memory, self.member, self.listed, self.turn);
+            return pass_on_and_wake(self.member, self.listed, self.turn);
         }
         // Release: what was done under the lock.
         // SAFETY: as above.
@@ -573,8 +573,9 @@ impl<M: Memory> Drop for QueueGuard<'_, M> {
 /// The same where the successor sleeps.
 #[cold]
 #[inline(never)]
-fn pass_on_and_wake<M: Memory>(memory: M, member: &Member<M>, listed: Listed, turn: u64) {
-    let log = OwnLog::of(member);
+fn pass_on_and_wake<M: Memory>(member: &Member<M>, listed: Listed, turn: u64) {
+    // In the member's memory, as in `tatas/release.rs`.
+    let (memory, log) = (member.memory(), OwnLog::of(member));
     // Release: what was done under the lock.
     memory.store(log.node(listed) + DONE, turn, Ordering::Release);
     memory.crash_point(QueuePoint::Released);
