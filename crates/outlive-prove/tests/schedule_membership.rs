@@ -2,8 +2,8 @@
 //! must be found.
 
 use outlive_prove::explore::{CacheRules, Tearing, Transfers};
-use outlive_prove::scenarios::{group_log, membership};
-use outlive_prove::schedule::{Bounds, Coverage};
+use outlive_prove::scenarios::{assert_caught, assert_hold, group_log, membership};
+use outlive_prove::schedule::Bounds;
 
 #[test]
 fn events_are_told_once_under_every_interleaving() {
@@ -17,35 +17,20 @@ fn events_are_told_once_under_every_interleaving() {
 
 #[test]
 fn membership_holds_under_every_interleaving() {
-    let mut coverage = Coverage::default();
-    for proof in membership::all() {
-        let report = proof.run(false);
-        println!("{report}");
-        report.assert_passed();
-        assert!(report.complete && report.deaths > 0, "{report}");
-        coverage.merge(&report.coverage);
-    }
+    let coverage = assert_hold(membership::all(), |report| {
+        report.complete && report.deaths > 0
+    });
     assert!(coverage.missing().is_empty(), "{coverage}");
 }
 
 #[test]
 fn broken_memberships_are_caught() {
-    for (scenario, bounds, message) in membership::broken() {
-        let report = scenario.explore(&bounds);
-        let failure = report.expect_failure();
-        println!("caught after {}: {}", report.executions, failure.message);
-        assert!(failure.message.contains(message), "{failure}");
-    }
+    assert_caught(membership::broken());
 }
 
 #[test]
 fn broken_logs_are_caught() {
-    for (scenario, bounds, message) in group_log::broken() {
-        let report = scenario.explore(&bounds);
-        let failure = report.expect_failure();
-        println!("caught after {}: {}", report.executions, failure.message);
-        assert!(failure.message.contains(message), "{failure}");
-    }
+    assert_caught(group_log::broken());
 }
 
 /// Contract 7: segments in the write-back domain are refused, and this is one reason. A log that holds

@@ -1,24 +1,14 @@
 //! Safe reclamation under every interleaving within bounds, with deaths; and ways to get it wrong, each of
 //! which must be found.
 
-use outlive_prove::scenarios::reclaim;
+use outlive_prove::scenarios::{assert_caught, assert_hold, reclaim};
 
 #[test]
 fn nobody_reads_what_is_free_under_every_interleaving() {
-    for proof in reclaim::all() {
-        let report = proof.run(false);
-        println!("{report}");
-        report.assert_passed();
-        assert!(report.executions > 100, "{report}");
-    }
+    assert_hold(reclaim::all(), |report| report.executions > 100);
 }
 
 #[test]
 fn broken_reclamations_are_caught() {
-    for (scenario, bounds, message) in reclaim::broken() {
-        let report = scenario.explore(&bounds);
-        let failure = report.expect_failure();
-        assert!(failure.message.contains(message), "{failure}");
-        println!("caught: {} after {}", failure.message, report.executions);
-    }
+    assert_caught(reclaim::broken());
 }

@@ -7,7 +7,7 @@ pub mod reclaim;
 pub mod structures;
 pub mod sync;
 
-use crate::schedule::{Bounds, Scenario, ScheduleReport};
+use crate::schedule::{Bounds, Coverage, Scenario, ScheduleReport};
 
 /// A scenario, and how far it is explored.
 pub struct Proof {
@@ -76,4 +76,29 @@ pub fn all() -> Vec<Proof> {
     all.extend(reclaim::all());
     all.extend(structures::all());
     all
+}
+
+/// Runs each proof within its quick bounds and panics with the first that does not hold; `also` says what else a
+/// report must show. What was died at in all of them.
+#[track_caller]
+pub fn assert_hold(proofs: Vec<Proof>, also: impl Fn(&ScheduleReport) -> bool) -> Coverage {
+    let mut coverage = Coverage::default();
+    for proof in proofs {
+        let report = proof.run(false);
+        println!("{report}");
+        assert!(report.passed() && also(&report), "{report}");
+        coverage.merge(&report.coverage);
+    }
+    coverage
+}
+
+/// Explores each broken variant, and panics if one does not fail, or not with its message.
+#[track_caller]
+pub fn assert_caught(broken: Vec<(Scenario, Bounds, &'static str)>) {
+    for (scenario, bounds, message) in broken {
+        let report = scenario.explore(&bounds);
+        let failure = report.expect_failure();
+        println!("caught after {}: {}", report.executions, failure.message);
+        assert!(failure.message.contains(message), "{failure}");
+    }
 }
