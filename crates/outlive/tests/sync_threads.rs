@@ -156,3 +156,32 @@ fn a_mutex_counts_exactly_under_deaths() {
         [u64::from(IDS) * ROUNDS - deaths; 3]
     );
 }
+
+/// What its drop writes without asking again must be in the lock's memory, whoever the member is.
+#[test]
+#[should_panic(expected = "the lock is another pod's")]
+fn a_member_of_a_larger_pod_writes_nothing_outside_the_lock_s() {
+    use outlive::membership::{Generations, Instance, Level, Member, State, Status};
+    use outlive::memory::{Native, Offset, PersistenceDomain};
+    use outlive::recovery::{Logs, OwnLog};
+    let [small, large] =
+        [4096, 1 << 20].map(|size| Native::leaked(size, PersistenceDomain::Flushed));
+    let generations = Generations::new(large, Offset::new(0), 4);
+    let logs = Logs::new(large, Offset::new(65536), 4);
+    let (generation, host, level) = (1, 0, Some(Level::Thread));
+    let status = Status::Live;
+    let live = State {
+        generation,
+        host,
+        level,
+        status,
+    };
+    assert!(generations.transition(0, State::FREE, live));
+    // SAFETY: this thread alone acts as 0.1, and nobody raises its generation.
+    let member =
+        unsafe { Member::assume(large, generations, Instance::new(0, 1), logs.at(0), None) };
+    OwnLog::open(&member).unwrap();
+    let recoverers = outlive::sync::recoverers(logs);
+    let lock = outlive::sync::Tatas::new(small, Offset::new(1024));
+    let _ = lock.lock(&member, &recoverers);
+}
