@@ -157,8 +157,8 @@ fn a_destruction_that_meets_a_late_user_is_taken_back() {
     let insertion = OperationKind::new(0x201);
     AFTER_SWAP.with_borrow_mut(|hook| {
         *hook = Some(Box::new(move || {
-            let begun = OwnLog::of(members[1]).begin(insertion, &[list.offset().raw()]);
-            std::mem::forget(begun);
+            // It is neither finished nor abandoned.
+            let _begun = OwnLog::of(members[1]).begin(insertion, &[list.offset().raw()]);
         }));
     });
     let by = members[1].instance();
