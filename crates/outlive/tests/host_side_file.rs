@@ -109,6 +109,13 @@ fn in_use_is_not_removed() {
     });
     ready.wait(0, 1);
     let in_use = |result| matches!(result, Err(OsError::InUse { .. }));
+    let looks_used = || {
+        let all = Linux::side_files().unwrap();
+        let ours = all.into_iter().filter(|file| file.pod == pod.id);
+        ours.map(|file| file.is_in_use().unwrap())
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(looks_used(), [true]);
     assert!(in_use(Linux::remove_side_file(pod.id)));
     // Nor when this process is attached too; and it stays attached to a file that others find.
     let os = pod.attach();

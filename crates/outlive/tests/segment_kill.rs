@@ -7,7 +7,7 @@
 
 use outlive::memory::{Memory, Offset, Ordering};
 use outlive::segment::{
-    AreaKind, AreaSize, CreateError, OpenError, Refusal, Segment, SegmentBuilder,
+    AreaKind, AreaSize, CreateError, DestroyError, OpenError, Refusal, Segment, SegmentBuilder,
 };
 use std::fs;
 use std::path::Path;
@@ -223,8 +223,13 @@ impl Way {
             // What has all its bytes can be replaced,
             builder().uuid(NEW).replace(true).create(&path).unwrap();
         }
-        if left != Left::Nothing {
-            // and all can be removed.
+        if fs::metadata(&path).is_ok_and(|file| file.len() == 0) {
+            // What is empty may be anybody's,
+            let refused = Segment::destroy(&path).unwrap_err();
+            assert!(matches!(refused, DestroyError::NotASegment { .. }));
+            fs::remove_file(&path).unwrap();
+        } else if left != Left::Nothing {
+            // and all else can be removed.
             Segment::destroy(&path).unwrap();
         }
         assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 0);

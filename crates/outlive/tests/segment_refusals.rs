@@ -159,7 +159,9 @@ fn only_segments_are_destroyed() {
     fs::write(&text, "the only copy of my thesis").unwrap();
     let zeros = directory.path().join("zeros");
     fs::write(&zeros, [0; 8192]).unwrap();
-    for other in [&text, &zeros] {
+    let empty = directory.path().join("empty");
+    fs::write(&empty, "").unwrap();
+    for other in [&text, &zeros, &empty] {
         let error = Segment::destroy(other).unwrap_err();
         assert!(matches!(error, DestroyError::NotASegment { .. }), "{error}");
         assert!(other.exists());
@@ -172,10 +174,10 @@ fn only_segments_are_destroyed() {
     assert_eq!(fs::read(&text).unwrap(), b"the only copy of my thesis");
     let error = Segment::builder().create(&zeros).unwrap_err();
     assert!(matches!(error, CreateError::Exists { .. }), "{error}");
-    // What bears the mark is one, however damaged, and what is empty holds nothing.
+    // What bears the mark is one, however damaged.
     change(&path, |file| file.write_all_at(&[0xFF; 64], 200).unwrap());
     Segment::destroy(&path).unwrap();
-    for left in [&b""[..], b"OUTLxxxx", b"OUTLIVE\x01"] {
+    for left in [b"OUTLxxxx", b"OUTLIVE\x01"] {
         fs::write(&path, left).unwrap();
         Segment::destroy(&path).unwrap();
         assert!(!path.exists());

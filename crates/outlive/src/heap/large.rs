@@ -1,8 +1,8 @@
 //! Blocks that are too large for a slab: the buddy allocator's.
 
 use super::LocalHeap;
+use super::aids::Debts;
 use super::buddy::{AllocateError, FreeError, Locked};
-use super::local::Debts;
 use super::slab::{Kind, Step, UNIT};
 use outlive_memory::{Link, Memory, Offset, Ordering};
 

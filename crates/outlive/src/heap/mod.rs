@@ -8,8 +8,11 @@
 //!  region:  the blocks, nothing else
 //! ```
 
+mod aids;
+mod allocate;
 pub mod buddy;
 mod check;
+mod free;
 mod hands;
 mod large;
 mod local;
@@ -20,9 +23,11 @@ mod report;
 mod room;
 mod slab;
 
+pub use allocate::HeapAllocatePoint;
 pub use check::{ClassStatistics, HeapFinding, HeapRepair, HeapReport, HeapStatistics};
+pub use free::HeapFreePoint;
 pub use large::{HeapLargePoint, HeapOwePoint};
-pub use local::{HeapAllocatePoint, HeapFreePoint, LocalHeap};
+pub use local::LocalHeap;
 pub use reclaim::{BadRetired, Pinned, RETIRED_HEADER, ReclaimPoint, RetirePoint, SecondWay};
 pub use recover::HeapRecoverPoint;
 pub use refill::{HeapCollectPoint, HeapGiveBackPoint, HeapRefillPoint};

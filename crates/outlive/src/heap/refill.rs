@@ -2,8 +2,8 @@
 //! new one; and how slabs go back.
 
 use super::LocalHeap;
+use super::aids::NONE;
 use super::buddy::{AllocateError, Locked};
-use super::local::NONE;
 use super::room;
 use super::slab::step::owner_of;
 use super::slab::{CLASSES, Class, SLAB, Slab, Steps, WORDS};

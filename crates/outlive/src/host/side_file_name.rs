@@ -2,6 +2,7 @@
 
 use super::side_file::failed;
 use super::{OsError, OsIdentity};
+use core::time::Duration;
 use rustix::fs::{FlockOperation, Mode, OFlags};
 use rustix::io::Errno;
 use std::fs::File;
@@ -24,6 +25,19 @@ pub struct SideFileEntry {
 }
 
 impl SideFileEntry {
+    /// Whether a process uses the file, so that it would not be removed now. Changes nothing; who is about to attach
+    /// waits for the look.
+    ///
+    /// # Errors
+    /// What the operating system said; nobody can look who may not open the file.
+    pub fn is_in_use(&self) -> Result<bool, OsError> {
+        let Some(file) = self.open()? else {
+            return Ok(false);
+        };
+        // Dropped with the file.
+        Ok(!lock_for_oneself(&file, &self.path)?)
+    }
+
     /// Removes the file unless a process uses it. `Ok(false)` if it was gone already.
     ///
     /// A caller who dies in the middle leaves the file as it was, or removed.
@@ -31,32 +45,47 @@ impl SideFileEntry {
     /// # Errors
     /// [`OsError::InUse`], or what the operating system said.
     pub fn remove(&self) -> Result<bool, OsError> {
+        match self.open()? {
+            Some(file) => remove_locked(&file, &self.path),
+            None => Ok(false),
+        }
+    }
+
+    /// The file; `None` if it is gone.
+    fn open(&self) -> Result<Option<File>, OsError> {
         let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW;
-        let file = match rustix::fs::open(&self.path, flags, Mode::empty()) {
-            Ok(file) => File::from(file),
-            Err(Errno::NOENT) => return Ok(false),
-            Err(error) => return Err(failed("opening", &self.path, error)),
-        };
-        remove_locked(&file, &self.path)
+        match rustix::fs::open(&self.path, flags, Mode::empty()) {
+            Ok(file) => Ok(Some(file.into())),
+            Err(Errno::NOENT) => Ok(None),
+            Err(error) => Err(failed("opening", &self.path, error)),
+        }
     }
 }
 
 /// Removes the open `file` from `path` if nobody else has it locked.
 pub(super) fn remove_locked(file: &File, path: &Path) -> Result<bool, OsError> {
-    match rustix::fs::flock(file, FlockOperation::NonBlockingLockExclusive) {
-        Ok(()) => {}
-        Err(Errno::WOULDBLOCK) => {
-            return Err(OsError::InUse {
-                path: path.to_owned(),
-            });
-        }
-        Err(error) => return Err(failed("locking", path, error)),
+    if !lock_for_oneself(file, path)? {
+        return Err(OsError::InUse {
+            path: path.to_owned(),
+        });
     }
     if !still_named(file, path)? {
         return Ok(false);
     }
     rustix::fs::unlink(path).map_err(|error| failed("removing", path, error))?;
     Ok(true)
+}
+
+/// Locks the open `file` at `path` unless somebody else has it locked; who only looks has it for a moment.
+fn lock_for_oneself(file: &File, path: &Path) -> Result<bool, OsError> {
+    for moment in [1, 3, 0] {
+        match rustix::fs::flock(file, FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => return Ok(true),
+            Err(Errno::WOULDBLOCK) => std::thread::sleep(Duration::from_millis(moment)),
+            Err(error) => return Err(failed("locking", path, error)),
+        }
+    }
+    Ok(false)
 }
 
 /// All side files in `meeting`.

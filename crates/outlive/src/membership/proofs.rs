@@ -75,6 +75,11 @@ pub fn join<M: Memory>(
     join::join(tables, os, os_number, id, &claim)
 }
 
+/// Notes that `by` has proven that `dead` is dead, as who has raised its generation.
+pub fn note_proven<M: Memory>(tables: Tables<M>, dead: Instance, by: Instance) {
+    tables.records().note_proven(dead, by);
+}
+
 /// Writes the record of an incarnation that is joining, as its joining thread.
 pub fn write_record<M: Memory>(tables: Tables<M>, record: &Record) {
     tables.records().write(record);

@@ -5,7 +5,7 @@ use super::completion::erase;
 use super::error::{CallFailed, DestroyError, OpenError};
 use super::mapping::Mapping;
 use super::space::Places;
-use super::superblock::{Magic, Refusal, SUPERBLOCK_BYTES, Superblock, Unfinished};
+use super::superblock::{Magic, SUPERBLOCK_BYTES, Superblock};
 use outlive_memory::{PersistenceDomain, WriteBackInstruction};
 use std::path::Path;
 
@@ -16,16 +16,16 @@ pub(super) fn destroy(path: &Path, places: &Places) -> Result<(), DestroyError> 
     let mut word = [0; 8];
     word[..page.len().min(8)].copy_from_slice(&page[..page.len().min(8)]);
     let word = u64::from_ne_bytes(word);
-    // Whatever bears the mark is a segment, however damaged. An empty file may be what is left of a
-    // creation, and there is nothing in it to lose. A page of zeros may be the start of anything.
-    if let Err(refusal) = Superblock::decode(&page, capacity) {
-        let empty = refusal == Refusal::NeverCompleted(Unfinished::Empty);
-        if !empty && matches!(Magic::of(word), Magic::Zero | Magic::Foreign) {
-            return Err(DestroyError::NotASegment {
-                path: path.into(),
-                refusal,
-            });
-        }
+    // Whatever bears the mark is a segment, however damaged. A page of zeros may be the start of anything, and an empty
+    // file anybody's: that one is a creation's only if it was killed between the naming of the file and its first
+    // write, on a filesystem that has no unnamed files.
+    if let Err(refusal) = Superblock::decode(&page, capacity)
+        && matches!(Magic::of(word), Magic::Zero | Magic::Foreign)
+    {
+        return Err(DestroyError::NotASegment {
+            path: path.into(),
+            refusal,
+        });
     }
     match backend.kind() {
         BackendKind::File => std::fs::remove_file(path)
@@ -55,6 +55,7 @@ fn erase_device(backend: &dyn Backend, path: &Path, seen: u64) -> Result<(), Des
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::segment::superblock::{Refusal, Unfinished};
     use crate::segment::{CreateError, OpenOptions, Segment};
     use std::fs;
 

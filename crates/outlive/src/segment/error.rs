@@ -181,7 +181,7 @@ pub enum DestroyError {
     #[error("nothing was destroyed: {0}")]
     Open(#[from] OpenError),
     /// What is there is not a segment.
-    #[error("{} was not removed, since it is not a segment: {refusal}", path.display())]
+    #[error("{} was not removed, since it is not a segment: {}; if it is to go, remove it in another way", path.display(), what_else(refusal))]
     NotASegment {
         /// The path.
         path: PathBuf,
@@ -203,4 +203,12 @@ pub enum DestroyError {
     /// A call failed.
     #[error(transparent)]
     Call(#[from] CallFailed),
+}
+
+/// What is there that is not a segment, without the advice to whoever opens it.
+fn what_else(refusal: &Refusal) -> String {
+    match refusal {
+        Refusal::NeverCompleted(unfinished) => unfinished.to_string(),
+        other => other.to_string(),
+    }
 }

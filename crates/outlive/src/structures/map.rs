@@ -215,6 +215,19 @@ impl<K: Datum + ?Sized, V: Datum + ?Sized, M: Memory> Map<K, V, M> {
         Some(Typed::<K, V>::value(self.header.memory, node, value))
     }
 
+    /// Where the value of `key` stands that it was inserted with, if nobody has replaced it: in the entry itself, whole
+    /// words, for values that are changed in place by the words' own operations. It stays there until the entry is
+    /// removed. Lock-free.
+    ///
+    /// For maps whose entries are not removed while somebody uses such a place. What
+    /// [`get`](Self::get) and [`iter`](Self::iter) return of a value that is changed in place may be of several moments.
+    pub fn place(&self, heap: &LocalHeap<'_, M>, key: &K) -> Option<Offset> {
+        let pin = heap.pin();
+        let (node, value) = self.find(&pin, key)?;
+        let memory = self.header.memory;
+        Typed::<K, V>::is_inline(value).then(|| Typed::<K, V>::FORM.value(memory, node, value).0)
+    }
+
     /// Whether `key` is there. Lock-free.
     pub fn contains(&self, heap: &LocalHeap<'_, M>, key: &K) -> bool {
         self.find(&heap.pin(), key).is_some()

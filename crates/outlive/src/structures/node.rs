@@ -219,6 +219,11 @@ impl<K: Datum + ?Sized, V: Datum + ?Sized> Typed<K, V> {
         V::read(memory, at, len)
     }
 
+    /// Whether the value that `word` stands for is in its node.
+    pub const fn is_inline(word: u64) -> bool {
+        word & INLINE != 0
+    }
+
     /// Whether the value that `word` stands for is `expected`.
     pub fn has_value<M: Memory>(memory: M, node: Offset, word: u64, expected: &V) -> bool {
         let (at, len) = Self::FORM.value(memory, node, word);

@@ -1,4 +1,4 @@
-//! Locks that outlive their owners.
+//! Locks and a barrier that outlive their owners.
 //!
 //! * [`BareTatas`]: the owner's instance in the lock word; whoever wants it next takes it from the dead
 //!   and is told whom it took it from. For what can be repaired by looking at it.
@@ -7,6 +7,8 @@
 //! * [`QueueLock`]: first come, first served, among the living.
 //! * [`RecoverableMutex`]: a value and its lock. A new owner never sees a half-done update, after a
 //!   death as after a panic.
+//! * [`GroupBarrier`]: members of a group meet; they join, leave and die while others wait, who are then
+//!   told to help.
 //!
 //! A dead owner's lock waits for nothing but the raised generation: no time-out, no daemon. A lock that is
 //! held by a live instance is waited for as [`Waiting`] says, and only a waiter makes system calls.
@@ -17,11 +19,16 @@
 //! written into the word, and its log, in the other pod, would list the lock): nothing in a lock or a memory
 //! tells pods apart, since one pod may be mapped twice, and a look would be made at every acquisition.
 
+mod barrier;
 mod mutex;
 mod queue;
 mod tatas;
 mod wait;
 
+pub use barrier::{
+    Arrival, BarrierError, BarrierFinding, BarrierPoint, BarrierReport, GroupBarrier, Moment,
+    Outcome, Seat, Ticket, View, Withdrawal,
+};
 pub use mutex::{Abandoned, MutexGuard, MutexPoint, RecoverableMutex, Repair};
 pub use queue::{QueueGuard, QueueLock, QueuePoint};
 pub use tatas::{

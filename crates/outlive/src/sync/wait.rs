@@ -15,7 +15,7 @@ use std::time::Instant;
 
 /// How long one spins and yields before one sleeps, and for how long at most one sleeps at a time.
 ///
-/// Over a memory other than [`Native`] a waiter does nothing but
+/// Over a memory other than [`Native`] a waiter without bells does nothing but
 /// [`spin_hint`](outlive_memory::Memory::spin_hint), and each hint counts as a microsecond.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Waiting {
@@ -70,6 +70,16 @@ enum Until {
     Rounds(u32),
 }
 
+/// What a waiter did for a moment, or is to do.
+pub(super) enum Rest {
+    /// The time is up.
+    Over,
+    /// It span or yielded.
+    Awake,
+    /// It is to sleep, at most for so long.
+    Sleep(Duration),
+}
+
 fn native<M: Memory>() -> bool {
     TypeId::of::<M>() == TypeId::of::<Native>()
 }
@@ -120,40 +130,60 @@ impl<'m, M: Memory> Waiter<'m, M> {
     /// Waits for a moment, as long as `still` finds that there is something to wait for. `false` when the
     /// time is up.
     pub(super) fn pause(&mut self, still: impl FnOnce() -> bool) -> bool {
-        let Waiting { spins, yields, nap } = self.waiting;
-        let round = self.round;
-        self.round = round.saturating_add(1);
-        match self.until {
-            Until::Rounds(most) if round >= most => return false,
-            // The clock is read seldom: sixteen spins are a microsecond or two.
-            Until::Time(end)
-                if (round.is_multiple_of(16) || round >= spins) && Instant::now() >= end =>
-            {
-                return false;
-            }
-            _ => {}
-        }
-        if !native::<M>() || round < spins {
-            self.member.memory().spin_hint();
-        } else if round - spins < yields {
-            std::thread::yield_now();
-        } else {
-            self.sleep(nap, still);
+        match self.rest() {
+            Rest::Over => return false,
+            Rest::Awake => {}
+            Rest::Sleep(nap) => self.sleep(nap, still),
         }
         true
     }
 
+    /// Spins or yields, or says that it is time to sleep, for whoever sleeps in a way of its own.
+    pub(super) fn rest(&mut self) -> Rest {
+        let Waiting { spins, yields, nap } = self.waiting;
+        let round = self.round;
+        self.round = round.saturating_add(1);
+        match self.until {
+            Until::Rounds(most) if round >= most => return Rest::Over,
+            // The clock is read seldom: sixteen spins are a microsecond or two.
+            Until::Time(end)
+                if (round.is_multiple_of(16) || round >= spins) && Instant::now() >= end =>
+            {
+                return Rest::Over;
+            }
+            _ => {}
+        }
+        // Bells over another memory than native are a proof's own.
+        let sleeps = native::<M>() || self.member.bells().is_some();
+        if !sleeps || round < spins {
+            self.member.memory().spin_hint();
+        } else if round - spins < yields {
+            std::thread::yield_now();
+        } else {
+            return Rest::Sleep(match self.until {
+                Until::Time(end) => nap.min(end.saturating_duration_since(Instant::now())),
+                _ => nap,
+            });
+        }
+        Rest::Awake
+    }
+
+    /// Whether this many spins are over, so that it is worth while to look about; then at every 64th pause.
+    pub(super) fn looks_about(&self) -> bool {
+        !native::<M>() || self.round >= self.waiting.spins && self.round.is_multiple_of(64)
+    }
+
+    /// Sleeps where nobody rings: the longer, the longer it has slept.
+    pub(super) fn nap_unheard(&self, nap: Duration) {
+        let naps = self.round - self.waiting.spins - self.waiting.yields;
+        let longer = Waiting::FIRST_UNHEARD_NAP.saturating_mul(naps.min(1 << 16));
+        std::thread::sleep(nap.min(longer));
+    }
+
     #[cold]
     fn sleep(&self, nap: Duration, still: impl FnOnce() -> bool) {
-        let nap = match self.until {
-            Until::Time(end) => nap.min(end.saturating_duration_since(Instant::now())),
-            _ => nap,
-        };
         let Some(bells) = self.member.bells() else {
-            let naps = self.round - self.waiting.spins - self.waiting.yields;
-            let longer = Waiting::FIRST_UNHEARD_NAP.saturating_mul(naps.min(1 << 16));
-            std::thread::sleep(nap.min(longer));
-            return;
+            return self.nap_unheard(nap);
         };
         let (memory, key) = (self.member.memory(), self.flag.raw());
         let seen = bells.read(key);

@@ -52,6 +52,8 @@ fn play() {
             sleep();
         }
         "work" => worker(&pod, &process),
+        "meet" => crate::barrier::meet(&pod, &process),
+        "sit" => crate::barrier::sit(&pod, &process),
         "enter and end" => {
             // The thread ends while it is a member, and the process lives on.
             let there = process.clone();

@@ -2,6 +2,7 @@
 //!
 //! A child is this test program again, told by its environment what to be.
 
+mod barrier;
 mod child;
 mod deaths;
 mod fenced;

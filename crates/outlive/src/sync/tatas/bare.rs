@@ -1,0 +1,294 @@
+//! The word of both locks, and the lock that is nothing more: it is taken from the dead by whoever comes next.
+
+use super::{SLEEPERS, TatasLockPoint, release};
+use crate::membership::{Instance, Member};
+use crate::recovery::{Listed, LockKind, OwnLog};
+use crate::sync::wait::{Waiter, Waiting};
+use crate::sync::{LockError, owner};
+use core::time::Duration;
+use outlive_memory::{Memory, Native, Offset, Ordering, PersistenceDomain};
+
+/// A recoverable lock without a log entry: whoever takes it from a dead owner is told, and makes good
+/// what the dead left.
+///
+/// Fast path: one compare-and-swap, one store with release. Waits for a live holder; never for a dead
+/// one. Not fair.
+#[derive(Clone, Copy, Debug)]
+pub struct BareTatas<M: Memory = Native> {
+    pub(super) memory: M,
+    pub(super) at: Offset,
+    waiting: Waiting,
+}
+
+impl<M: Memory> BareTatas<M> {
+    /// How many bytes the lock takes.
+    pub const BYTES: u64 = 16;
+
+    /// The lock at `at` (aligned to 16), which is zeroed memory at first: free.
+    ///
+    /// # Panics
+    /// If the place is not inside the memory, or not aligned.
+    #[inline]
+    pub fn new(memory: M, at: Offset) -> Self {
+        if !memory.has_word::<u128>(at) {
+            no_place(at, memory.size());
+        }
+        Self {
+            memory,
+            at,
+            waiting: Waiting::DEFAULT,
+        }
+    }
+
+    /// The same lock, waited for differently.
+    pub fn waiting(self, waiting: Waiting) -> Self {
+        Self { waiting, ..self }
+    }
+
+    /// Where the lock is.
+    pub fn at(self) -> Offset {
+        self.at
+    }
+
+    /// Who holds it; a dead owner counts until somebody has taken the lock from it.
+    pub fn holder(self) -> Option<Instance> {
+        Instance::from_word(self.memory.load(self.at, Ordering::Acquire))
+    }
+
+    /// Acquires it.
+    ///
+    /// # Errors
+    /// See [`LockError`].
+    #[inline(always)]
+    pub fn lock<'m>(&self, member: &'m Member<M>) -> Result<BareTatasGuard<'m, M>, LockError> {
+        if self.take_at_once(member) {
+            return Ok(self.guard(member, Taken::AT_ONCE));
+        }
+        match self.lock_slowly(member) {
+            Ok(taken) => Ok(self.guard(member, taken)),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Acquires it if nobody alive holds it.
+    ///
+    /// # Errors
+    /// See [`LockError`].
+    #[inline]
+    pub fn try_lock<'m>(
+        &self,
+        member: &'m Member<M>,
+    ) -> Result<Option<BareTatasGuard<'m, M>>, LockError> {
+        self.lock_for(member, Duration::ZERO)
+    }
+
+    /// Acquires it unless that takes longer than `timeout`.
+    ///
+    /// # Errors
+    /// See [`LockError`].
+    #[inline]
+    pub fn lock_for<'m>(
+        &self,
+        member: &'m Member<M>,
+        timeout: Duration,
+    ) -> Result<Option<BareTatasGuard<'m, M>>, LockError> {
+        if self.take_at_once(member) {
+            return Ok(Some(self.guard(member, Taken::AT_ONCE)));
+        }
+        match self.wait(member, Some(timeout)) {
+            Ok(taken) => Ok(taken.map(|taken| self.guard(member, taken))),
+            Err(error) => Err(error),
+        }
+    }
+
+    #[inline(always)]
+    fn guard<'m>(&self, member: &'m Member<M>, taken: Taken) -> BareTatasGuard<'m, M> {
+        BareTatasGuard {
+            memory: self.memory,
+            at: self.at,
+            member,
+            taken,
+        }
+    }
+
+    /// The fast path: takes the lock where it need not be listed, if it is free.
+    #[inline(always)]
+    fn take_at_once(&self, member: &Member<M>) -> bool {
+        self.memory.domain() == PersistenceDomain::Flushed && self.take(member)
+    }
+
+    /// Takes the lock if the word is `from`.
+    #[inline(always)]
+    pub(super) fn take_from(&self, member: &Member<M>, from: u64) -> bool {
+        // Acquire: what the last owner did under the lock. Release: the log's entry is written before
+        // the lock is taken.
+        let order = (Ordering::AcqRel, Ordering::Relaxed);
+        let (memory, word) = (self.memory, member.instance().to_word());
+        let taken = memory
+            .compare_exchange(self.at, from, word, order.0, order.1)
+            .is_ok();
+        if taken {
+            memory.persist(self.at, 8);
+            memory.crash_point(TatasLockPoint::Taken);
+        }
+        taken
+    }
+
+    #[inline(always)]
+    pub(super) fn take(&self, member: &Member<M>) -> bool {
+        self.take_from(member, Instance::NOBODY)
+    }
+
+    fn waiter<'m>(&self, member: &'m Member<M>, timeout: Option<Duration>) -> Waiter<'m, M> {
+        Waiter::new(member, self.waiting, self.at + SLEEPERS, timeout)
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn lock_slowly(&self, member: &Member<M>) -> Result<Taken, LockError> {
+        let taken = self.wait(member, None)?;
+        Ok(taken.expect("a wait without end does not end without the lock"))
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn wait(
+        &self,
+        member: &Member<M>,
+        timeout: Option<Duration>,
+    ) -> Result<Option<Taken>, LockError> {
+        let listed = match self.memory.domain() {
+            PersistenceDomain::Flushed => None,
+            PersistenceDomain::WriteBack => Some(OwnLog::of(member).list(self.at, LockKind::BARE)?),
+        };
+        let acquired = self.acquire(member, timeout, |held, _| {
+            Ok(if self.take_from(member, held) {
+                FromDead::Taken
+            } else {
+                FromDead::Changed
+            })
+        });
+        match acquired {
+            Ok(Some(abandoned_by)) => Ok(Some(Taken {
+                listed,
+                abandoned_by: abandoned_by.map_or(Instance::NOBODY, Instance::to_word),
+            })),
+            Ok(None) | Err(_) => {
+                if let Some(listed) = listed {
+                    OwnLog::of(member).unlist(listed);
+                }
+                acquired.map(|_| None)
+            }
+        }
+    }
+
+    /// The slow path of both locks. `from_dead` is told the word and the dead owner in it. Returns whom the
+    /// lock was taken from, if from anybody; `None` if time is up.
+    pub(super) fn acquire(
+        &self,
+        member: &Member<M>,
+        timeout: Option<Duration>,
+        mut from_dead: impl FnMut(u64, Instance) -> Result<FromDead, LockError>,
+    ) -> Result<Option<Option<Instance>>, LockError> {
+        let (me, generations) = (member.instance(), member.generations());
+        let mut waiter = self.waiter(member, timeout);
+        loop {
+            // Acquire: who sees an owner's name sees the generation that it joined with, and does not take
+            // a later incarnation for a dead one.
+            let held: u64 = self.memory.load(self.at, Ordering::Acquire);
+            if held == Instance::NOBODY {
+                if self.take(member) {
+                    return Ok(Some(None));
+                }
+                self.memory.spin_hint();
+                continue;
+            }
+            if waiter.spins() {
+                continue;
+            }
+            let holder = owner(generations, self.at, held)?;
+            if holder == me {
+                let (instance, lock) = (me, self.at);
+                return Err(LockError::AlreadyHeld { instance, lock });
+            }
+            if generations.is_gone(holder) {
+                match from_dead(held, holder)? {
+                    FromDead::Taken => return Ok(Some(Some(holder))),
+                    FromDead::Changed => continue,
+                    FromDead::InRecovery => {}
+                }
+            }
+            let still = || self.memory.load::<u64>(self.at, Ordering::Relaxed) == held;
+            if !waiter.pause(still) {
+                return Ok(None);
+            }
+        }
+    }
+}
+
+/// What came of a lock whose word names a dead instance.
+pub(super) enum FromDead {
+    /// It is the caller's.
+    Taken,
+    /// The word is another by now.
+    Changed,
+    /// A live instance is recovering the dead one.
+    InRecovery,
+}
+
+/// The right that a held [`BareTatas`] gives. Dropping it releases the lock.
+#[derive(Debug)]
+#[must_use = "the lock is released when this is dropped"]
+pub struct BareTatasGuard<'m, M: Memory = Native> {
+    memory: M,
+    at: Offset,
+    member: &'m Member<M>,
+    taken: Taken,
+}
+
+/// How a bare lock was taken. The slow path answers with this and leaves it to its caller to make the
+/// guard: one that comes out of a call is in memory, also on the fast path beside the call.
+#[derive(Clone, Copy, Debug)]
+struct Taken {
+    /// `None` in the flushed domain.
+    listed: Option<Listed>,
+    /// The dead owner's word, or [`Instance::NOBODY`]: one word where an option would be three.
+    abandoned_by: u64,
+}
+
+impl Taken {
+    const AT_ONCE: Self = Self {
+        listed: None,
+        abandoned_by: Instance::NOBODY,
+    };
+}
+
+impl<'m, M: Memory> BareTatasGuard<'m, M> {
+    /// The dead owner that the lock was taken from: what it protects may be half-done.
+    #[inline]
+    pub fn abandoned_by(&self) -> Option<Instance> {
+        Instance::from_word(self.taken.abandoned_by)
+    }
+
+    /// The holder.
+    #[inline]
+    pub fn member(&self) -> &'m Member<M> {
+        self.member
+    }
+}
+
+impl<M: Memory> Drop for BareTatasGuard<'_, M> {
+    #[inline(always)]
+    fn drop(&mut self) {
+        // SAFETY: `BareTatas::new` has asked for the word.
+        unsafe { release::release(self.memory, self.member, self.at, self.taken.listed) };
+    }
+}
+
+/// Out of line, and with plain values: a handle that a message points at is in memory on the fast path too.
+#[cold]
+#[inline(never)]
+#[track_caller]
+fn no_place(at: Offset, size: u64) -> ! {
+    panic!("a lock at {at} is outside a memory of {size} bytes, or not aligned to 16")
+}

@@ -1,0 +1,278 @@
+//! The lock that stands in its owner's log.
+//!
+//! The log's entry is written before the word is taken and cleared after it is released, so at whatever
+//! instruction the owner dies, an owned lock is listed; an entry whose lock was not taken, or taken by
+//! another since, does no harm, because it is released by a compare-and-swap from the dead instance.
+//! On x86 that makes two plain stores to a line that nobody else touches.
+
+use super::bare::{BareTatas, FromDead};
+use super::{TatasLockPoint, release};
+use crate::membership::{Instance, Member};
+use crate::recovery::{Listed, LockKind, OwnLog, Recovered, Recoverers};
+use crate::sync::LockError;
+use crate::sync::wait::Waiting;
+use core::time::Duration;
+use outlive_memory::{Memory, Native, Offset, PersistenceDomain};
+
+/// A recoverable lock that is noted in its owner's log: nobody gets it from a dead owner before that
+/// has been recovered.
+///
+/// Waits for a live holder, or for a live recoverer of a dead one. Not fair.
+///
+/// ```
+/// # use outlive::membership::{Generations, Instance, Level, Member, State, Status};
+/// # use outlive::memory::{Memory, Native, Offset, Ordering, PersistenceDomain};
+/// # use outlive::recovery::{Logs, OwnLog};
+/// # use outlive::sync::{self, Tatas};
+/// # let memory = Native::leaked(1 << 16, PersistenceDomain::Flushed);
+/// # let generations = Generations::new(memory, Offset::new(0), 4);
+/// # let logs = Logs::new(memory, Offset::new(4096), 4);
+/// # let live = State { generation: 1, host: 0, level: Some(Level::Thread), status: Status::Live };
+/// # assert!(generations.transition(0, State::FREE, live));
+/// # // SAFETY: this thread alone acts as 0.1, and nobody raises its generation.
+/// # let member = unsafe { Member::assume(memory, generations, Instance::new(0, 1), logs.at(0), None) };
+/// let recoverers = sync::recoverers(logs);
+/// let log = OwnLog::open(&member).unwrap();
+/// let lock = Tatas::new(memory, Offset::new(1024));
+/// let (left, right) = (Offset::new(1088), Offset::new(1096));
+/// {
+///     let _held = lock.lock(&member, &recoverers)?;
+///     let mut change = log.redo().unwrap();
+///     let sum: u64 = change.load::<u64>(left) + 1;
+///     change.store(left, sum).unwrap();
+///     change.store(right, sum).unwrap();
+///     change.commit(); // both or none, whenever this thread dies
+/// }
+/// assert_eq!(memory.load::<u64>(right, Ordering::Relaxed), 1);
+/// # Ok::<(), sync::LockError>(())
+/// ```
+#[derive(Clone, Copy, Debug)]
+pub struct Tatas<M: Memory = Native> {
+    pub(super) word: BareTatas<M>,
+}
+
+impl<M: Memory> Tatas<M> {
+    /// How many bytes the lock takes.
+    pub const BYTES: u64 = BareTatas::<M>::BYTES;
+
+    /// The lock at `at` (aligned to 16), which is zeroed memory at first: free. A place is a `Tatas`
+    /// for all, or a [`BareTatas`] for all.
+    ///
+    /// # Panics
+    /// If the place is not inside the memory, or not aligned.
+    pub fn new(memory: M, at: Offset) -> Self {
+        Self {
+            word: BareTatas::new(memory, at),
+        }
+    }
+
+    /// The same lock, waited for differently.
+    pub fn waiting(self, waiting: Waiting) -> Self {
+        Self {
+            word: self.word.waiting(waiting),
+        }
+    }
+
+    /// Where the lock is.
+    pub fn at(self) -> Offset {
+        self.word.at
+    }
+
+    /// Who holds it; a dead owner counts until it has been recovered.
+    pub fn holder(self) -> Option<Instance> {
+        self.word.holder()
+    }
+
+    /// Acquires it, recovering a dead owner first.
+    ///
+    /// # Errors
+    /// See [`LockError`].
+    #[inline(always)]
+    pub fn lock<'m>(
+        &self,
+        member: &'m Member<M>,
+        recoverers: &Recoverers<M>,
+    ) -> Result<TatasGuard<'m, M>, LockError> {
+        self.ask_for_entries(member);
+        let (listed, taken) = self.take_at_once(member);
+        if let (Some(listed), true) = (listed, taken) {
+            return Ok(self.guard(member, listed));
+        }
+        match self.lock_slowly(member, recoverers, listed) {
+            Ok(listed) => Ok(self.guard(member, listed)),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Acquires it if nobody alive holds it. A dead owner is recovered.
+    ///
+    /// # Errors
+    /// See [`LockError`].
+    #[inline]
+    pub fn try_lock<'m>(
+        &self,
+        member: &'m Member<M>,
+        recoverers: &Recoverers<M>,
+    ) -> Result<Option<TatasGuard<'m, M>>, LockError> {
+        self.lock_for(member, recoverers, Duration::ZERO)
+    }
+
+    /// Acquires it unless that takes longer than `timeout`. (A recovery that has begun is completed
+    /// nevertheless.)
+    ///
+    /// # Errors
+    /// See [`LockError`].
+    #[inline]
+    pub fn lock_for<'m>(
+        &self,
+        member: &'m Member<M>,
+        recoverers: &Recoverers<M>,
+        timeout: Duration,
+    ) -> Result<Option<TatasGuard<'m, M>>, LockError> {
+        self.ask_for_entries(member);
+        let (listed, taken) = self.take_at_once(member);
+        if let (Some(listed), true) = (listed, taken) {
+            return Ok(Some(self.guard(member, listed)));
+        }
+        match self.wait(member, recoverers, listed, Some(timeout)) {
+            Ok(taken) => Ok(taken.map(|listed| self.guard(member, listed))),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// What a guard's drop relies on: the entries of the member's log are in the lock's memory too. Asked before the
+    /// lock is taken, for what comes between its compare-and-swap and the user's work takes time.
+    #[inline(always)]
+    fn ask_for_entries(&self, member: &Member<M>) {
+        let (memory, last) = (self.word.memory, OwnLog::of(member).last_entry());
+        if !memory.has_word::<u64>(last) {
+            no_entry(last, memory.size());
+        }
+    }
+
+    /// After [`ask_for_entries`](Self::ask_for_entries).
+    #[inline(always)]
+    fn guard<'m>(&self, member: &'m Member<M>, listed: Listed) -> TatasGuard<'m, M> {
+        let (memory, entry) = (self.word.memory, OwnLog::of(member).entry(listed));
+        TatasGuard {
+            memory,
+            at: self.word.at,
+            member,
+            listed,
+            entry,
+            written_back: (memory.domain() == PersistenceDomain::WriteBack).into(),
+        }
+    }
+
+    /// The fast path: lists the lock if the first entry is free, and then takes it if it is free. Says
+    /// how far it came.
+    #[inline(always)]
+    fn take_at_once(&self, member: &Member<M>) -> (Option<Listed>, bool) {
+        let Some(listed) = OwnLog::of(member).list_at_once(self.word.at, LockKind::TATAS) else {
+            return (None, false);
+        };
+        self.word.memory.crash_point(TatasLockPoint::Listed);
+        (Some(listed), self.word.take(member))
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn lock_slowly(
+        &self,
+        member: &Member<M>,
+        recoverers: &Recoverers<M>,
+        listed: Option<Listed>,
+    ) -> Result<Listed, LockError> {
+        let taken = self.wait(member, recoverers, listed, None)?;
+        Ok(taken.expect("a wait without end does not end without the lock"))
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn wait(
+        &self,
+        member: &Member<M>,
+        recoverers: &Recoverers<M>,
+        listed: Option<Listed>,
+        timeout: Option<Duration>,
+    ) -> Result<Option<Listed>, LockError> {
+        let word = &self.word;
+        let listed = match listed {
+            Some(listed) => listed,
+            None => {
+                let listed = OwnLog::of(member).list(word.at, LockKind::TATAS)?;
+                word.memory.crash_point(TatasLockPoint::Listed);
+                listed
+            }
+        };
+        let acquired = word.acquire(member, timeout, |held, dead| {
+            match recoverers.recover(member, dead.id) {
+                // If it was recovered before and yet the word names it, the word fell back with lost
+                // caches. Nobody answers for it any more, so it is free for the taking.
+                Ok(Recovered::NothingLeft) if word.take_from(member, held) => Ok(FromDead::Taken),
+                Ok(Recovered::NothingLeft | Recovered::Completed { .. }) => Ok(FromDead::Changed),
+                Ok(Recovered::ByAnother(_)) => Ok(FromDead::InRecovery),
+                Err(source) => Err(LockError::Unrecovered {
+                    lock: word.at,
+                    source,
+                }),
+            }
+        });
+        match acquired {
+            Ok(Some(_)) => Ok(Some(listed)),
+            Ok(None) | Err(_) => {
+                OwnLog::of(member).unlist(listed);
+                acquired.map(|_| None)
+            }
+        }
+    }
+}
+
+/// The right that a held [`Tatas`] gives: under it, the owner's [redo](OwnLog::redo) transactions are
+/// safe. Dropping it releases the lock.
+#[derive(Debug)]
+#[must_use = "the lock is released when this is dropped"]
+pub struct TatasGuard<'m, M: Memory = Native> {
+    memory: M,
+    at: Offset,
+    member: &'m Member<M>,
+    listed: Listed,
+    entry: Offset,
+    /// Not 0 where the release has to be written back. (One instruction less than to ask the memory: see
+    /// `release.rs`.)
+    written_back: u64,
+}
+
+impl<'m, M: Memory> TatasGuard<'m, M> {
+    /// The holder.
+    #[inline]
+    pub fn member(&self) -> &'m Member<M> {
+        self.member
+    }
+}
+
+impl<M: Memory> Drop for TatasGuard<'_, M> {
+    #[inline(always)]
+    fn drop(&mut self) {
+        // SAFETY: `BareTatas::new` has asked for the lock's word, and `ask_for_entries` for the last entry's, in this memory.
+        unsafe {
+            release::release_listed(
+                self.memory,
+                self.member,
+                self.at,
+                self.listed,
+                self.entry,
+                self.written_back,
+            );
+        }
+    }
+}
+
+/// The member is of another pod, whose memory is larger.
+#[cold]
+#[inline(never)]
+fn no_entry(at: Offset, size: u64) -> ! {
+    panic!(
+        "a member whose log has an entry at {at} is none of a pod of {size} bytes: the lock is another pod's"
+    )
+}
