@@ -32,6 +32,9 @@ pub(super) struct Cases {
     last_point: u64,
 }
 
+/// How many words are looked at at once.
+const PART: usize = 512;
+
 impl Cases {
     /// No case yet; the first one's changes will be relative to `initial`.
     pub(super) fn from(initial: Vec<u64>) -> Self {
@@ -65,11 +68,25 @@ impl Cases {
 
     fn look(&mut self, memory: &[AtomicU64], control: &Control, moment: Moment, alone: bool) {
         let before = self.changes.len();
-        for (index, (word, current)) in memory.iter().zip(&mut self.current).enumerate() {
-            let now = word.load(Ordering::Relaxed);
-            if now != *current {
-                *current = now;
-                self.changes.push((index as u32, now));
+        // This is done after every instruction: first whether anything differs, without a branch for each word.
+        let parts = memory
+            .chunks(PART)
+            .zip(self.current.chunks_mut(PART))
+            .enumerate();
+        for (part, (words, current)) in parts {
+            let differing = words.iter().zip(&*current);
+            let differing = differing.fold(0, |all, (word, current)| {
+                all | (word.load(Ordering::Relaxed) ^ current)
+            });
+            if differing == 0 {
+                continue;
+            }
+            for (index, (word, current)) in words.iter().zip(current).enumerate() {
+                let now = word.load(Ordering::Relaxed);
+                if now != *current {
+                    *current = now;
+                    self.changes.push(((part * PART + index) as u32, now));
+                }
             }
         }
         let packed_point = control.raw_point();

@@ -77,6 +77,7 @@ mod cases;
 mod child;
 mod control;
 mod coverage;
+mod demand;
 mod error;
 mod lease;
 mod marked;
@@ -89,6 +90,7 @@ mod sweep;
 mod tracer;
 
 pub use coverage::{Coverage, PassedPoint, PointKind};
+pub use demand::{assert_clean, assert_found};
 pub use error::{KillError, PtraceForbidden, unless_forbidden};
 pub use marked::Marked;
 pub use plan::{Plan, RealPlan, Sample};

@@ -35,6 +35,16 @@ impl Modules {
         Self { ranges }
     }
 
+    /// Whether an address is in the binary that this function is in.
+    pub(super) fn is_own(&self, address: u64) -> bool {
+        let name = |address: u64| {
+            let mut ranges = self.ranges.iter();
+            let range = ranges.find(|(start, end, ..)| (*start..*end).contains(&address));
+            range.map(|(.., name)| name)
+        };
+        name(address).is_some() && name(address) == name(Self::of_this_process as *const () as u64)
+    }
+
     /// `binary+0x1a2b3c` for an address in the binary.
     pub(super) fn name(&self, address: u64) -> String {
         let range = |(start, end, ..): &&(u64, u64, u64, String)| (*start..*end).contains(&address);
@@ -42,5 +52,18 @@ impl Modules {
             Some((_, _, base, name)) if !name.is_empty() => format!("{name}+{:#x}", address - base),
             _ => format!("{address:#x}"),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_library_is_not_this_binary() {
+        let modules = Modules::of_this_process();
+        assert!(modules.is_own(Modules::name as *const () as u64));
+        assert!(!modules.is_own(libc::malloc as *const () as u64));
+        assert!(!modules.is_own(0));
     }
 }

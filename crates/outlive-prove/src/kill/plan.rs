@@ -82,7 +82,8 @@ impl Plan {
         }
     }
 
-    /// A real kill after every instruction, and the recovery of every image swept. Where each kill costs a
+    /// A real kill after every instruction, and the recovery of every image swept. (A string instruction is stepped
+    /// through round by round; where its rounds leave the shared memory as it is, victims die in the first and the last.) Where each kill costs a
     /// pod and three processes ([`RealSweep`](super::RealSweep)), kills and second kills are spread
     /// evenly over the instructions instead, besides those after each crash point and at each system call;
     /// the report says what share that is.

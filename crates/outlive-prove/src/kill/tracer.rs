@@ -11,6 +11,7 @@ use super::child::{Child, Resume, Stop};
 use super::control::{Control, Phase};
 use super::error::{KillError, PtraceForbidden};
 use super::marked::Marked;
+use super::modules::Modules;
 use core::time::Duration;
 use outlive_memory::Native;
 use std::collections::{HashMap, HashSet};
@@ -96,10 +97,12 @@ pub(super) struct Trace {
     passes: Vec<u32>,
     /// Instructions at which a breakpoint counts otherwise than steps do: those that repeat themselves.
     repeating: HashSet<u64>,
+    /// The instructions that are of this binary.
+    own: HashSet<u64>,
 }
 
 impl Trace {
-    fn of(way: Vec<u64>) -> Self {
+    fn of(way: Vec<u64>, is_own: impl Fn(u64) -> bool) -> Self {
         let mut seen = HashMap::new();
         let mut repeating = HashSet::new();
         let mut passes = vec![0; way.len()];
@@ -111,10 +114,12 @@ impl Trace {
                 repeating.insert(*instruction);
             }
         }
+        let own = seen.into_keys().filter(|at| is_own(*at)).collect();
         Self {
             way,
             passes,
             repeating,
+            own,
         }
     }
 
@@ -128,14 +133,24 @@ impl Trace {
         self.way.iter().collect::<HashSet<_>>().len() as u64
     }
 
+    /// Whether the run was in the middle of one instruction that repeats itself (a string instruction, by which large values are
+    /// copied): neither in its first round nor in its last.
+    pub(super) fn is_amid_repetition(&self, step: u64) -> bool {
+        let step = step as usize;
+        let same = |other: usize| self.way.get(other) == self.way.get(step);
+        step >= 2 && same(step - 2) && same(step - 1) && same(step + 1)
+    }
+
     /// The last step up to `step` whose instruction the run had not come by before: a breakpoint there
     /// is met once, and that it was met at the right time can be seen. (Counting how often a breakpoint
-    /// in a loop is passed went wrong now and then on a loaded virtual machine.)
+    /// in a loop is passed went wrong now and then on a loaded virtual machine.) It is none of a library: by which ways
+    /// `malloc` goes depends on what the process had allocated before.
     fn landing(&self, step: u64) -> Option<usize> {
         let last = (step as usize).min(self.way.len() - 1);
         let first_pass =
             |at: &usize| self.passes[*at] == 0 && !self.repeating.contains(&self.way[*at]);
-        (3..=last).rev().find(first_pass)
+        let lands = |at: &usize| first_pass(at) && self.own.contains(&self.way[*at]);
+        (3..=last).rev().find(lands)
     }
 }
 
@@ -275,7 +290,8 @@ impl Tracer {
         self.stepping += started.elapsed();
         self.stepped += way.len() as u32;
         child.kill().map_err(self.system("waitpid"))?;
-        Ok(cut.map_or_else(|| Ok(Trace::of(way)), Err))
+        let modules = Modules::of_this_process();
+        Ok(cut.map_or_else(|| Ok(Trace::of(way, |at| modules.is_own(at))), Err))
     }
 
     /// Runs a child through `work` as far as `step` instructions go and kills it there for real, or
@@ -381,7 +397,7 @@ mod tests {
             way.extend([10, 11, 12, 12, 12]);
         }
         way.extend(3..400u64);
-        let trace = Trace::of(way.clone());
+        let trace = Trace::of(way.clone(), |at| at != 300);
         assert_eq!(trace.steps(), way.len() as u64 - 1);
         for step in 0..way.len() as u64 {
             if let Some(landing) = trace.landing(step) {
@@ -392,6 +408,15 @@ mod tests {
             }
         }
         assert_eq!(trace.landing(400), Some(400));
+        let elsewhere = way.iter().position(|at| *at == 300).unwrap();
+        assert_eq!(trace.landing(elsewhere as u64), Some(elsewhere - 1));
         assert_eq!(trace.landing(1), None);
+    }
+
+    #[test]
+    fn the_middle_of_an_instruction_that_repeats_itself_is_known() {
+        let trace = Trace::of(vec![1, 2, 3, 3, 3, 3, 4, 5], |_| true);
+        let amid = (0..=8).filter(|step| trace.is_amid_repetition(*step));
+        assert_eq!(amid.collect::<Vec<_>>(), [4]);
     }
 }

@@ -2,7 +2,9 @@
 //! them wrong, each of which an exploration must find.
 
 use super::{Proof, Reach};
-use crate::fixtures::heap::{self, FREED, LARGE, QUARTER, World, bytes, cell, entry, held};
+use crate::fixtures::heap::{
+    self, FREED, LARGE, OWED, PAID, QUARTER, World, bytes, cell, entry, held,
+};
 use crate::fixtures::weakened::{Weakened, Weakness};
 use crate::schedule::{self, Bounds, Scenario, Scheduled};
 use outlive::heap::buddy::AllocateError;
@@ -11,24 +13,26 @@ use std::sync::OnceLock;
 
 /// The scenarios of this file.
 pub fn all() -> Vec<Proof> {
-    let both = |scenario: fn() -> Scenario, preemptions, deaths, seed| {
+    let drawn = |scenario: fn() -> Scenario, deaths, seed| {
         let deep = Bounds::default()
             .preemptions(4)
             .stale_reads(3)
             .deaths(deaths);
+        [Proof {
+            scenario: scenario(),
+            quick: Reach::Drawn(deep.clone(), seed, 20_000),
+            full: Reach::Drawn(deep, seed, 1_000_000),
+        }]
+    };
+    let both = |scenario: fn() -> Scenario, preemptions, deaths, seed| {
         let quick = bounds().preemptions(preemptions).deaths(1);
-        [
-            Proof {
-                scenario: scenario(),
-                quick: Reach::Every(quick),
-                full: Reach::Every(Bounds::default().deaths(deaths)),
-            },
-            Proof {
-                scenario: scenario(),
-                quick: Reach::Drawn(deep.clone(), seed, 20_000),
-                full: Reach::Drawn(deep, seed, 1_000_000),
-            },
-        ]
+        [Proof {
+            scenario: scenario(),
+            quick: Reach::Every(quick),
+            full: Reach::Every(Bounds::default().deaths(deaths)),
+        }]
+        .into_iter()
+        .chain(drawn(scenario, deaths, seed))
     };
     [
         both(|| collection(None, None), 1, 2, 1),
@@ -39,6 +43,7 @@ pub fn all() -> Vec<Proof> {
     ]
     .into_iter()
     .flatten()
+    .chain(drawn(|| debts_at_once(None, None), 2, 6))
     .collect()
 }
 
@@ -59,6 +64,29 @@ pub fn broken() -> Vec<(Scenario, Bounds, &'static str)> {
             "is reached",
         ),
         (adoption(blind(0)), bounds(), "is reached"),
+        // The count of debts is raised before the debt is noted, or read after it was looked for.
+        (
+            debts_at_once(Some(Weakness::Orderings(OWED, 8)), None),
+            bounds(),
+            "a debt is forgotten",
+        ),
+        (
+            debts_at_once(None, Some(Weakness::Orderings(OWED, 8))),
+            bounds(),
+            "a debt is forgotten",
+        ),
+        // All is called paid before all has been looked at.
+        (
+            debts_at_once(None, Some(Weakness::Haste(OWED, PAID))),
+            bounds(),
+            "a debt is forgotten",
+        ),
+        // A recoverer that owes in silence.
+        (
+            debts_at_once(Some(Weakness::Additions(OWED, 8)), None),
+            bounds(),
+            "a debt is forgotten",
+        ),
     ]
 }
 
@@ -93,15 +121,18 @@ fn members(name: &str, prepare: fn(&World<Scheduled>)) -> Scenario<Scheduled> {
                 world.declare_dead(host as u32);
             }
         })
-        .check(|m, _| {
-            let world = world(m);
-            let last = world.act_as(3);
-            world.recoverers.recover_all(&last).unwrap();
-            heap::demand_sound(world).unwrap_or_else(|wrong| panic!("{wrong}"));
-            // What is free can be had.
-            allocate(world, 3, 20);
-            heap::demand_sound(world).unwrap_or_else(|wrong| panic!("{wrong}"));
-        })
+        .check(|m, _| settle(m))
+}
+
+/// Recovers whoever is dead, as member 3, and looks at everything.
+fn settle(m: Scheduled) {
+    let world = world(m);
+    let last = world.act_as(3);
+    world.recoverers.recover_all(&last).unwrap();
+    heap::demand_sound(world).unwrap_or_else(|wrong| panic!("{wrong}"));
+    // What is free can be had.
+    allocate(world, 3, 20);
+    heap::demand_sound(world).unwrap_or_else(|wrong| panic!("{wrong}"));
 }
 
 /// A quarter of a slab for a cell, unless there is none.
@@ -200,7 +231,33 @@ fn two_freers() -> Scenario {
 
 /// A dead instance's large block is owed by its recoverers, and paid by who wants one.
 fn debts() -> Scenario {
-    members("heap: debts", |world| {
+    indebted("heap: debts")
+        .mortal_after_death("r1", |m| recover(m, 1, 0))
+        .after_death("payer", |m| {
+            recover(m, 2, 0);
+            want_a_large_one(world(m), 2);
+        })
+}
+
+/// The same, and who wants one waits for no recovery.
+fn debts_at_once(recoverer: Option<Weakness>, payer: Option<Weakness>) -> Scenario {
+    let scenario = indebted("heap: debts paid at once");
+    if recoverer.is_none() && payer.is_none() {
+        return scenario
+            .mortal_after_death("recoverer", |m| recover(m, 1, 0))
+            .mortal("payer", |m| want_a_large_one(world(m), 2));
+    }
+    scenario
+        .after_death("recoverer", move |m| {
+            let world = weak(m, recoverer);
+            world.recoverers.recover(&world.act_as(1), 0).unwrap();
+        })
+        .thread("payer", move |m| want_a_large_one(&weak(m, payer), 2))
+}
+
+/// Number 0 has both large blocks of the heap, and may die as it frees one. In the end that one can be had.
+fn indebted(name: &str) -> Scenario {
+    members(name, |world| {
         let member = world.act_as(0);
         let way = heap::local(world, &member);
         way.allocate_into(LARGE, way.hand(0)).unwrap();
@@ -213,19 +270,28 @@ fn debts() -> Scenario {
         let way = heap::local(world, &member);
         way.free_from(way.hand(0), 0).unwrap();
     })
-    .mortal_after_death("r1", |m| recover(m, 1, 0))
-    .after_death("payer", |m| {
-        recover(m, 2, 0);
+    .check(|m, _| {
+        settle(m);
         let world = world(m);
-        let member = world.act_as(2);
-        let way = heap::local(world, &member);
-        let before = held(world, 0);
-        let got = way.allocate_into(LARGE, cell(10));
-        assert!(
-            matches!(got, Ok(block) if Some(block) != before)
-                || matches!(got, Err(AllocateError::HeapFull { .. })),
-            "{got:?}"
-        );
-        let _: u64 = m.load(cell(10), Ordering::Relaxed);
+        if held(world, 10).is_none() {
+            let last = world.act_as(3);
+            let got = heap::local(world, &last).allocate_into(LARGE, cell(21));
+            assert!(got.is_ok(), "a debt is forgotten: {got:?}");
+        }
+        heap::demand_sound(world).unwrap_or_else(|wrong| panic!("{wrong}"));
     })
+}
+
+/// A large block for cell 10, unless there is none.
+fn want_a_large_one<M: Memory>(world: &World<M>, id: u32) {
+    let member = world.act_as(id);
+    let way = heap::local(world, &member);
+    let before = held(world, 0);
+    let got = way.allocate_into(LARGE, cell(10));
+    assert!(
+        matches!(got, Ok(block) if Some(block) != before)
+            || matches!(got, Err(AllocateError::HeapFull { .. })),
+        "{got:?}"
+    );
+    let _: u64 = world.memory.load(cell(10), Ordering::Relaxed);
 }

@@ -15,10 +15,15 @@ use outlive_memory::{Memory, Offset, Ordering};
 
 /// The scenarios of this file.
 pub fn all() -> Vec<Proof> {
-    let every = |scenario, quick: Bounds, deaths| Proof {
-        scenario,
-        quick: Reach::Every(quick.deaths(deaths)),
-        full: Reach::Every(Bounds::default().preemptions(4).deaths(deaths)),
+    let every = |scenario, quick: Bounds, deaths| {
+        let quick = quick.deaths(deaths);
+        // Some are explored without bounds by default already.
+        let full = Bounds::default().preemptions(4).deaths(deaths);
+        Proof {
+            scenario,
+            full: Reach::Every(full.at_least(&quick)),
+            quick: Reach::Every(quick),
+        }
     };
     let wide = || bounds().preemptions(3).stale_reads(2);
     vec![
@@ -36,6 +41,7 @@ pub fn all() -> Vec<Proof> {
         every(one_group("one group", None), bounds(), 1),
         every(record("record rewritten", None, None), wide(), 1),
         every(record_left_half("record left half-written"), wide(), 1),
+        every(who_proved_it("who proved it", None), wide(), 2),
     ]
 }
 
@@ -81,6 +87,22 @@ pub fn broken() -> Vec<(Scenario, Bounds, &'static str)> {
             record("record without acquire fence", None, acquire),
             bounds(),
             "a mix",
+        ),
+        (
+            who_proved_it(
+                "the older proof noted over the newer",
+                Some(Weakness::Comparisons(tables::proven(1), 16)),
+            ),
+            bounds(),
+            "is not noted",
+        ),
+        (
+            who_proved_it(
+                "a proof not noted",
+                Some(Weakness::Swaps(tables::proven(1), 16)),
+            ),
+            bounds(),
+            "is not noted",
         ),
     ]
 }
@@ -177,6 +199,43 @@ fn raise_and_rejoin(name: &str, prover: Prover) -> Scenario {
             let again = proofs::join(tables(m), &os(m, 103), 0, ID, Level::Thread, HOST);
             let lives = matches!(now.generation, 1 | 3) && !end.died(now.generation as usize - 1);
             assert_eq!(again.is_err(), lives, "{again:?} after {now}");
+        })
+}
+
+/// One proves a death and sleeps before it notes that; another proves the death of the next incarnation. What is noted
+/// is of the later one, and whom it names did prove it.
+fn who_proved_it(name: &str, slow: Option<Weakness>) -> Scenario {
+    const ID: u32 = 1;
+    let dead = |generation| Instance::new(ID, generation);
+    let (early, late) = (Instance::new(2, 1), Instance::new(3, 1));
+    let noted = move |m| [1, 2].map(|generation| tables(m).records().proven_by(dead(generation)));
+    let is_true = move |[first, second]: [Option<Instance>; 2]| {
+        let either = first.is_none() || second.is_none();
+        either && first.is_none_or(|by| by == early) && second.is_none_or(|by| by == late)
+    };
+    scenario(name)
+        .mortal("slow prover", move |m| {
+            proofs::note_proven(weak(m, slow), dead(1), early);
+        })
+        .mortal("next prover", move |m| {
+            proofs::note_proven(tables(m), dead(2), late);
+        })
+        .thread("reader", move |m| {
+            let (before, after) = (noted(m), noted(m));
+            // Between two looks it may have changed, and never back.
+            assert!(
+                before[1].is_none() || after[1] == before[1],
+                "{before:?}, {after:?}"
+            );
+        })
+        .check(move |m, end| {
+            let now = noted(m);
+            assert!(is_true(now), "{now:?}");
+            if end.result(1).is_some() {
+                assert_eq!(now[1], Some(late), "the later proof is not noted");
+            } else if end.result(0).is_some() {
+                assert!(now.iter().any(Option::is_some), "the proof is not noted");
+            }
         })
 }
 

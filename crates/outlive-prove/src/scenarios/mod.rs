@@ -1,5 +1,6 @@
 //! Every algorithm of Outlive under every interleaving within bounds: what `outlive prove schedule` runs.
 
+pub mod barrier;
 pub mod group_log;
 pub mod heap;
 pub mod membership;
@@ -45,18 +46,48 @@ impl Proof {
         }
     }
 
-    /// The scenario's name.
-    pub fn name(&self) -> &str {
-        self.scenario.name()
+    /// The scenario's name; of one that is drawn from, it says so: some are explored in both ways.
+    pub fn name(&self) -> String {
+        let name = self.scenario.name();
+        match self.quick {
+            Reach::Every(_) => name.to_owned(),
+            Reach::Drawn(..) => format!("{name}, drawn"),
+        }
+    }
+
+    /// How far it is explored as the test suite does it, or in full: for people.
+    pub fn extent(&self, full: bool) -> String {
+        self.reach(full).to_string()
     }
 
     /// Explores it: as the test suite does, or in full.
     pub fn run(&self, full: bool) -> ScheduleReport {
-        match if full { &self.full } else { &self.quick } {
+        self.run_from(full, None)
+    }
+
+    /// As [`run`](Self::run), but what is drawn begins with `seed`, if there is one.
+    pub fn run_from(&self, full: bool, seed: Option<u64>) -> ScheduleReport {
+        let mut report = match self.reach(full) {
             Reach::Every(bounds) => self.scenario.explore(bounds),
-            Reach::Drawn(bounds, seed, executions) => {
-                self.scenario.sample(bounds, *seed, *executions)
+            Reach::Drawn(bounds, own, executions) => {
+                self.scenario
+                    .sample(bounds, seed.unwrap_or(*own), *executions)
             }
+        };
+        report.scenario = self.name();
+        report
+    }
+
+    fn reach(&self, full: bool) -> &Reach {
+        if full { &self.full } else { &self.quick }
+    }
+}
+
+impl core::fmt::Display for Reach {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        match self {
+            Self::Every(bounds) => write!(f, "every execution: {bounds}"),
+            Self::Drawn(bounds, _, executions) => write!(f, "{executions} drawn: {bounds}"),
         }
     }
 }
@@ -70,6 +101,7 @@ impl core::fmt::Debug for Proof {
 /// Every scenario that there is.
 pub fn all() -> Vec<Proof> {
     let mut all = sync::all();
+    all.extend(barrier::all());
     all.extend(membership::all());
     all.extend(group_log::all());
     all.extend(heap::all());

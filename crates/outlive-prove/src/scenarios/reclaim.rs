@@ -91,8 +91,7 @@ fn bounds() -> Bounds {
 type Memories = Weakened<Scheduled>;
 
 fn sound(m: Scheduled) -> Memories {
-    // No bytes, so nothing is left out.
-    Weakened::new(m, Weakness::Orderings(Offset::new(0), 0))
+    Weakened::sound(m)
 }
 
 fn without_fences(m: Scheduled) -> Memories {

@@ -90,8 +90,7 @@ const KEY: u64 = 5;
 type Memories = Weakened<Scheduled>;
 
 fn sound(m: Scheduled) -> Memories {
-    // No bytes, so nothing is left out.
-    Weakened::new(m, Weakness::Orderings(Offset::new(0), 0))
+    Weakened::sound(m)
 }
 
 /// The handles; the memory behind them is each execution's own.

@@ -1,6 +1,7 @@
 //! How far an exploration goes.
 
 use super::engine::Limits;
+use core::fmt;
 
 /// Bounds on an exploration: what it tries, and when it gives up.
 ///
@@ -30,6 +31,29 @@ impl Default for Bounds {
             executions: 10_000_000,
             unreduced: false,
         }
+    }
+}
+
+impl fmt::Display for Bounds {
+    /// What an execution is bounded by, for people.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut first = true;
+        for (number, what) in [
+            (self.preemptions, "preemption"),
+            (self.stale_reads, "stale read"),
+            (self.deaths, "death"),
+        ] {
+            if !core::mem::take(&mut first) {
+                f.write_str(", ")?;
+            }
+            match number {
+                0 => write!(f, "no {what}")?,
+                1 => write!(f, "1 {what}")?,
+                u32::MAX => write!(f, "any {what}s")?,
+                several => write!(f, "{several} {what}s")?,
+            }
+        }
+        Ok(())
     }
 }
 
@@ -75,6 +99,19 @@ impl Bounds {
         Self {
             history: history.max(1),
             ..self
+        }
+    }
+
+    /// These, but nowhere narrower than `least`.
+    pub fn at_least(self, least: &Self) -> Self {
+        Self {
+            preemptions: self.preemptions.max(least.preemptions),
+            stale_reads: self.stale_reads.max(least.stale_reads),
+            deaths: self.deaths.max(least.deaths),
+            steps: self.steps.max(least.steps),
+            history: self.history.max(least.history),
+            executions: self.executions.max(least.executions),
+            unreduced: self.unreduced || least.unreduced,
         }
     }
 

@@ -12,6 +12,8 @@ pub struct ScheduleReport {
     pub executions: u64,
     /// Whether every execution within the bounds was tried. Sampling is never complete.
     pub complete: bool,
+    /// The seed that the first was drawn with, if they were drawn; the next one's is one higher.
+    pub seed: Option<u64>,
     /// The largest number of decisions that one execution met.
     pub deepest: u32,
     /// Deaths, over all executions.
@@ -78,10 +80,10 @@ impl ScheduleReport {
 
 impl fmt::Display for ScheduleReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let extent = if self.complete {
-            "complete"
-        } else {
-            "sampled or cut short"
+        let extent = match (self.complete, self.seed) {
+            (true, _) => "complete".to_owned(),
+            (false, Some(seed)) => format!("drawn from seed {seed} on"),
+            (false, None) => "cut short".to_owned(),
         };
         writeln!(
             f,

@@ -247,6 +247,7 @@ impl<M: Proving, R: Send + 'static> Scenario<M, R> {
     pub fn sample(&self, bounds: &Bounds, seed: u64, executions: u64) -> ScheduleReport {
         self.apart(bounds, |mut runner| {
             let mut report = self.report();
+            report.seed = Some(seed);
             let started = Instant::now();
             for seed in seed..seed.saturating_add(executions) {
                 runner.set_choices(Choices::random(seed));
@@ -286,6 +287,7 @@ impl<M: Proving, R: Send + 'static> Scenario<M, R> {
             scenario: self.name.clone(),
             executions: 0,
             complete: false,
+            seed: None,
             deepest: 0,
             deaths: 0,
             coverage: Default::default(),

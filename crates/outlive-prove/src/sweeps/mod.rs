@@ -1,5 +1,6 @@
 //! Every recoverable operation of Outlive, ready to be swept: what `outlive prove kill` runs.
 
+pub mod barrier;
 pub mod buddy;
 mod cases;
 pub mod heap;
@@ -17,6 +18,7 @@ pub fn all() -> Suite {
     membership::add_to(&mut suite);
     joining::add_to(&mut suite);
     sync::add_to(&mut suite);
+    barrier::add_to(&mut suite);
     buddy::add_to(&mut suite);
     heap::add_to(&mut suite);
     reclaim::add_to(&mut suite);

@@ -1,0 +1,40 @@
+//! What tests demand of sweeps: of sound operations that nothing is found, of broken ones that something is.
+
+use super::{Plan, Suite, Sweep, sweep, unless_forbidden};
+
+/// Runs the sweeps that `add_to` adds, for tests. Where processes may not be traced, nothing is demanded.
+///
+/// # Panics
+/// If one of them finds something, cannot be made, or a crash point that they declare is not covered.
+#[track_caller]
+pub fn assert_clean(add_to: impl FnOnce(&mut Suite), plan: &Plan) {
+    let mut suite = Suite::new();
+    add_to(&mut suite);
+    let swept = suite.run(plan, |_| true, |report| println!("{report}"));
+    if let Some(report) = unless_forbidden(swept) {
+        report.assert_clean();
+    }
+}
+
+/// Runs sweeps of broken variants, for tests, until each has found something. Where processes may not be traced,
+/// nothing is demanded.
+///
+/// # Panics
+/// If one finds nothing, or first something else than its message says; or if there is none.
+#[track_caller]
+pub fn assert_found(broken: Vec<(Box<dyn Sweep>, &'static str)>) {
+    assert!(!broken.is_empty());
+    let plan = Plan {
+        most_failures: 1,
+        ..Plan::quick()
+    };
+    for (variant, message) in broken {
+        let Some(report) = unless_forbidden(sweep(&*variant, &plan)) else {
+            return;
+        };
+        let failure = report.failures.first();
+        let failure = failure.unwrap_or_else(|| panic!("{} was not found", variant.name()));
+        println!("{failure}");
+        assert!(failure.message.contains(message), "{failure}");
+    }
+}
