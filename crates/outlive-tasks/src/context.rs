@@ -1,0 +1,297 @@
+//! What a task is given: its arguments' pool, names, and ways to spawn.
+
+use crate::array::{Array, Element};
+use crate::crew::give_ports;
+use crate::jobs::{Record, Submission, name_key, result_key};
+use crate::layout::{Hand, Layout};
+use crate::names::{Data, Output, Ports};
+use crate::registry::{Call, Definition, Registry, TaskError};
+use crate::worker::{SUBMIT, Spawn};
+use crate::{Running, Spec};
+use core::cell::{Cell, RefCell};
+use core::fmt;
+use outlive::heap::LocalHeap;
+use outlive::membership::Member;
+use outlive::memory::{Native, Offset};
+
+/// What a task runs in.
+///
+/// Everything that a task does by way of its context takes effect when the task is completed, and all at once: what it
+/// spawns, what it writes under names, the jobs that it creates. Should it fail, or its worker die, nobody
+/// sees any of it, and it is run again.
+pub struct Context<'c> {
+    pub(crate) layout: Layout,
+    pub(crate) hand: Hand<'c>,
+    pub(crate) registry: &'c Registry,
+    pub(crate) definition: &'static Definition,
+    pub(crate) engine: RefCell<&'c mut (dyn Spawn + 'c)>,
+    pub(crate) run: RefCell<&'c mut Running>,
+    /// Whether something could not be done, so that the task must not take effect.
+    pub(crate) broken: Cell<bool>,
+    /// Whether a child with ports was spawned.
+    pub(crate) ported: Cell<bool>,
+}
+
+impl fmt::Debug for Context<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Context({})", self.definition.name())
+    }
+}
+
+impl Context<'_> {
+    /// The task's name.
+    pub fn name(&self) -> &'static str {
+        self.definition.name()
+    }
+
+    /// How often the task was begun before.
+    pub fn attempt(&self) -> u8 {
+        self.run.borrow().attempt()
+    }
+
+    /// The number of the worker that runs it.
+    pub fn worker(&self) -> u32 {
+        self.engine.borrow().number()
+    }
+
+    fn record(&self) -> Record {
+        let job = self.run.borrow().job();
+        Record::at(self.layout.memory, Offset::from_raw(job))
+    }
+
+    /// The name of its job.
+    pub fn job(&self) -> String {
+        String::from_utf8_lossy(&self.record().name()).into_owned()
+    }
+
+    /// The worker's way to the pod's heap: for structures that the program keeps there. What a task does to those takes
+    /// effect at once, and may be done again.
+    pub fn heap(&self) -> &LocalHeap<'_> {
+        self.hand.heap
+    }
+
+    /// The worker's member.
+    pub fn member(&self) -> &Member {
+        self.hand.heap.member()
+    }
+
+    /// The pod's memory.
+    pub fn memory(&self) -> Native {
+        self.layout.memory
+    }
+
+    /// Spawns a task of the same job. It runs when this one is completed and its inputs are there.
+    ///
+    /// # Errors
+    /// If there is no room; the task that ignores that fails nevertheless.
+    #[inline]
+    pub fn spawn(&self, call: Call) -> Result<(), TaskError> {
+        let Some(function) = self.registry.number(call.definition()) else {
+            return Err(self.broken(format_args!(
+                "the task `{}` is none of this pool's",
+                call.definition().name()
+            )));
+        };
+        self.spawn_number(function, call.arguments(), &call.reads, &call.writes)
+    }
+
+    fn spawn_number(
+        &self,
+        function: u32,
+        arguments: &[u8],
+        reads: &[String],
+        writes: &[String],
+    ) -> Result<(), TaskError> {
+        let (mut engine, mut run) = (self.engine.borrow_mut(), self.run.borrow_mut());
+        let job = run.job();
+        let spec = Spec {
+            job,
+            ..Spec::new(function, arguments)
+        };
+        let child = match engine.spawn(&mut run, &spec) {
+            Ok(child) => child,
+            Err(error) => return Err(self.broken(error)),
+        };
+        if reads.is_empty() && writes.is_empty() {
+            return Ok(());
+        }
+        self.ported.set(true);
+        let given = (|| {
+            let (inputs, mut outputs) = (self.cells(reads)?, self.cells(writes)?);
+            outputs.push(Offset::from_raw(0));
+            give_ports(self.hand, child, &inputs, &outputs)?;
+            Ok::<(), TaskError>(())
+        })();
+        given.inspect_err(|_| self.broken.set(true))
+    }
+
+    fn cells(&self, names: &[String]) -> Result<Vec<Offset>, TaskError> {
+        let cell = |name: &String| {
+            let cell = self.layout.names.cell(self.hand.heap, &name_key(name))?;
+            Ok(cell.offset())
+        };
+        names.iter().map(cell).collect()
+    }
+
+    fn broken(&self, why: impl fmt::Display) -> TaskError {
+        self.broken.set(true);
+        TaskError::new(why)
+    }
+
+    /// Creates the job `name`, whose root is `call`. It depends on the job of this task: its root runs when that one is complete.
+    ///
+    /// # Errors
+    /// If there is no room, or `call` is none of the pool's tasks. That another job has the name fails this
+    /// task's job.
+    pub fn spawn_job(&self, name: &str, call: Call) -> Result<(), TaskError> {
+        let Some(function) = self.registry.number(call.definition()) else {
+            let name = call.definition().name();
+            return Err(self.broken(format_args!("the task `{name}` is none of this pool's")));
+        };
+        let keys = |names: &[String]| names.iter().map(|name| name_key(name)).collect::<Vec<_>>();
+        let submission = Submission {
+            name: name.as_bytes(),
+            function,
+            arguments: call.arguments(),
+            reads: &keys(&call.reads),
+            writes: &keys(&call.writes),
+            after: &[self.record().at],
+        };
+        submission.check().map_err(|error| self.broken(error))?;
+        let mut arguments = (name.len() as u64).to_ne_bytes().to_vec();
+        arguments.extend_from_slice(name.as_bytes());
+        arguments.extend_from_slice(&submission.to_bytes());
+        self.spawn_number(SUBMIT, &arguments, &[], &[])
+    }
+
+    /// The data of `name`. A task that [reads](Call::reads) it is run when it is there.
+    ///
+    /// # Errors
+    /// If it is not there.
+    pub fn input(&self, name: &str) -> Result<Data, TaskError> {
+        let cell = self.layout.names.find(self.hand.heap, &name_key(name));
+        cell.and_then(|cell| cell.value()).ok_or_else(|| {
+            TaskError::new(format_args!(
+                "the input `{name}` is not there; a task that waits for it says so by `.reads(\"{name}\")`"
+            ))
+        })
+    }
+
+    /// The data of `name`, as a value.
+    ///
+    /// # Errors
+    /// As [`input`](Self::input), or if it has another size.
+    pub fn input_of<T: bytemuck::Pod>(&self, name: &str) -> Result<T, TaskError> {
+        let bytes = self.input(name)?.to_vec();
+        bytemuck::try_pod_read_unaligned(&bytes).map_err(|_| {
+            let (have, want) = (bytes.len(), size_of::<T>());
+            TaskError::new(format_args!(
+                "the input `{name}` has {have} bytes and not {want}"
+            ))
+        })
+    }
+
+    /// The array `name`.
+    ///
+    /// # Errors
+    /// As [`input`](Self::input), or if it does not consist of such elements.
+    pub fn array<T: Element>(&self, name: &str) -> Result<Array<T>, TaskError> {
+        let data = self.input(name)?;
+        Array::of(self.layout.memory, data).ok_or_else(|| not_an_array::<T>(name, data))
+    }
+
+    /// This task's ports; makes some for a result if it has none.
+    fn ports(&self) -> Result<Ports, TaskError> {
+        let task = self.run.borrow().task();
+        if task.inputs() == 0 {
+            self.ported.set(true);
+            give_ports(self.hand, task, &[], &[Offset::from_raw(0)])?;
+        }
+        Ok(Ports::at(
+            self.layout.memory,
+            Offset::from_raw(task.inputs()),
+        ))
+    }
+
+    fn port(&self, name: &str) -> Result<Output<Native>, TaskError> {
+        let undeclared = || {
+            TaskError::new(format_args!(
+                "the output `{name}` is not one that the task was spawned with; say so by `.writes(\"{name}\")`"
+            ))
+        };
+        if self.run.borrow().task().inputs() == 0 {
+            return Err(undeclared());
+        }
+        let cell = self.layout.names.find(self.hand.heap, &name_key(name));
+        let cell = cell.ok_or_else(undeclared)?;
+        let is = |output: &Output<Native>| {
+            output
+                .cell()
+                .is_some_and(|other| other.offset() == cell.offset())
+        };
+        let output = self.ports()?.outputs().find(is).ok_or_else(undeclared)?;
+        output.clear(self.hand.heap)?;
+        Ok(output)
+    }
+
+    /// Writes `bytes` under `name`, which the task was spawned to [write](Call::writes). Others see it when the task is
+    /// completed. Who writes a name first has it; what others write there is dropped.
+    ///
+    /// # Errors
+    /// If the task does not write that name, or there is no room.
+    pub fn output(&self, name: &str, bytes: &[u8]) -> Result<(), TaskError> {
+        Ok(self.port(name)?.write(self.hand.heap, bytes)?)
+    }
+
+    /// Writes a value under `name`.
+    ///
+    /// # Errors
+    /// As [`output`](Self::output).
+    pub fn output_of<T: bytemuck::Pod>(&self, name: &str, value: &T) -> Result<(), TaskError> {
+        self.output(name, bytemuck::bytes_of(value))
+    }
+
+    /// Makes an array of `len` elements under `name`, which hold anything at first: for the tasks that this one spawns
+    /// to fill. They find it by [`array`](Self::array).
+    ///
+    /// # Errors
+    /// As [`output`](Self::output).
+    pub fn output_array<T: Element>(&self, name: &str, len: usize) -> Result<Array<T>, TaskError> {
+        let bytes = (len * size_of::<T>()) as u64;
+        let data = self.port(name)?.allocate(self.hand.heap, bytes)?;
+        Array::of(self.layout.memory, data).ok_or_else(|| not_an_array::<T>(name, data))
+    }
+
+    /// Writes the result of the job: what [`Job::wait`](crate::Job::wait) returns. The first of its tasks that does so has it.
+    ///
+    /// # Errors
+    /// If there is no room.
+    pub fn result(&self, bytes: &[u8]) -> Result<(), TaskError> {
+        let key = result_key(&self.record().name());
+        let cell = self.layout.names.cell(self.hand.heap, &key)?;
+        // The last one is for this.
+        let Some(output) = self.ports()?.outputs().last() else {
+            return Err(TaskError::new(
+                "a task's ports are damaged; run `outlive pod check`",
+            ));
+        };
+        output.clear(self.hand.heap)?;
+        output.set_cell(cell);
+        Ok(output.write(self.hand.heap, bytes)?)
+    }
+
+    /// Writes a value as the result of the job.
+    ///
+    /// # Errors
+    /// As [`result`](Self::result).
+    pub fn result_of<T: bytemuck::Pod>(&self, value: &T) -> Result<(), TaskError> {
+        self.result(bytemuck::bytes_of(value))
+    }
+}
+
+fn not_an_array<T: Element>(name: &str, data: Data) -> TaskError {
+    let (bytes, size) = (data.len(), size_of::<T>());
+    TaskError::new(format_args!(
+        "`{name}` has {bytes} bytes: no array of elements of {size} bytes"
+    ))
+}

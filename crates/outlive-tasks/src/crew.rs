@@ -1,0 +1,385 @@
+//! One worker's part in a pool: where it finds tasks, what their commits publish, and what it does at the barrier.
+//!
+//! It runs no functions: [`worker`](crate::worker) does, and so do the proofs, over other memories.
+
+use crate::desk::Desk;
+use crate::jobs::{JobState, Record, Root};
+use crate::judge::{Verdict, judge};
+use crate::layout::{DESKS_IN_ALL, Hand, Layout};
+use crate::names::Ports;
+use crate::{Batch, Engine, EngineError, Hooks, PoolError, Running, Task, supply};
+use outlive::heap::LocalHeap;
+use outlive::memory::{Memory, Native, Offset, Ordering};
+use outlive::sync::{Arrival, Seat, Ticket};
+
+/// What a task's commit does besides: outputs, and children that wait.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Publisher<'h, M: Memory = Native> {
+    pub layout: Layout<M>,
+    pub hand: Hand<'h, M>,
+}
+
+impl<M: Memory> Publisher<'_, M> {
+    fn ports(&self, task: Task<M>) -> Option<Ports<M>> {
+        ports_of(self.layout.memory, task)
+    }
+
+    fn job(&self, task: Task<M>) -> Record<M> {
+        Record::at(self.layout.memory, Offset::from_raw(task.job()))
+    }
+}
+
+impl<M: Memory> Hooks<M> for Publisher<'_, M> {
+    type Error = PoolError;
+
+    #[inline]
+    fn has_outputs(&mut self, task: Task<M>) -> bool {
+        task.inputs() != 0
+    }
+
+    fn committed(
+        &mut self,
+        task: Task<M>,
+        _attempt: u8,
+        batch: &mut Batch<'_, '_, M>,
+    ) -> Result<(), PoolError> {
+        let Some(ports) = self.ports(task) else {
+            return Ok(());
+        };
+        let memory = self.layout.memory;
+        ports.bind(self.hand.heap, |waiter| {
+            let (task, life) = waiter.task();
+            if waiter.are_complete() {
+                batch.ready_in(Task::new(memory, Offset::from_raw(task)), life)?;
+            }
+            Ok(())
+        })
+    }
+
+    #[inline]
+    fn child(&mut self, child: Task<M>, batch: &mut Batch<'_, '_, M>) -> Result<(), PoolError> {
+        let Some(ports) = self.ports(child) else {
+            return Ok(batch.ready(child)?);
+        };
+        if !ports.are_complete() {
+            self.layout.note_wait();
+            child.wait_for_inputs()?;
+            ports.wait();
+        }
+        if ports.are_complete() {
+            batch.ready(child)?;
+        }
+        Ok(())
+    }
+
+    fn failed(
+        &mut self,
+        task: Task<M>,
+        _attempt: u8,
+        _batch: &mut Batch<'_, '_, M>,
+    ) -> Result<(), PoolError> {
+        if let Some(ports) = self.ports(task) {
+            ports.clear(self.hand.heap)?;
+        }
+        // Whoever had it fail has said why, unless he died before.
+        let why = "a task failed, and its worker died before it said why";
+        let job = self.job(task);
+        self.layout.fail_job(self.hand, job, why)?;
+        Ok(())
+    }
+}
+
+/// A worker of a pool.
+#[derive(Debug)]
+pub(crate) struct Crew<'w, M: Memory = Native> {
+    pub layout: Layout<M>,
+    pub hand: Hand<'w, M>,
+    pub engine: Engine<'w, M>,
+    publisher: Publisher<'w, M>,
+    /// The jobs that are not over, as of a version of the list.
+    jobs: Vec<Record<M>>,
+    version: Option<u64>,
+    /// How many jobs there were then.
+    listed: usize,
+    /// Whether descriptors of the slot may have ports to be freed.
+    ported: bool,
+}
+
+impl<'w, M: Memory> Crew<'w, M> {
+    /// A worker of the first slot that can be had.
+    pub fn claim(layout: Layout<M>, hand: Hand<'w, M>) -> Result<Self, PoolError> {
+        let mut publisher = Publisher { layout, hand };
+        let engine = Engine::claim(layout.slots, hand.heap, hand.recoverers, &mut publisher)?;
+        Ok(Self {
+            layout,
+            hand,
+            engine,
+            publisher,
+            jobs: Vec::new(),
+            version: None,
+            listed: 0,
+            ported: true,
+        })
+    }
+
+    /// The next task: from a deque, of a dead worker, or the root of a job.
+    pub fn find(&mut self) -> Result<Option<Running<M>>, PoolError> {
+        if let Some(run) = self.engine.next(&mut self.publisher)? {
+            return Ok(Some(run));
+        }
+        self.find_root()
+    }
+
+    #[inline(never)]
+    fn find_root(&mut self) -> Result<Option<Running<M>>, PoolError> {
+        let version = self.layout.version();
+        if self.version != Some(version) {
+            self.jobs = self.layout.all_jobs(self.hand);
+            self.listed = self.jobs.len();
+            self.jobs.retain(|job| !job.state().is_over());
+            self.version = Some(version);
+        }
+        for &job in &self.jobs {
+            self.layout.advance_job(self.hand, job)?;
+            if job.state() == JobState::Open
+                && let Some(task) = job.root_task(self.layout)
+                && let Some(run) = self.engine.start(task)?
+            {
+                return Ok(Some(run));
+            }
+        }
+        Ok(None)
+    }
+
+    /// The job of a task.
+    pub fn job(&self, run: &Running<M>) -> Record<M> {
+        Record::at(self.layout.memory, Offset::from_raw(run.job()))
+    }
+
+    /// Whether jobs have come that were not in the list.
+    pub fn has_news(&mut self) -> bool {
+        // They are walked, not asked for: who submits may die before he has counted his job.
+        self.version != Some(self.layout.version())
+            || self.listed != self.layout.jobs.iter(self.hand.heap).count() && {
+                self.version = None;
+                true
+            }
+    }
+
+    /// Notes that descriptors of the slot have ports.
+    pub fn has_ports(&mut self) {
+        self.ported = true;
+    }
+
+    /// Clears what attempts of `run` that died or failed have written.
+    pub fn begin(&mut self, run: &Running<M>) -> Result<(), PoolError> {
+        match self.publisher.ports(run.task()) {
+            Some(ports) => ports.clear(self.hand.heap)?,
+            None => free_unwritten(self.hand.heap, run.task())?,
+        }
+        Ok(())
+    }
+
+    /// The task takes effect.
+    pub fn complete(&mut self, run: &mut Running<M>) -> Result<(), PoolError> {
+        self.engine.complete(run, &mut self.publisher)
+    }
+
+    /// The task has failed for good.
+    pub fn fail(&mut self, run: &mut Running<M>, why: &str) -> Result<(), PoolError> {
+        let job = self.job(run);
+        self.layout.fail_job(self.hand, job, why)?;
+        self.engine.fail(run, &mut self.publisher)
+    }
+
+    /// As the last to arrive: judges, and releases the others if there is something to do. A task that can be run is
+    /// returned.
+    pub fn judge(
+        &mut self,
+        seat: &mut Seat<'_, M>,
+        ticket: &Ticket,
+        name: impl Fn(Task<M>) -> String,
+    ) -> Result<Judged<M>, PoolError> {
+        let verdict = judge(self.layout, self.hand, || seat.still(ticket), name)?;
+        Ok(match verdict {
+            Verdict::Work | Verdict::Ended => {
+                // The judge may have seen a job that is not in the list.
+                self.version = None;
+                seat.release(ticket);
+                Judged::GoOn
+            }
+            Verdict::Runnable(task, life) => {
+                let run = self.engine.start_waiting(task, life)?;
+                seat.release(ticket);
+                run.map_or(Judged::GoOn, Judged::Run)
+            }
+            Verdict::Void => Judged::GoOn,
+            Verdict::Idle => Judged::Idle,
+        })
+    }
+
+    /// Frees what nobody can come by any more: after a release of the barrier.
+    pub fn tidy(&mut self) -> Result<(), PoolError> {
+        self.engine.end_of_phase()?;
+        // A thief may have written a result.
+        self.ported |= self.engine.take_refused();
+        if self.ported {
+            self.ported = self.free_ports()?;
+        }
+        Ok(())
+    }
+
+    /// Frees the ports of tasks that are over; whether there are others.
+    fn free_ports(&mut self) -> Result<bool, PoolError> {
+        let (layout, hand) = (self.layout, self.hand);
+        let quiets = layout.quiets();
+        let mut left = false;
+        let chunk = layout.slots.settings().chunk;
+        supply::each(layout.memory, self.engine.slot(), chunk, |task| {
+            if task.inputs() == 0 {
+                return Ok(());
+            }
+            if !task.status()?.state().is_over() {
+                left = true;
+                return Ok(());
+            }
+            match ports_of(layout.memory, task) {
+                Some(ports) if !ports.can_go(quiets) => left = true,
+                Some(ports) => {
+                    ports.clear(hand.heap)?;
+                    hand.heap.free_from(task.inputs_at(), 0)?;
+                }
+                None => free_unwritten(hand.heap, task)?,
+            }
+            Ok::<(), PoolError>(())
+        })?;
+        Ok(left)
+    }
+}
+
+/// In the word of a task's outputs: its ports are written. Before, their block holds anything.
+pub(crate) const WRITTEN: u64 = 1;
+
+/// The ports of a task, if it has any and they are written.
+#[inline]
+pub(crate) fn ports_of<M: Memory>(memory: M, task: Task<M>) -> Option<Ports<M>> {
+    let word = task.inputs();
+    (word != 0 && task.outputs() == WRITTEN).then(|| Ports::at(memory, Offset::from_raw(word)))
+}
+
+/// Frees the block of ports that were never written: whoever allocated it died.
+fn free_unwritten<M: Memory>(heap: &LocalHeap<'_, M>, task: Task<M>) -> Result<(), PoolError> {
+    if task.inputs() != 0 && task.outputs() != WRITTEN {
+        heap.free_from(task.inputs_at(), 0)?;
+    }
+    Ok(())
+}
+
+/// Allocates and writes the ports of a task that nobody else knows, and that has none.
+///
+/// # Crash
+/// The block is the task's; it is known whether it is written.
+pub(crate) fn give_ports<M: Memory>(
+    hand: Hand<'_, M>,
+    task: Task<M>,
+    inputs: &[Offset],
+    outputs: &[Offset],
+) -> Result<(), EngineError> {
+    let memory = hand.heap.memory();
+    // A descriptor whose ports were freed says so still.
+    memory.store(task.outputs_at(), 0u64, Ordering::Relaxed);
+    let bytes = Ports::<M>::bytes(inputs.len(), outputs.len());
+    // Release, by the allocation: after that store.
+    let at = hand.heap.allocate_into(bytes, task.inputs_at())?;
+    let ports = Ports::write(memory, at, task.offset().raw(), inputs, outputs);
+    ports.set_life(task.status()?.sequence());
+    // Release: what was written.
+    memory.store(task.outputs_at(), WRITTEN, Ordering::Release);
+    Ok(())
+}
+
+/// What came of a judgement.
+#[derive(Debug)]
+pub(crate) enum Judged<M: Memory> {
+    /// There may be something to find.
+    GoOn,
+    /// This is to be run.
+    Run(Running<M>),
+    /// Nothing is to be done by anybody: wait.
+    Idle,
+}
+
+/// Every task that has ports, written or not.
+fn ported<M: Memory>(layout: Layout<M>) -> Result<Vec<Task<M>>, PoolError> {
+    let mut all = Vec::new();
+    for number in 0..layout.slots.used() {
+        let slot = layout.slots.slot(number);
+        let chunk = layout.slots.settings().chunk;
+        supply::each(layout.memory, slot, chunk, |task| {
+            // A descriptor that was never used has no inputs.
+            if task.inputs() != 0 {
+                all.push(task);
+            }
+            Ok::<(), PoolError>(())
+        })?;
+    }
+    Ok(all)
+}
+
+/// Every block of the heap that the pool consists of; while nobody works.
+pub(crate) fn blocks_of<M: Memory>(
+    layout: Layout<M>,
+    heap: &LocalHeap<'_, M>,
+) -> Result<Vec<Offset>, PoolError> {
+    let mut blocks = vec![layout.at, layout.text_block()];
+    blocks.extend(layout.names.blocks(heap));
+    blocks.extend(layout.jobs.blocks());
+    blocks.extend(layout.errors.blocks());
+    blocks.extend(layout.slots.blocks()?);
+    for task in ported(layout)? {
+        match ports_of(layout.memory, task) {
+            Some(ports) => blocks.extend(ports.blocks()),
+            None => blocks.push(Offset::from_raw(task.inputs())),
+        }
+    }
+    for number in 0..layout.roots {
+        let root = Root::of(layout, number);
+        blocks.extend(root.blocks()?);
+        let task = root.task();
+        let block: u64 = layout.memory.load(task.block_at(), Ordering::Relaxed);
+        if block != 0 {
+            blocks.push(Offset::from_raw(block));
+        }
+    }
+    blocks.extend(Ports::abandoned(layout.memory, layout.abandoned_at()));
+    for number in 0..DESKS_IN_ALL {
+        blocks.extend(Desk::at(layout, number).block());
+    }
+    Ok(blocks)
+}
+
+/// Frees the ports of all tasks in the slots' descriptors, and what hangs on the roots'. For the last who uses the pool, any
+/// number of times.
+pub(crate) fn free_all_ports<M: Memory>(
+    layout: Layout<M>,
+    heap: &LocalHeap<'_, M>,
+) -> Result<(), PoolError> {
+    for task in ported(layout)? {
+        if let Some(ports) = ports_of(layout.memory, task) {
+            ports.clear(heap)?;
+        }
+        heap.free_from(task.inputs_at(), 0)?;
+    }
+    for number in 0..layout.roots {
+        Root::of(layout, number).dismantle(heap)?;
+    }
+    Ok(Ports::free_abandoned(heap, layout.abandoned_at())?)
+}
+
+/// Whether the arrival was the last, and by which ticket.
+pub(crate) fn ticket_of(arrival: Arrival) -> (Ticket, bool) {
+    match arrival {
+        Arrival::Last(ticket) => (ticket, true),
+        Arrival::Waiting(ticket) => (ticket, false),
+    }
+}

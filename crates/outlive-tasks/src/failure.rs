@@ -1,0 +1,124 @@
+//! What can go wrong with a pool.
+
+use crate::EngineError;
+use outlive::heap::buddy::{AllocateError, FreeError};
+use outlive::memory::Offset;
+use outlive::recovery::RecoverError;
+use outlive::segment::RootError;
+use outlive::structures::{CreateError, DestroyError, OpenError};
+use outlive::sync::BarrierError;
+
+/// Why something could not be done with a worker pool.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum PoolError {
+    /// There is no pool there.
+    #[error("there is no worker pool at {at}: {why}")]
+    NoPool {
+        /// Where it was looked for.
+        at: Offset,
+        /// What is wrong.
+        why: &'static str,
+    },
+    /// There is no pool of that name.
+    #[error("the pod has no worker pool `{name}`; create it first")]
+    Unknown {
+        /// The name.
+        name: String,
+    },
+    /// There is one of that name.
+    #[error("the pod has a worker pool `{name}` already; open it, or destroy it first")]
+    Exists {
+        /// The name.
+        name: String,
+    },
+    /// The pool was made by a program with other tasks.
+    #[error(
+        "this program's tasks are not those of the pool `{name}`: {difference}; run the same program everywhere"
+    )]
+    OtherTasks {
+        /// The pool.
+        name: String,
+        /// What differs.
+        difference: String,
+    },
+    /// A task is not one of the pool's.
+    #[error("the task `{name}` is none of this pool's")]
+    NoTask {
+        /// The task.
+        name: String,
+    },
+    /// Members use it.
+    #[error("{workers} workers of the pool `{name}` are at work; stop them first")]
+    InUse {
+        /// The pool.
+        name: String,
+        /// How many.
+        workers: u32,
+    },
+    /// The name is bound.
+    #[error("the name `{name}` has its data already")]
+    Bound {
+        /// The name.
+        name: String,
+    },
+    /// A word is impossible.
+    #[error("at {at}: {what}; the segment is damaged: run `outlive pod check`")]
+    Damaged {
+        /// Where.
+        at: Offset,
+        /// What.
+        what: &'static str,
+    },
+    /// All desks are taken.
+    #[error("too many bring data at once; try again")]
+    NoDesk,
+    /// A job could not be submitted.
+    #[error(transparent)]
+    Submit(#[from] crate::SubmitError),
+    /// The heap has no room.
+    #[error(transparent)]
+    Full(#[from] AllocateError),
+    /// A block could not be freed.
+    #[error(transparent)]
+    Free(#[from] FreeError),
+    /// A map could not be opened.
+    #[error(transparent)]
+    Open(#[from] OpenError),
+    /// A map could not be made.
+    #[error(transparent)]
+    Create(#[from] CreateError),
+    /// A map could not be destroyed.
+    #[error(transparent)]
+    Destroy(#[from] DestroyError),
+    /// What the engine says.
+    #[error(transparent)]
+    Engine(EngineError),
+    /// What the barrier says.
+    #[error(transparent)]
+    Barrier(#[from] BarrierError),
+    /// What a dead one left could not be recovered.
+    #[error(transparent)]
+    Recover(#[from] RecoverError),
+    /// What the table of roots says.
+    #[error(transparent)]
+    Root(#[from] RootError),
+}
+
+impl PoolError {
+    /// Whether all places for workers are taken: by workers, or by dead ones whom nobody has buried yet.
+    pub fn is_no_place(&self) -> bool {
+        matches!(self, Self::Engine(EngineError::NoSlot { .. }))
+    }
+}
+
+impl From<EngineError> for PoolError {
+    fn from(error: EngineError) -> Self {
+        match error {
+            EngineError::Allocate(error) => Self::Full(error),
+            EngineError::Free(error) => Self::Free(error),
+            EngineError::Recover(error) => Self::Recover(error),
+            error => Self::Engine(error),
+        }
+    }
+}

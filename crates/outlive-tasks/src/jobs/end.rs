@@ -1,0 +1,59 @@
+//! How a job ends: complete, or failed with a reason.
+//!
+//! A job is complete when a judge says so ([`judge`](crate::judge)). It fails when one of its tasks has failed for good,
+//! when it cannot go on, or when a job that it depends on has failed. First the reason is put into the map of errors
+//! (the first one stays), then the state moves by compare-and-swap. Tasks of a failed job are skipped when somebody comes to run them.
+
+use super::{JobState, Record};
+use crate::PoolError;
+use crate::layout::{Hand, Layout};
+use outlive::memory::Memory;
+use outlive::structures::InsertError;
+
+outlive::memory::crash_points! {
+    /// Where the end of a job may be cut short.
+    pub enum EndPoint for "tasks.end" {
+        /// The reason of its failure is written down.
+        Explained,
+        /// It is over.
+        Ended,
+        /// Its root is free for another.
+        GivenBack,
+    }
+}
+
+impl<M: Memory> Layout<M> {
+    /// Has the job fail, if it has not ended. The first reason stays. Returns whether this was its end.
+    ///
+    /// # Crash
+    /// It has failed, or not, and then its reason is written down already: another who has it fail finds that.
+    pub fn fail_job(self, hand: Hand<'_, M>, job: Record<M>, why: &str) -> Result<bool, PoolError> {
+        if job.state().is_over() {
+            return Ok(false);
+        }
+        match self.errors.insert(hand.heap, &job.name(), why.as_bytes()) {
+            // A full heap must not end worker after worker: it fails without its reason.
+            Ok(()) | Err(InsertError::Exists(_) | InsertError::Heap(_)) => {}
+        }
+        self.memory.crash_point(EndPoint::Explained);
+        let open = job.go(JobState::Open, JobState::Failed);
+        let ended = open || job.go(JobState::Submitted, JobState::Failed)
+            // Opened between the two.
+            || job.go(JobState::Open, JobState::Failed);
+        if ended {
+            self.memory.crash_point(EndPoint::Ended);
+            self.raise_version(hand);
+        }
+        Ok(ended)
+    }
+
+    /// Says that the job is complete, if it is open. For a judge.
+    pub fn complete_job(self, hand: Hand<'_, M>, job: Record<M>) -> bool {
+        let ended = job.go(JobState::Open, JobState::Complete);
+        if ended {
+            self.memory.crash_point(EndPoint::Ended);
+            self.raise_version(hand);
+        }
+        ended
+    }
+}

@@ -1,0 +1,152 @@
+//! A job is submitted wholly or not at all.
+//!
+//! The record has all that the job is, and the map's insertion puts it there by one compare-and-swap, which is
+//! the submission. A submitter that dies left the job or nothing (the map's recovery frees what was on its
+//! way). To submit the same once more is to find it. So a next incarnation need not know how far the last one came; and a
+//! task that creates a job spawns a task that submits it, which may run twice as any other may. Another job of the same
+//! name is refused.
+
+use super::Record;
+use crate::descriptor::MOST_ARGUMENTS;
+use crate::layout::{Hand, Layout};
+use outlive::memory::{Memory, Offset};
+use outlive::structures::InsertError;
+
+outlive::memory::crash_points! {
+    /// Where the submission of a job may be cut short.
+    pub enum SubmitPoint for "tasks.submit" {
+        /// The job is submitted; nobody was told.
+        Inserted,
+        /// Those who keep a list of jobs know that theirs is old.
+        Told,
+    }
+}
+
+/// What is submitted.
+#[derive(Clone, Debug)]
+pub(crate) struct Submission<'a> {
+    pub name: &'a [u8],
+    pub function: u32,
+    pub arguments: &'a [u8],
+    pub reads: &'a [Vec<u8>],
+    pub writes: &'a [Vec<u8>],
+    /// Records of jobs.
+    pub after: &'a [Offset],
+}
+
+fn padded(len: usize) -> usize {
+    len.next_multiple_of(8)
+}
+
+impl Submission<'_> {
+    /// Whether a record can say all this, and a task be made of it.
+    pub fn check(&self) -> Result<(), SubmitError> {
+        let len = self.arguments.len();
+        if len > MOST_ARGUMENTS {
+            return Err(SubmitError::TooLong { len });
+        }
+        let lists = [self.after.len(), self.reads.len(), self.writes.len()];
+        match lists.into_iter().find(|many| *many > MOST_NAMES) {
+            Some(many) => Err(SubmitError::TooMany { many }),
+            None => Ok(()),
+        }
+    }
+
+    /// The record of the job, which was [checked](Self::check).
+    pub fn to_bytes(&self) -> Vec<u8> {
+        let lengths = self.arguments.len() as u64 | (self.name.len() as u64) << 32;
+        let numbers = self.after.len() as u64
+            | (self.reads.len() as u64) << 16
+            | (self.writes.len() as u64) << 32;
+        let mut bytes = Vec::new();
+        let words = [0, 0, u64::from(self.function), lengths, numbers];
+        let after = self.after.iter().map(|job| job.raw());
+        for word in words.into_iter().chain(after) {
+            bytes.extend_from_slice(&word.to_ne_bytes());
+        }
+        let mut push = |part: &[u8]| {
+            bytes.extend_from_slice(part);
+            bytes.resize(padded(bytes.len()), 0);
+        };
+        push(self.arguments);
+        push(self.name);
+        for name in self.reads.iter().chain(self.writes) {
+            push(&(name.len() as u64).to_ne_bytes());
+            push(name);
+        }
+        bytes
+    }
+}
+
+/// Why a job was not submitted.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum SubmitError {
+    /// There is another of that name.
+    #[error("another job is called `{name}`; give this one another name")]
+    Exists {
+        /// The name.
+        name: String,
+    },
+    /// Its arguments are longer than a task can name.
+    #[error(
+        "arguments of {len} bytes: the most are {}; put the data under a name and let the task read that",
+        crate::descriptor::MOST_ARGUMENTS
+    )]
+    TooLong {
+        /// How long they are.
+        len: usize,
+    },
+    /// It reads, writes or follows more than a record can say.
+    #[error("{many} names or jobs in one list: the most are {MOST_NAMES}; divide the job")]
+    TooMany {
+        /// How many.
+        many: usize,
+    },
+    /// The heap has no room.
+    #[error(transparent)]
+    Heap(#[from] outlive::heap::buddy::AllocateError),
+}
+
+/// How many names or jobs a list of a record has at most.
+const MOST_NAMES: usize = 0xFFFF;
+
+impl<M: Memory> Layout<M> {
+    /// Submits a job, or finds it if it has been submitted. Lock-free.
+    ///
+    /// # Crash
+    /// It is submitted or not.
+    pub fn submit(
+        self,
+        hand: Hand<'_, M>,
+        submission: &Submission<'_>,
+    ) -> Result<Record<M>, SubmitError> {
+        submission.check()?;
+        self.submit_bytes(hand, submission.name, &submission.to_bytes())
+    }
+
+    /// The same of a job that was put into bytes.
+    pub fn submit_bytes(
+        self,
+        hand: Hand<'_, M>,
+        name: &[u8],
+        bytes: &[u8],
+    ) -> Result<Record<M>, SubmitError> {
+        match self.jobs.insert(hand.heap, name, bytes) {
+            Ok(()) => self.memory.crash_point(SubmitPoint::Inserted),
+            Err(InsertError::Exists(there)) => {
+                // The first two words change.
+                if there.get(16..) != bytes.get(16..) {
+                    let name = String::from_utf8_lossy(name).into_owned();
+                    return Err(SubmitError::Exists { name });
+                }
+            }
+            Err(InsertError::Heap(error)) => return Err(error.into()),
+        }
+        self.raise_version(hand);
+        self.memory.crash_point(SubmitPoint::Told);
+        let record = self.find_job(hand, name);
+        // Jobs are not removed.
+        Ok(record.unwrap_or_else(|| panic!("a job that was just submitted is gone")))
+    }
+}

@@ -1,0 +1,359 @@
+//! Where everything of a worker pool stands.
+//!
+//! ```text
+//! header  0x000  magic | slots, roots | fingerprint and text of the registry
+//!         0x020  cells of the maps: names, jobs, errors
+//!         0x040  settings
+//!         0x080  version: raised when jobs come, open or end | how many workers are wanted
+//!         0x100  frontier
+//!         0x180  waits: how many tasks were ever made to wait | settled: how many of them had ended, when none waited
+//!         0x190  quiets: how often a judge saw that nobody held a task | ports of given-up tasks, a list
+//!         0x200  desks, for those who are no workers and bring a block
+//!         0x400  roots of open jobs, 256 bytes each
+//!                barrier | worker slots
+//! ```
+//!
+//! The header is one block of the heap, made before anybody sees it. What different threads write often stands on
+//! different lines.
+
+use crate::names::Names;
+use crate::{PoolError, Settings, Slots};
+use core::time::Duration;
+use outlive::heap::LocalHeap;
+use outlive::memory::{Memory, Native, Offset, Ordering};
+use outlive::recovery::{RecoverError, Recovered, Recoverers};
+use outlive::structures::Map;
+use outlive::sync::GroupBarrier;
+
+const MAGIC: u64 = u64::from_le_bytes(*b"taskpool");
+const NUMBERS: u64 = 0x008;
+const FINGERPRINT: u64 = 0x010;
+const TEXT: u64 = 0x018;
+const NAMES: u64 = 0x020;
+const JOBS: u64 = 0x028;
+const ERRORS: u64 = 0x030;
+const LIMITS: u64 = 0x040;
+const FREEZE: u64 = 0x048;
+const ORIGINAL: u64 = 0x050;
+const VERSION: u64 = 0x080;
+const WANTED: u64 = 0x088;
+const FRONTIER: u64 = 0x100;
+const WAITS: u64 = 0x180;
+const SETTLED: u64 = 0x188;
+const QUIETS: u64 = 0x190;
+const ABANDONED: u64 = 0x198;
+const DESKS: u64 = 0x200;
+const ROOTS: u64 = 0x400;
+
+/// How many bytes a desk takes.
+pub(crate) const DESK: u64 = 64;
+/// How many desks there are.
+pub(crate) const DESKS_IN_ALL: u64 = (ROOTS - DESKS) / DESK;
+/// How many bytes the root of an open job takes.
+pub(crate) const ROOT: u64 = 256;
+
+/// How a pool is made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Shape {
+    pub slots: Settings,
+    /// How many jobs can be open at a time.
+    pub roots: u32,
+    /// How often a task is tried that fails.
+    pub tries: u32,
+    /// How many workers may die in a task.
+    pub deaths: u32,
+    /// How long a heart may stand still.
+    pub freeze: Duration,
+    /// How many workers the pool is to begin with.
+    pub original: u32,
+    /// Whether its maps are as small as can be: for the proofs.
+    pub small: bool,
+}
+
+impl Shape {
+    fn places<M: Memory>(slots: u32, roots: u32) -> [u64; 3] {
+        let barrier = ROOTS + u64::from(roots) * ROOT;
+        let vector = (barrier + GroupBarrier::<M>::bytes(slots)).next_multiple_of(128);
+        [barrier, vector, vector + Slots::<M>::bytes(slots)]
+    }
+
+    /// How many bytes the header takes.
+    pub fn bytes<M: Memory>(&self) -> u64 {
+        Self::places::<M>(self.slots.capacity, self.roots)[2]
+    }
+}
+
+/// The jobs by name: values are [records](crate::jobs::Record), in place.
+pub(crate) type JobMap<M> = Map<[u8], [u8], M>;
+
+/// A handle on a pool's shared state.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Layout<M: Memory = Native> {
+    pub memory: M,
+    pub at: Offset,
+    pub roots: u32,
+    pub names: Names<M>,
+    pub jobs: JobMap<M>,
+    /// Why jobs failed, by their names.
+    pub errors: JobMap<M>,
+    pub barrier: GroupBarrier<M>,
+    pub slots: Slots<M>,
+}
+
+/// A thread's way to the heap, and by what it recovers the dead.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Hand<'h, M: Memory = Native> {
+    pub heap: &'h LocalHeap<'h, M>,
+    pub recoverers: &'h Recoverers<M>,
+}
+
+impl<M: Memory> Hand<'_, M> {
+    pub fn me(self) -> outlive::membership::Instance {
+        self.heap.instance()
+    }
+
+    /// Whether `instance` is gone and nothing of it is still to be carried out; not yet while another recovers it.
+    pub fn is_settled(self, word: u64) -> Result<bool, RecoverError> {
+        let member = self.heap.member();
+        let Some(other) = outlive::membership::Instance::from_word(word) else {
+            return Ok(false);
+        };
+        if other.id >= member.generations().capacity() || !member.generations().is_gone(other) {
+            return Ok(false);
+        }
+        let recovered = self.recoverers.recover(member, other.id)?;
+        // Who asks comes by again; he that recovers may sleep, or die.
+        Ok(!matches!(recovered, Recovered::ByAnother(_)))
+    }
+}
+
+impl<M: Memory> Layout<M> {
+    /// Makes a pool in the block at `at`, which has as many bytes as the shape asks for, before anybody else sees it.
+    /// `text` is the registry's.
+    ///
+    /// # Crash
+    /// [`dismantle`](Self::dismantle) finds all that was made.
+    pub fn create(
+        heap: &LocalHeap<'_, M>,
+        at: Offset,
+        shape: &Shape,
+        (fingerprint, text): (u64, &str),
+    ) -> Result<Self, PoolError> {
+        let memory = heap.memory();
+        let store = |place: u64, word: u64| memory.store(at + place, word, Ordering::Relaxed);
+        store(
+            NUMBERS,
+            u64::from(shape.slots.capacity) | u64::from(shape.roots) << 32,
+        );
+        store(FINGERPRINT, fingerprint);
+        store(
+            LIMITS,
+            u64::from(shape.tries) | u64::from(shape.deaths) << 32,
+        );
+        store(FREEZE, shape.freeze.as_nanos() as u64);
+        store(ORIGINAL, shape.original.into());
+        store(WANTED, shape.original.into());
+        let block = heap.allocate_into(8 + text.len() as u64, at + TEXT)?;
+        memory.store(block, text.len() as u64, Ordering::Relaxed);
+        memory.copy_in(block + 8, text.as_bytes());
+        Names::create(heap, at + NAMES, shape.small)?;
+        for cell in [JOBS, ERRORS] {
+            if shape.small {
+                JobMap::create_roomy(heap, at + cell)?;
+            } else {
+                JobMap::create(heap, at + cell)?;
+            }
+        }
+        let [_, vector, _] = Shape::places::<M>(shape.slots.capacity, shape.roots);
+        Slots::create(memory, at + vector, shape.slots)?;
+        // Release: whoever finds the first word finds all others.
+        memory.store(at, MAGIC, Ordering::Release);
+        Self::open(memory, at)
+    }
+
+    /// The pool at `at`.
+    pub fn open(memory: M, at: Offset) -> Result<Self, PoolError> {
+        let no = |why: &'static str| PoolError::NoPool { at, why };
+        let inside = |bytes| {
+            Offset::checked(at.raw(), bytes, 128, memory.size())
+                .map_err(|_| no("it would not be inside the memory"))
+        };
+        inside(ROOTS)?;
+        // Acquire: the words that were written before.
+        if memory.load::<u64>(at, Ordering::Acquire) != MAGIC {
+            return Err(no("its first word is missing"));
+        }
+        let load = |place| memory.load::<u64>(at + place, Ordering::Relaxed);
+        let numbers = load(NUMBERS);
+        let (slots, roots) = (numbers as u32, (numbers >> 32) as u32);
+        if slots == 0 || slots > Slots::<M>::MOST || roots == 0 || roots > 1 << 16 {
+            return Err(no("its header is damaged"));
+        }
+        let [barrier, vector, bytes] = Shape::places::<M>(slots, roots);
+        inside(bytes)?;
+        let place = |cell| Offset::from_raw(load(cell));
+        Ok(Self {
+            memory,
+            at,
+            roots,
+            names: Names::open(memory, place(NAMES))?,
+            jobs: Map::open(memory, place(JOBS))?,
+            errors: Map::open(memory, place(ERRORS))?,
+            barrier: GroupBarrier::open(memory, at + barrier, slots)?,
+            slots: Slots::open(memory, at + vector)?,
+        })
+    }
+
+    /// Frees what hangs on the header at `at`, complete or not, but for what the [slots](Slots) have. For the last who
+    /// uses it, any number of times.
+    pub fn dismantle(heap: &LocalHeap<'_, M>, at: Offset) -> Result<(), PoolError> {
+        let memory = heap.memory();
+        let word = |place| memory.load::<u64>(at + place, Ordering::Relaxed);
+        memory.store(at, 0u64, Ordering::Relaxed);
+        if word(NAMES) != 0 {
+            Names::open(memory, Offset::from_raw(word(NAMES)))?.destroy(heap, at + NAMES)?;
+        }
+        for cell in [JOBS, ERRORS] {
+            if word(cell) != 0 {
+                JobMap::open(memory, Offset::from_raw(word(cell)))?.destroy(heap, at + cell)?;
+            }
+        }
+        if word(TEXT) != 0 {
+            heap.free_from(at + TEXT, 0)?;
+        }
+        Ok(())
+    }
+
+    fn load(self, place: u64, order: Ordering) -> u64 {
+        self.memory.load(self.at + place, order)
+    }
+
+    /// The fingerprint and the text of its registry.
+    pub fn registry(self) -> (u64, String) {
+        let text = Offset::from_raw(self.load(TEXT, Ordering::Relaxed));
+        let len: u64 = self.memory.load(text, Ordering::Relaxed);
+        let mut bytes = vec![0; len.min(self.memory.size()) as usize];
+        self.memory.copy_out(text + 8, &mut bytes);
+        let text = String::from_utf8_lossy(&bytes).into_owned();
+        (self.load(FINGERPRINT, Ordering::Relaxed), text)
+    }
+
+    /// The line of the registry's text about that function; a name for the pool's own.
+    pub fn registered(self, function: u32) -> Option<String> {
+        if function == crate::worker::SUBMIT {
+            return Some("that submits a job".into());
+        }
+        let (_, text) = self.registry();
+        text.lines().nth(function as usize).map(str::to_owned)
+    }
+
+    /// The block of the registry's text.
+    pub fn text_block(self) -> Offset {
+        Offset::from_raw(self.load(TEXT, Ordering::Relaxed))
+    }
+
+    /// How often a task is tried that fails, and how many workers may die in one.
+    pub fn limits(self) -> (u32, u32) {
+        let both = self.load(LIMITS, Ordering::Relaxed);
+        (both as u32, (both >> 32) as u32)
+    }
+
+    /// How long a heart may stand still.
+    pub fn freeze(self) -> Duration {
+        Duration::from_nanos(self.load(FREEZE, Ordering::Relaxed))
+    }
+
+    /// How many workers it began with.
+    pub fn original(self) -> u32 {
+        self.load(ORIGINAL, Ordering::Relaxed) as u32
+    }
+
+    /// How many workers are wanted.
+    pub fn wanted(self) -> u32 {
+        self.load(WANTED, Ordering::Relaxed) as u32
+    }
+
+    /// Says how many workers are wanted.
+    pub fn want(self, workers: u32) {
+        self.memory
+            .store(self.at + WANTED, u64::from(workers), Ordering::Relaxed);
+    }
+
+    /// Where the version stands: the bell of those who wait for jobs.
+    pub fn version_at(self) -> Offset {
+        self.at + VERSION
+    }
+
+    /// A number that grows when jobs come, open or end.
+    pub fn version(self) -> u64 {
+        // Acquire: what was done to the jobs before.
+        self.load(VERSION, Ordering::Acquire)
+    }
+
+    /// Says that a job has come, has opened or has ended.
+    pub fn raise_version(self, hand: Hand<'_, M>) {
+        // Release: what was done to the job.
+        self.memory
+            .fetch_add(self.at + VERSION, 1u64, Ordering::Release);
+        if let Some(bells) = hand.heap.member().bells() {
+            bells.ring(self.version_at().raw());
+        }
+    }
+
+    /// Where the frontier stands.
+    pub fn frontier_at(self) -> Offset {
+        self.at + FRONTIER
+    }
+
+    /// Notes that a task is about to be made to wait.
+    pub fn note_wait(self) {
+        // Relaxed: read by a judge, while whoever noted it waits at the barrier.
+        self.memory
+            .fetch_add(self.at + WAITS, 1u64, Ordering::Relaxed);
+    }
+
+    /// How many tasks were ever made to wait, and whether some may wait still.
+    pub fn waits(self) -> (u64, bool) {
+        let waits = self.load(WAITS, Ordering::Relaxed);
+        (waits, self.load(SETTLED, Ordering::Relaxed) != waits)
+    }
+
+    /// Notes that none waited when so many had been made to. A late note of an older number does no harm: it is not the
+    /// present one.
+    pub fn settle_waits(self, waits: u64) {
+        self.memory
+            .store(self.at + SETTLED, waits, Ordering::Relaxed);
+    }
+
+    /// How many judges have seen a moment in which all waited at the barrier and nobody held a task.
+    pub fn quiets(self) -> u64 {
+        // Acquire: what was done before that moment.
+        self.load(QUIETS, Ordering::Acquire)
+    }
+
+    /// Notes such a moment, which came after the number was `before`. So of two that are noted one after
+    /// the other the second came after the first was noted: a judge who was held up notes nothing.
+    pub fn note_quiet(self, before: u64) {
+        let order = (Ordering::AcqRel, Ordering::Relaxed);
+        let _ =
+            self.memory
+                .compare_exchange(self.at + QUIETS, before, before + 1, order.0, order.1);
+    }
+
+    /// Where the list of the ports begins that tasks left behind which were given up while they waited.
+    pub fn abandoned_at(self) -> Offset {
+        self.at + ABANDONED
+    }
+
+    /// Desk `number`.
+    pub fn desk(self, number: u64) -> Offset {
+        debug_assert!(number < DESKS_IN_ALL);
+        self.at + (DESKS + number * DESK)
+    }
+
+    /// The root of open jobs, by number.
+    pub fn root(self, number: u32) -> Offset {
+        debug_assert!(number < self.roots);
+        self.at + (ROOTS + u64::from(number) * ROOT)
+    }
+}

@@ -1,0 +1,240 @@
+//! How a pool's header comes into its place, and out of it again.
+//!
+//! A root of the pod leads to a *cell*, one word, and that to the header, or to nothing while there is no pool of that name. Who
+//! makes or destroys a pool has what is not in its place *in hand*: in the last words of the program's room in
+//! his log. They stay when he dies; the same id looks at them before it makes or destroys a pool again.
+//!
+//! | a death after | leaves in hand | what is made of it |
+//! | --- | --- | --- |
+//! | the block of a root is allocated | the block | it is published, or freed |
+//! | the root is published | the same | struck out: it is in the table of roots |
+//! | it is said that the header is raw | nothing | |
+//! | the header is allocated | a block that holds anything, also what looks like a pool | freed, and not looked at |
+//! | it is cleared, and said to be | a header, with all that was made for it | taken apart, then freed |
+//! | the cell leads to it | the same | struck out: it is the cell's |
+//! | (destroying) it is in hand | the same | struck out: the pool is still there; by who destroys it after all, before he does |
+//! | the cell leads nowhere | a header that nobody can come by | taken apart, then freed |
+//!
+//! Whether a header in hand is in its cell is asked of all pools' cells: the next call may be about another name. Taking apart can be repeated from the
+//! beginning, whoever was cut short in the middle of it. Of two that make one pool the first to exchange the cell's
+//! word has made it; the other takes his own header apart.
+
+use crate::PoolError;
+use crate::crew::free_all_ports;
+use crate::desk::Desk;
+use crate::layout::{DESKS_IN_ALL, Layout, Shape};
+use outlive::heap::LocalHeap;
+use outlive::memory::{Memory, Native, Offset, Ordering};
+use outlive::pod::Pod;
+use outlive::recovery::Logs;
+use outlive::segment::Roots;
+
+outlive::shared! {
+    /// What stands under a pool's root: where its header is, or 0.
+    struct TaskPool { header: u64 }
+}
+
+/// Where the maker of a pool keeps what is not yet in its place: the last words of the program's room in its log.
+const ROOT_IN_HAND: u64 = 1024 - 8;
+const HEADER_IN_HAND: u64 = 1024 - 16;
+/// Before it: whether the header in hand may hold anything still.
+const RAW: u64 = 8;
+
+/// What the names of pools' roots begin with.
+const ROOT_PREFIX: &str = "tasks ";
+
+fn root_name(name: &str) -> String {
+    format!("{ROOT_PREFIX}{name}")
+}
+
+/// The pool `name`, whoever made it.
+pub(super) fn open(pod: &Pod, name: &str) -> Result<Layout, PoolError> {
+    let memory = pod.segment().memory();
+    let unknown = || PoolError::Unknown { name: name.into() };
+    let root = pod.roots().find::<TaskPool>(&root_name(name))?;
+    let root = root.ok_or_else(unknown)?;
+    let header: u64 = memory.load(root.offset(), Ordering::Acquire);
+    if header == 0 {
+        return Err(unknown());
+    }
+    Layout::open(memory, Offset::from_raw(header))
+}
+
+/// The names of the pools that there are, and where their headers are.
+fn headers(memory: Native, roots: Roots) -> Result<Vec<(String, Offset)>, PoolError> {
+    let mut headers = Vec::new();
+    for root in roots.list()? {
+        if let Some(name) = root.name.strip_prefix(ROOT_PREFIX)
+            && roots.find::<TaskPool>(&root.name).is_ok()
+        {
+            let header: u64 = memory.load(root.offset, Ordering::Acquire);
+            if header != 0 {
+                headers.push((name.to_owned(), Offset::from_raw(header)));
+            }
+        }
+    }
+    Ok(headers)
+}
+
+/// The names of the pod's pools.
+pub(super) fn names(pod: &Pod) -> Result<Vec<String>, PoolError> {
+    let headers = headers(pod.segment().memory(), pod.roots())?;
+    Ok(headers.into_iter().map(|(name, _)| name).collect())
+}
+
+/// Where a pool's header belongs, for one who makes or destroys it.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Place<'h> {
+    heap: &'h LocalHeap<'h>,
+    roots: Roots,
+    logs: Logs,
+    /// The word that leads to the header.
+    cell: Offset,
+    hand: Offset,
+}
+
+impl<'h> Place<'h> {
+    /// That of the pool `name`, for one who has nothing in hand any more.
+    pub fn of(pod: &Pod, heap: &'h LocalHeap<'h>, name: &str) -> Result<Self, PoolError> {
+        let cell = root_cell(pod, heap, name)?;
+        let (roots, hand) = (pod.roots(), header_in_hand(pod, heap));
+        let place = Self {
+            heap,
+            roots,
+            logs: pod.logs(),
+            cell,
+            hand,
+        };
+        place.settle()?;
+        Ok(place)
+    }
+
+    /// The header that is there.
+    pub fn header(self) -> Option<Offset> {
+        let header: u64 = self.heap.memory().load(self.cell, Ordering::Acquire);
+        (header != 0).then(|| Offset::from_raw(header))
+    }
+
+    /// Makes a pool there. `None` if another was faster; then nothing is left of this one.
+    pub fn make(self, shape: &Shape, text: (u64, &str)) -> Result<Option<Layout>, PoolError> {
+        let Self {
+            heap, cell, hand, ..
+        } = self;
+        let memory = heap.memory();
+        let bytes = shape.bytes::<Native>();
+        // Release, both: a new block holds anything, also what looks like a pool.
+        memory.store(hand - RAW, 1u64, Ordering::Release);
+        let at = heap.allocate_into(bytes, hand)?;
+        for word in (0..bytes).step_by(8) {
+            memory.store(at + word, 0u64, Ordering::Relaxed);
+        }
+        memory.store(hand - RAW, 0u64, Ordering::Release);
+        let layout = Layout::create(heap, at, shape, text);
+        let layout = layout.map_err(|error| match self.settle() {
+            // The reason is what is wanted to be known.
+            Ok(()) | Err(_) => error,
+        })?;
+        // Release: the pool.
+        let order = (Ordering::AcqRel, Ordering::Relaxed);
+        if memory
+            .compare_exchange(cell, 0, at.raw(), order.0, order.1)
+            .is_err()
+        {
+            self.settle()?;
+            return Ok(None);
+        }
+        memory.store(hand, 0u64, Ordering::Relaxed);
+        Ok(Some(layout))
+    }
+
+    /// Takes the pool whose header is `header` out of its place, and apart. For the last who uses it.
+    pub fn empty(self, header: Offset) -> Result<(), PoolError> {
+        let memory = self.heap.memory();
+        memory.store(self.hand, header.raw(), Ordering::Relaxed);
+        // Another who died with it in hand, when it was in its cell, would find it in no cell, and take apart what is there by then.
+        let ids = self.heap.member().generations().capacity();
+        for id in 0..ids {
+            let hand = self.logs.of(id).program_room() + HEADER_IN_HAND;
+            if hand != self.hand && memory.load::<u64>(hand, Ordering::Acquire) == header.raw() {
+                let order = (Ordering::AcqRel, Ordering::Relaxed);
+                // If it is changed meanwhile, its owner has seen to it himself.
+                let _ = memory.compare_exchange(hand, header.raw(), 0, order.0, order.1);
+            }
+        }
+        // Release: the header is in hand before it is out of its cell.
+        memory.store(self.cell, 0u64, Ordering::Release);
+        self.settle()
+    }
+
+    /// Sees to it that no header is in hand: one that is in its cell is there, another is taken apart.
+    fn settle(self) -> Result<(), PoolError> {
+        let Self { heap, hand, .. } = self;
+        let memory = heap.memory();
+        let held: u64 = memory.load(hand, Ordering::Relaxed);
+        if held == 0 || memory.load::<u64>(hand - RAW, Ordering::Relaxed) != 0 {
+            if held != 0 {
+                // Its maker died before it was clean: nothing hangs on it.
+                heap.free_from(hand, 0)?;
+            }
+            memory.store(hand - RAW, 0u64, Ordering::Release);
+            return Ok(());
+        }
+        let at = Offset::from_raw(held);
+        // Not only in this place: who had it in hand may have been about another pool.
+        let headers = headers(memory, self.roots)?;
+        if headers.iter().any(|(_, header)| *header == at) {
+            memory.store(hand, 0u64, Ordering::Relaxed);
+            return Ok(());
+        }
+        if let Ok(layout) = Layout::open(memory, at) {
+            free_all_ports(layout, heap)?;
+            for number in 0..DESKS_IN_ALL {
+                Desk::at(layout, number).clear(heap)?;
+            }
+            layout.slots.dismantle(heap)?;
+        }
+        Layout::<Native>::dismantle(heap, at)?;
+        heap.free_from(hand, 0)?;
+        Ok(())
+    }
+}
+
+/// Where the caller has a header in hand.
+pub(super) fn header_in_hand(pod: &Pod, heap: &LocalHeap<'_>) -> Offset {
+    pod.logs().of(heap.instance().id).program_room() + HEADER_IN_HAND
+}
+
+/// The word that leads to the pool's header: under a root, which is made if there is none.
+fn root_cell(pod: &Pod, heap: &LocalHeap<'_>, name: &str) -> Result<Offset, PoolError> {
+    let (memory, name) = (heap.memory(), root_name(name));
+    let hand = pod.logs().of(heap.instance().id).program_room() + ROOT_IN_HAND;
+    loop {
+        let held = Offset::from_raw(memory.load(hand, Ordering::Relaxed));
+        let roots = pod.roots();
+        if !held.is_null() && roots.list()?.iter().any(|root| root.offset == held) {
+            // It was published, and the publisher died.
+            memory.store(hand, 0u64, Ordering::Relaxed);
+            continue;
+        }
+        if let Some(root) = roots.find::<TaskPool>(&name)? {
+            if !held.is_null() {
+                heap.free_from(hand, 0)?;
+            }
+            return Ok(root.offset());
+        }
+        let block = if held.is_null() {
+            heap.allocate_into(16, hand)?
+        } else {
+            held
+        };
+        memory.store(block, 0u64, Ordering::Relaxed);
+        match roots.publish::<TaskPool>(&name, block) {
+            // What is in hand is found to be published, or another's is.
+            Ok(_) | Err(outlive::segment::RootError::Exists { .. }) => {}
+            Err(error) => {
+                heap.free_from(hand, 0)?;
+                return Err(error.into());
+            }
+        }
+    }
+}

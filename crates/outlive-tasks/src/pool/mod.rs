@@ -1,0 +1,476 @@
+//! The front door: a worker pool is created, worked in, given jobs, looked at and destroyed here.
+
+mod header;
+mod job;
+mod options;
+mod status;
+#[cfg(test)]
+mod tests;
+
+pub use job::{Job, JobError};
+pub use options::Options;
+pub use status::{Advice, Band, PoolStatus, WorkerStatus};
+
+use crate::PoolError;
+use crate::array::{Array, Element};
+use crate::crew::blocks_of;
+use crate::desk::Desk;
+use crate::frontier::Frontier;
+use crate::jobs::{Root, Submission, name_key};
+use crate::layout::{DESKS_IN_ALL, Hand, Layout};
+use crate::names::Data;
+use crate::registry::{Call, Registry};
+use crate::worker::{Ended, Served, Worker, shown};
+use core::time::Duration;
+use header::Place;
+use outlive::heap::LocalHeap;
+use outlive::membership::{Generations, Instance};
+use outlive::memory::{Memory, Native, Offset};
+use outlive::pod::Pod;
+use outlive::supervise::Stop;
+
+/// A pool of workers in a pod, and the jobs that they do.
+///
+/// A handle is `Copy`. What changes the pool is given the caller's way to the pod's heap; workers are threads of any
+/// processes, come and go at any time, and may die.
+#[derive(Clone, Copy, Debug)]
+pub struct WorkerPool {
+    layout: Layout,
+    registry: &'static Registry,
+}
+impl WorkerPool {
+    /// Creates the pool `name` for this program's tasks.
+    ///
+    /// # Errors
+    /// If there is one of that name, or no room for it.
+    ///
+    /// # Crash
+    /// There is the pool, or none; what was made of it is freed when the same id next makes or destroys a pool.
+    pub fn create(
+        pod: &Pod,
+        heap: &LocalHeap<'_>,
+        name: &str,
+        options: Options,
+    ) -> Result<Self, PoolError> {
+        let registry = Registry::collected();
+        let place = Place::of(pod, heap, name)?;
+        let exists = || PoolError::Exists { name: name.into() };
+        if place.header().is_some() {
+            return Err(exists());
+        }
+        let text = (registry.fingerprint(), registry.text());
+        let layout = place.make(&options.shape, text)?.ok_or_else(exists)?;
+        Ok(Self { layout, registry })
+    }
+
+    /// Opens the pool `name`.
+    ///
+    /// # Errors
+    /// If there is none, or it was made by a program with other tasks.
+    pub fn open(pod: &Pod, name: &str) -> Result<Self, PoolError> {
+        let layout = header::open(pod, name)?;
+        let registry = Registry::collected();
+        let (fingerprint, text) = layout.registry();
+        if fingerprint != registry.fingerprint() {
+            return Err(PoolError::OtherTasks {
+                name: name.into(),
+                difference: registry.difference(&text),
+            });
+        }
+        Ok(Self { layout, registry })
+    }
+
+    /// [Opens](Self::open) the pool, or [creates](Self::create) it.
+    ///
+    /// # Errors
+    /// As these two.
+    pub fn open_or_create(
+        pod: &Pod,
+        heap: &LocalHeap<'_>,
+        name: &str,
+        options: Options,
+    ) -> Result<Self, PoolError> {
+        loop {
+            match Self::open(pod, name) {
+                Err(PoolError::Unknown { .. }) => {}
+                opened => return opened,
+            }
+            match Self::create(pod, heap, name, options) {
+                Err(PoolError::Exists { .. }) => {}
+                created => return created,
+            }
+        }
+    }
+
+    fn hand<'h>(&self, heap: &'h LocalHeap<'h>) -> Hand<'h> {
+        let recoverers = heap.member().recoverers();
+        let recoverers = recoverers.expect("a way to a pod's heap is that of a pod's member");
+        Hand { heap, recoverers }
+    }
+
+    /// Works in the pool until `stop` says so, or the pool wants fewer workers. Any number of threads of any processes do.
+    ///
+    /// # Errors
+    /// If all places are taken; or if the worker cannot go on. Then its thread should leave the pod: if it is in the middle of a
+    /// task, others have it when the thread is no member any more.
+    pub fn work(&self, heap: &LocalHeap<'_>, stop: &Stop) -> Result<(Served, Ended), PoolError> {
+        let hand = self.hand(heap);
+        Worker::new(self.layout, hand, self.registry, stop)?.work()
+    }
+
+    /// A hot spare: waits until the pool has fewer workers than it wants, then [works](Self::work), and so on, until `stop`
+    /// says so.
+    ///
+    /// # Errors
+    /// As [`work`](Self::work).
+    pub fn stand_by(&self, heap: &LocalHeap<'_>, stop: &Stop) -> Result<Served, PoolError> {
+        let (member, mut all) = (heap.member(), Served::default());
+        let key = self.layout.barrier.at().raw();
+        while !stop.is_stopped() {
+            let bells = member.bells();
+            let seen = bells.map(|bells| bells.read(key));
+            if self.living(member.generations()) < self.layout.wanted() {
+                match self.work(heap, stop) {
+                    Ok((served, _)) => all.add(served),
+                    // Another spare was faster, or the pool wants more than it has places for.
+                    Err(error) if error.is_no_place() => std::thread::sleep(SPARE_NAP),
+                    Err(error) => return Err(error),
+                }
+                continue;
+            }
+            // Whoever buries a worker rings the barrier's bell.
+            match (bells, seen) {
+                (Some(bells), Some(seen)) => bells.wait(key, seen, SPARE_NAP),
+                _ => std::thread::sleep(SPARE_NAP),
+            }
+        }
+        Ok(all)
+    }
+
+    /// Settles what the dead were about who have something of the pool in hand, for else that would be done to blocks which
+    /// are others' by then. Returns how many live, or are settled by somebody for too long.
+    fn unsettled(&self, hand: Hand<'_>) -> Result<u32, PoolError> {
+        let (layout, me) = (self.layout, hand.me().to_word());
+        let slots = (0..layout.slots.used()).filter_map(|number| layout.slots.slot(number).owner());
+        let roots = (0..layout.roots).map(|number| Root::of(layout, number).claimant());
+        let desks = (0..DESKS_IN_ALL).map(|number| Desk::at(layout, number).owner());
+        let others = slots.map(Instance::to_word).chain(roots).chain(desks);
+        let mut left = 0;
+        for word in others.filter(|word| *word != 0 && *word != me) {
+            let mut settled = hand.is_settled(word)?;
+            for _ in 0..PATIENCE {
+                let lives = Instance::from_word(word)
+                    .is_none_or(|one| !hand.heap.member().generations().is_gone(one));
+                if settled || lives {
+                    break;
+                }
+                std::thread::sleep(Duration::from_millis(1));
+                settled = hand.is_settled(word)?;
+            }
+            left += u32::from(!settled);
+        }
+        Ok(left)
+    }
+
+    fn living(&self, generations: Generations) -> u32 {
+        let slots = self.layout.slots;
+        let lives = |number: &u32| {
+            let owner = slots.slot(*number).owner();
+            owner.is_some_and(|owner| !generations.is_gone(owner))
+        };
+        (0..slots.used()).filter(lives).count() as u32
+    }
+
+    /// Submits the job `name`, whose root is `call`, or finds it if it has been submitted: with the same root, arguments and
+    /// names. Lock-free.
+    ///
+    /// # Errors
+    /// If there is another job of that name, or no room.
+    ///
+    /// # Crash
+    /// It is submitted or not. The next incarnation submits it again, or finds it [by name](Self::job).
+    pub fn submit<'h>(
+        &self,
+        heap: &'h LocalHeap<'h>,
+        name: &str,
+        call: Call,
+    ) -> Result<Job<'h>, PoolError> {
+        self.submit_after(heap, name, call, &[])
+    }
+
+    /// The same for a job that begins when the jobs in `after` are complete.
+    ///
+    /// # Errors
+    /// As [`submit`](Self::submit).
+    pub fn submit_after<'h>(
+        &self,
+        heap: &'h LocalHeap<'h>,
+        name: &str,
+        call: Call,
+        after: &[&Job<'_>],
+    ) -> Result<Job<'h>, PoolError> {
+        let function = self.registry.number(call.definition());
+        let function = function.ok_or_else(|| PoolError::NoTask {
+            name: call.definition().name().into(),
+        })?;
+        let keys = |names: &[String]| names.iter().map(|name| name_key(name)).collect::<Vec<_>>();
+        let after: Vec<Offset> = after.iter().map(|job| job.record.at).collect();
+        let submission = Submission {
+            name: name.as_bytes(),
+            function,
+            arguments: call.arguments(),
+            reads: &keys(&call.reads),
+            writes: &keys(&call.writes),
+            after: &after,
+        };
+        let hand = self.hand(heap);
+        let record = self.layout.submit(hand, &submission)?;
+        self.layout.barrier.interrupt(heap.member())?;
+        Ok(Job {
+            pool: *self,
+            heap,
+            record,
+        })
+    }
+
+    /// The job `name`, if it has been submitted.
+    pub fn job<'h>(&self, heap: &'h LocalHeap<'h>, name: &str) -> Option<Job<'h>> {
+        let record = self.layout.find_job(self.hand(heap), name.as_bytes())?;
+        Some(Job {
+            pool: *self,
+            heap,
+            record,
+        })
+    }
+
+    /// All jobs.
+    pub fn jobs<'h>(&self, heap: &'h LocalHeap<'h>) -> Vec<Job<'h>> {
+        let pool = *self;
+        let records = self.layout.all_jobs(self.hand(heap)).into_iter();
+        records.map(|record| Job { pool, heap, record }).collect()
+    }
+
+    /// The data of `name`, if it is there.
+    pub fn data(&self, heap: &LocalHeap<'_>, name: &str) -> Option<Data> {
+        let cell = self.layout.names.find(heap, &name_key(name))?;
+        cell.value()
+    }
+
+    /// The array `name`, if it is there and consists of such elements.
+    pub fn array<T: Element>(&self, heap: &LocalHeap<'_>, name: &str) -> Option<Array<T>> {
+        Array::of(self.layout.memory, self.data(heap, name)?)
+    }
+
+    /// Gives `name` the data `bytes`: for jobs that are submitted afterwards.
+    ///
+    /// # Errors
+    /// If the name has data, or there is no room.
+    ///
+    /// # Crash
+    /// The name has the data, or none; a block that was on its way is freed by whoever next brings data.
+    pub fn put(&self, heap: &LocalHeap<'_>, name: &str, bytes: &[u8]) -> Result<(), PoolError> {
+        self.put_by(heap, name, bytes.len() as u64, |memory, data| {
+            memory.copy_in(data.start(), bytes);
+            Ok(())
+        })
+    }
+
+    /// Gives `name` an array of `len` elements, which `fill` writes first.
+    ///
+    /// # Errors
+    /// As [`put`](Self::put).
+    ///
+    /// # Crash
+    /// As [`put`](Self::put).
+    pub fn put_array<T: Element>(
+        &self,
+        heap: &LocalHeap<'_>,
+        name: &str,
+        len: usize,
+        fill: impl FnOnce(Array<T>),
+    ) -> Result<Array<T>, PoolError> {
+        let bytes = (len * size_of::<T>()) as u64;
+        let mut made = None;
+        self.put_by(heap, name, bytes, |memory, data| {
+            let array = Array::of(memory, data).ok_or(PoolError::Damaged {
+                at: data.start(),
+                what: "a new block is none",
+            })?;
+            fill(array);
+            made = Some(array);
+            Ok(())
+        })?;
+        Ok(made.expect("filled"))
+    }
+
+    fn put_by(
+        &self,
+        heap: &LocalHeap<'_>,
+        name: &str,
+        bytes: u64,
+        fill: impl FnOnce(Native, Data) -> Result<(), PoolError>,
+    ) -> Result<(), PoolError> {
+        let hand = self.hand(heap);
+        let cell = self.layout.names.cell(heap, &name_key(name))?;
+        let bound = || PoolError::Bound { name: name.into() };
+        if cell.is_bound() {
+            return Err(bound());
+        }
+        let desk = Desk::take(self.layout, hand)?;
+        let seated = desk.seated(hand);
+        let put = desk.put(hand, cell, bytes, fill);
+        let left = seated.leave();
+        let put = put?;
+        left?;
+        // Tasks may wait for it.
+        self.layout.barrier.interrupt(heap.member())?;
+        if put { Ok(()) } else { Err(bound()) }
+    }
+
+    /// Says how many workers the pool is to have: those that are too many leave; spares come in, and for the rest see
+    /// [`PoolStatus::advice`].
+    ///
+    /// # Errors
+    /// If the barrier is damaged.
+    pub fn resize(&self, heap: &LocalHeap<'_>, workers: u32) -> Result<(), PoolError> {
+        self.layout.want(workers);
+        self.layout.barrier.interrupt(heap.member())?;
+        Ok(())
+    }
+
+    /// How many workers it wants.
+    pub fn wanted(&self) -> u32 {
+        self.layout.wanted()
+    }
+
+    /// How the pool stands, as far as that can be seen without being a member.
+    ///
+    /// # Errors
+    /// If it is damaged.
+    pub fn status(&self, pod: &Pod) -> Result<PoolStatus, PoolError> {
+        PoolStatus::of(self.layout, pod, |task| shown(self.registry, task))
+    }
+
+    /// The same of the pool `name`, for programs that have other tasks than it, or none: tasks come without their arguments.
+    ///
+    /// # Errors
+    /// If there is no such pool, or it is damaged.
+    pub fn inspect(pod: &Pod, name: &str) -> Result<PoolStatus, PoolError> {
+        let layout = header::open(pod, name)?;
+        let (_, text) = layout.registry();
+        PoolStatus::of(layout, pod, |task| {
+            let line = text.lines().nth(task.function() as usize);
+            let name = line.and_then(|line| line.split('(').next());
+            format!("`{}`", name.unwrap_or("that submits a job"))
+        })
+    }
+
+    /// The names of the pod's pools.
+    ///
+    /// # Errors
+    /// If the table of roots is damaged.
+    pub fn names(pod: &Pod) -> Result<Vec<String>, PoolError> {
+        header::names(pod)
+    }
+
+    /// Walks everything and says what is wrong. While it is in use, findings may be false.
+    pub fn check(&self, heap: &LocalHeap<'_>) -> Vec<String> {
+        let layout = self.layout;
+        let generations = heap.member().generations();
+        let mut findings: Vec<String> = Vec::new();
+        let barrier = layout.barrier.check(generations);
+        findings.extend(barrier.findings.iter().map(ToString::to_string));
+        match layout.slots.tasks() {
+            Err(error) => findings.push(error.to_string()),
+            Ok(tasks) => {
+                for (task, status) in tasks {
+                    if !status.state().is_over() && layout.registered(task.function()).is_none() {
+                        findings.push(format!("the task at {} has no function", task.offset()));
+                    }
+                }
+            }
+        }
+        for job in layout.all_jobs(self.hand(heap)) {
+            if job.contents().is_none() {
+                findings.push(format!("the record of the job at {} is damaged", job.at));
+            }
+        }
+        let maps = [
+            ("names", layout.names.check()),
+            ("jobs", layout.jobs.check()),
+            ("errors", layout.errors.check()),
+        ];
+        for (what, report) in maps {
+            if !report.is_clean() {
+                findings.push(format!("the map of {what}: {report}"));
+            }
+        }
+        if let Err(error) = self.blocks(heap) {
+            findings.push(error.to_string());
+        }
+        findings
+    }
+
+    /// The frontier of the pool's workers, to [watch](crate::frontier::Watch) for those whose hearts stand still.
+    pub fn frontier(&self) -> (Frontier, Duration) {
+        let layout = self.layout;
+        let frontier = Frontier::new(layout.memory, layout.frontier_at(), layout.slots);
+        (frontier, layout.freeze())
+    }
+
+    /// Every block of the heap that the pool consists of, for the check of the heap; while nobody works.
+    ///
+    /// # Errors
+    /// If it is damaged.
+    pub fn blocks(&self, heap: &LocalHeap<'_>) -> Result<Vec<Offset>, PoolError> {
+        blocks_of(self.layout, heap)
+    }
+
+    /// Destroys the pool `name`, with its jobs and its data. For the last who uses it.
+    ///
+    /// # Errors
+    /// If there is none, or workers are at work.
+    ///
+    /// # Crash
+    /// It is there, or it is not and is freed when the same id next makes or destroys a pool.
+    pub fn destroy(pod: &Pod, heap: &LocalHeap<'_>, name: &str) -> Result<(), PoolError> {
+        let place = Place::of(pod, heap, name)?;
+        let header = { place.header() }.ok_or_else(|| PoolError::Unknown { name: name.into() })?;
+        let layout = Layout::open(heap.memory(), header)?;
+        let generations = heap.member().generations();
+        let pool = Self {
+            layout,
+            registry: Registry::collected(),
+        };
+        let workers = pool.living(generations);
+        if workers > 0 {
+            return Err(PoolError::InUse {
+                name: name.into(),
+                workers,
+            });
+        }
+        let unsettled = pool.unsettled(pool.hand(heap))?;
+        if unsettled > 0 {
+            return Err(PoolError::InUse {
+                name: name.into(),
+                workers: unsettled,
+            });
+        }
+        place.empty(header)
+    }
+}
+
+/// For how many milliseconds who destroys a pool waits until others have settled the dead.
+const PATIENCE: u32 = 1000;
+
+/// How often a spare looks whether it is wanted, should no bell ring.
+const SPARE_NAP: Duration = Duration::from_millis(100);
+
+impl Served {
+    pub(crate) fn add(&mut self, other: Self) {
+        self.tasks += other.tasks;
+        self.taken_over += other.taken_over;
+        self.retried += other.retried;
+        self.skipped += other.skipped;
+    }
+}

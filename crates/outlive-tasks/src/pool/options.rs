@@ -1,0 +1,71 @@
+//! How a pool is made: its room, and what it puts up with.
+
+use crate::Settings;
+use crate::layout::Shape;
+use core::time::Duration;
+
+/// How a pool is made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[must_use]
+pub struct Options {
+    pub(super) shape: Shape,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Options {
+    /// Room for 64 workers, all of them wanted, and for 64 jobs that are open at a time; a task that fails is tried three times.
+    pub fn new() -> Self {
+        Self {
+            shape: Shape {
+                slots: Settings::default(),
+                roots: 64,
+                tries: 3,
+                deaths: 100,
+                freeze: Duration::from_secs(10),
+                original: u32::MAX,
+                small: false,
+            },
+        }
+    }
+
+    /// How many workers there can be at a time, at most 4094.
+    pub fn capacity(mut self, workers: u32) -> Self {
+        self.shape.slots.capacity = workers;
+        self
+    }
+
+    /// How many workers the pool wants to begin with: others that come leave again, or stand by.
+    pub fn workers(mut self, workers: u32) -> Self {
+        self.shape.original = workers;
+        self
+    }
+
+    /// How many jobs can be open at a time; others wait.
+    pub fn open_jobs(mut self, jobs: u32) -> Self {
+        self.shape.roots = jobs.clamp(1, 1 << 16);
+        self
+    }
+
+    /// How often a task that fails is tried before its job fails.
+    pub fn tries(mut self, tries: u32) -> Self {
+        self.shape.tries = tries.max(1);
+        self
+    }
+
+    /// How many workers may die in one task before its job fails, at most 255.
+    pub fn deaths(mut self, deaths: u32) -> Self {
+        self.shape.deaths = deaths.clamp(1, 255);
+        self
+    }
+
+    /// How long a worker's heart may stand still while those of others go on, before it is [suspected](super::PoolStatus).
+    pub fn freeze(mut self, freeze: Duration) -> Self {
+        self.shape.freeze = freeze;
+        self
+    }
+}

@@ -1,0 +1,5 @@
+//! The proofs of names, jobs and judgements: what `outlive prove kill` and `outlive prove schedule` run of them.
+
+pub mod scenarios;
+pub mod sweeps;
+mod world;

@@ -1,0 +1,412 @@
+//! Submission, opening, names, judgement and failure, killed at every instruction.
+//!
+//! The victim is number 0; 1 and 2 go on; 3 has prepared the memory. Whatever the victim was about, the survivors bring the
+//! job to its end, its result is right, what others see was written by the attempt that took effect, and nothing has
+//! leaked.
+
+use super::world::{FAIL, KEYS, SPLIT, Way, World, bytes};
+use crate::crew::{Crew, Judged, ports_of, ticket_of};
+use crate::desk::{Desk, PutPoint};
+use crate::frontier::{Frontier, FrontierPoint};
+use crate::jobs::{EndPoint, JobState, OpenPoint, PartPoint, SubmitPoint, name_key};
+use crate::judge::JudgePoint;
+use crate::names::{AwaitPoint, BindPoint};
+use crate::{PoolError, State};
+use outlive::memory::Memory;
+use outlive_prove::kill::{Crash, Marked, Suite, Sweep};
+
+/// Adds the sweeps of this file.
+pub fn add_to(suite: &mut Suite) {
+    for case in Case::SOUND {
+        suite.add(Pool(case));
+    }
+    suite
+        .declare::<SubmitPoint>()
+        .declare::<OpenPoint>()
+        .declare::<EndPoint>()
+        .declare::<PartPoint>()
+        .declare::<JudgePoint>()
+        .declare::<AwaitPoint>()
+        .declare::<BindPoint>()
+        .declare::<PutPoint>()
+        .declare::<FrontierPoint>();
+}
+
+/// Ways to get it wrong: they must fail, each with a part of what must be said.
+pub fn broken() -> Vec<(Box<dyn Sweep>, &'static str)> {
+    vec![(
+        Box::new(Pool(Case::PublishesFirst)),
+        "was published before its task took effect",
+    )]
+}
+
+/// What the victim is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Case {
+    /// Submits the job.
+    Submits,
+    /// Opens the job, and runs its root: two tasks that write, one that waits for both.
+    Opens,
+    /// Runs a task that writes.
+    Writes,
+    /// Runs the other: the one that waits becomes ready.
+    Wakes,
+    /// Goes on with the commit of one who has bound the last name, and died before he told of it.
+    TakesTheTellingOver,
+    /// Runs the one that reads, and judges.
+    Judges,
+    /// Judges that a job waits for what nothing writes.
+    FindsItStuck,
+    /// Has a task fail.
+    Fails,
+    /// Opens a job that depends on one that has failed, where another is to get its root.
+    Follows,
+    /// Gives a name data.
+    Puts,
+    /// Its heart beats, and moves the frontier.
+    Beats,
+    /// Broken: as `Writes`, but the name is bound before the task takes effect.
+    PublishesFirst,
+}
+
+impl Case {
+    const SOUND: [Self; 11] = [
+        Self::Submits,
+        Self::Opens,
+        Self::Writes,
+        Self::Wakes,
+        Self::TakesTheTellingOver,
+        Self::Judges,
+        Self::FindsItStuck,
+        Self::Fails,
+        Self::Follows,
+        Self::Puts,
+        Self::Beats,
+    ];
+
+    /// How many tasks number 3 has run before.
+    fn ran(self) -> usize {
+        match self {
+            Self::Writes | Self::PublishesFirst => 1,
+            Self::Wakes | Self::TakesTheTellingOver => 2,
+            Self::Judges => 3,
+            _ => 0,
+        }
+    }
+
+    /// Whether the job is to be complete in the end.
+    fn completes(self) -> bool {
+        !matches!(
+            self,
+            Self::FindsItStuck | Self::Fails | Self::Follows | Self::Puts | Self::Beats
+        )
+    }
+
+    fn function(self) -> u32 {
+        match self {
+            Self::Fails | Self::Follows => FAIL,
+            _ => SPLIT,
+        }
+    }
+
+    fn prepare(self, memory: Marked) {
+        let world = World::create_warm(memory, SLABS);
+        let member = world.act_as(3);
+        let local = world.local(&member);
+        let hand = world.hand(&local);
+        match self {
+            Self::Submits | Self::Puts | Self::Beats => return,
+            Self::FindsItStuck => {
+                let submission = crate::jobs::Submission {
+                    name: b"j",
+                    function: SPLIT,
+                    arguments: &[1],
+                    reads: &[name_key("nobody's")],
+                    writes: &[],
+                    after: &[],
+                };
+                world.layout.submit(hand, &submission).expect("room");
+                return;
+            }
+            _ => {}
+        }
+        let job = world.submit(hand, self.function());
+        if self == Self::Follows {
+            world.work(hand, Way::default()).expect("it can be done");
+            // As many as there are roots, so that the first one's is wanted.
+            world.submit_as(hand, "k", FAIL, &[job.at]);
+            world.submit_as(hand, "l", FAIL, &[]);
+            world.submit_as(hand, "m", FAIL, &[]);
+            return;
+        }
+        let mut crew = Crew::claim(world.layout, hand).expect("a slot");
+        for _ in 0..self.ran() {
+            let run = crew.find().expect("it can be").expect("a task");
+            world.run(&mut crew, run, Way::default()).expect("room");
+        }
+        if self == Self::TakesTheTellingOver {
+            // Dies in the commit of the last one that writes, right after it bound the name.
+            let mut run = crew.find().expect("it can be").expect("a task");
+            let ports = crate::names::Ports::at(
+                memory,
+                outlive::memory::Offset::from_raw(run.task().inputs()),
+            );
+            let output = ports.outputs().next().expect("a port");
+            let key = run.arguments().expect("they are there")[0];
+            output.write(&local, &[key, run.attempt()]).expect("room");
+            let cell = output.cell().expect("a cell");
+            assert!(cell.bind(output.block().expect("a block")));
+            let mut hooks = Refusing;
+            let done = crew.engine.complete(&mut run, &mut hooks);
+            assert!(done.is_err() && run.is_spent());
+        }
+        drop(crew);
+        drop(local);
+        world.die(3);
+    }
+
+    fn operate(self, memory: Marked) -> Result<(), PoolError> {
+        let world = World::open(memory);
+        let victim = world.act_as(0);
+        let local = world.local(&victim);
+        let hand = world.hand(&local);
+        let way = Way {
+            by_victim: true,
+            publishes_first: self == Self::PublishesFirst,
+            ..Way::default()
+        };
+        match self {
+            Self::Submits => {
+                world.submit(hand, SPLIT);
+                Ok(())
+            }
+            Self::Puts => {
+                let cell = world.layout.names.cell(hand.heap, &name_key("put"))?;
+                let desk = Desk::take(world.layout, hand)?;
+                let put = desk.put(hand, cell, 5, |memory, data| {
+                    memory.copy_in(data.start(), b"bytes");
+                    Ok(())
+                })?;
+                assert!(put, "nobody else does");
+                desk.leave(hand)
+            }
+            Self::Beats => {
+                let crew = Crew::claim(world.layout, hand)?;
+                let number = crew.engine.number();
+                for _ in 0..2 {
+                    frontier(&world).beat(world.generations, number);
+                }
+                crew.engine.give_up()?;
+                Ok(())
+            }
+            Self::Opens
+            | Self::Writes
+            | Self::Wakes
+            | Self::TakesTheTellingOver
+            | Self::PublishesFirst => {
+                let mut crew = Crew::claim(world.layout, hand)?;
+                if let Some(run) = crew.find()? {
+                    world.run(&mut crew, run, way)?;
+                }
+                crew.engine.give_up()?;
+                Ok(())
+            }
+            Self::Judges | Self::FindsItStuck | Self::Fails | Self::Follows => {
+                let mut crew = Crew::claim(world.layout, hand)?;
+                let mut seat = world.layout.barrier.join(&victim)?;
+                loop {
+                    let moment = world.layout.barrier.moment()?;
+                    while let Some(run) = crew.find()? {
+                        world.run(&mut crew, run, way)?;
+                    }
+                    let Some(arrival) = seat.arrive_since(moment)? else {
+                        continue;
+                    };
+                    let (ticket, last) = ticket_of(arrival);
+                    assert!(last, "there is nobody else");
+                    match crew.judge(&mut seat, &ticket, |_| "a task".into())? {
+                        Judged::Idle => break,
+                        Judged::GoOn => crew.tidy()?,
+                        Judged::Run(run) => world.run(&mut crew, run, way)?,
+                    }
+                }
+                if self == Self::FindsItStuck {
+                    // Another wants the root, which waits for ever.
+                    let root = crate::jobs::Root::of(world.layout, 0);
+                    root.give_back_if_over(hand)?;
+                    assert!(root.job().is_none(), "the root of a stuck job is kept");
+                }
+                seat.leave()?;
+                crew.engine.give_up()?;
+                Ok(())
+            }
+        }
+    }
+}
+
+fn frontier<M: Memory>(world: &World<M>) -> Frontier<M> {
+    let layout = world.layout;
+    Frontier::new(layout.memory, layout.frontier_at(), layout.slots)
+}
+
+/// Says no to every commit.
+struct Refusing;
+
+/// It said no.
+#[derive(Debug)]
+struct Refused;
+
+impl From<crate::EngineError> for Refused {
+    fn from(_: crate::EngineError) -> Self {
+        Self
+    }
+}
+
+impl<M: Memory> crate::Hooks<M> for Refusing {
+    type Error = Refused;
+
+    fn has_outputs(&mut self, _: crate::Task<M>) -> bool {
+        true
+    }
+
+    fn committed(
+        &mut self,
+        _: crate::Task<M>,
+        _: u8,
+        _: &mut crate::Batch<'_, '_, M>,
+    ) -> Result<(), Refused> {
+        Err(Refused)
+    }
+}
+
+/// How many slabs the heap has room for.
+const SLABS: u64 = 52;
+
+struct Pool(Case);
+
+impl Sweep for Pool {
+    fn name(&self) -> String {
+        format!("pool {:?}", self.0)
+    }
+
+    fn size(&self) -> u64 {
+        bytes(SLABS)
+    }
+
+    fn prepare(&self, memory: Marked) {
+        self.0.prepare(memory);
+    }
+
+    fn operate(&self, memory: Marked) {
+        self.0.operate(memory).expect("it can be done");
+    }
+
+    fn recover(&self, memory: Marked, crash: &Crash) {
+        let world = World::open(memory);
+        for id in 0..=crash.recoverers_lost {
+            world.die(id);
+        }
+        let survivor = world.act_as(1 + crash.recoverers_lost);
+        let local = world.local(&survivor);
+        let hand = world.hand(&local);
+        // Nobody sees what a task has written that has not taken effect.
+        for task in unfinished(&world) {
+            let Some(ports) = ports_of(memory, task) else {
+                continue;
+            };
+            for output in ports.outputs() {
+                let bound = output.cell().is_some_and(|cell| cell.is_bound());
+                assert!(!bound, "a name was published before its task took effect");
+            }
+        }
+        match self.0 {
+            Case::Submits => {
+                world.submit(hand, SPLIT);
+            }
+            Case::Puts => {
+                let desk = Desk::take(world.layout, hand).expect("a desk");
+                desk.leave(hand).expect("it is empty");
+            }
+            _ => {}
+        }
+        // As the next owner of every slot that somebody had: nothing is left in any.
+        for _ in 0..2 {
+            world.work(hand, Way::default()).expect("it can be done");
+        }
+        world.recoverers.recover_all(&survivor).unwrap();
+    }
+
+    fn check(&self, memory: Marked, crash: &Crash) -> Result<(), String> {
+        let world = World::open(memory);
+        let number = 1 + crash.recoverers_lost;
+        let survivor = world.act_as(number);
+        let local = world.local(&survivor);
+        let hand = world.hand(&local);
+        let case = self.0;
+        if case.completes() {
+            world.demand_done(hand)?;
+        }
+        match case {
+            Case::FindsItStuck => {
+                let why = world.layout.error_of(hand, b"j").unwrap_or_default();
+                if !why.contains("`nobody's`, which nothing writes") {
+                    return Err(format!("it is said: {why:?}"));
+                }
+            }
+            Case::Fails | Case::Follows => {
+                let job = world.job(hand).ok_or("the job is gone")?;
+                if job.state() != JobState::Failed {
+                    return Err(format!("the job is {:?}", job.state()));
+                }
+                let why = world.layout.error_of(hand, b"j").unwrap_or_default();
+                if why != "the task failed, as it should" && !why.contains("its worker died") {
+                    return Err(format!("it is said: {why:?}"));
+                }
+            }
+            Case::Puts => {
+                let data = world.written(&local, &name_key("put"));
+                if crash.returned && data.is_none() || data.is_some_and(|data| data != b"bytes") {
+                    return Err("what was put is not there".into());
+                }
+            }
+            Case::Beats => {
+                let frontier = frontier(&world).get();
+                if frontier > 2 || crash.returned && frontier < 2 {
+                    return Err(format!("the frontier is at {frontier}"));
+                }
+            }
+            _ => {}
+        }
+        // Each task took effect once: who runs one again has found it unfinished.
+        let lost = 1 + u64::from(crash.recoverers_lost);
+        for key in 0..KEYS {
+            let (victim, others) = world.runs(key);
+            // There the roots of several jobs have one key.
+            if case == Case::Follows {
+                continue;
+            }
+            if victim > 1 || others > lost + 1 {
+                return Err(format!(
+                    "key {key} was run {victim} times by the victim, {others} by others"
+                ));
+            }
+        }
+        world.demand_sound(&local)
+    }
+}
+
+/// Tasks with outputs that have not taken effect.
+fn unfinished<M: Memory>(world: &World<M>) -> Vec<crate::Task<M>> {
+    let tasks = { world.layout.slots }.tasks().expect("sound lists");
+    let open = |status: crate::Status| {
+        matches!(
+            status.state(),
+            State::New | State::Waiting | State::Ready | State::Running
+        )
+    };
+    { tasks }
+        .into_iter()
+        .filter(|(task, status)| open(*status) && task.inputs() != 0)
+        .map(|(task, _)| task)
+        .collect()
+}

@@ -1,0 +1,499 @@
+//! The tasks of a program: functions with names, that every process of a pool finds by the same number.
+//!
+//! [`task!`](crate::task) makes a task of a function, and the linker collects all that a program has
+//! ([`Registry::collected`]). Shared memory holds a task's *number*, its place among the names in their order: the same
+//! for all programs with the same set of tasks. A pool keeps the set's text beside its fingerprint, so that a program
+//! with another set is refused by an error that names the difference, and not by a crash in a wrong function.
+//!
+//! Arguments are plain data, copied into the task's descriptor. A function that runs twice is given the same ones.
+
+use crate::context::Context;
+use core::fmt;
+use core::sync::atomic::{AtomicU32, Ordering};
+use std::sync::OnceLock;
+use xxhash_rust::xxh3::xxh3_64;
+
+/// What a task function returns.
+pub type TaskResult = Result<(), TaskError>;
+
+/// Why a task could not do its work. Any error becomes one by `?`.
+///
+/// The task is run again, up to the pool's limit; then its job fails with this message.
+pub struct TaskError {
+    message: String,
+}
+
+impl TaskError {
+    /// An error with this message.
+    pub fn new(message: impl fmt::Display) -> Self {
+        Self {
+            message: message.to_string(),
+        }
+    }
+
+    /// What it says.
+    pub fn message(&self) -> &str {
+        &self.message
+    }
+}
+
+// Not an `Error` itself, so that all errors can become one.
+impl<E: core::error::Error> From<E> for TaskError {
+    fn from(error: E) -> Self {
+        let mut message = error.to_string();
+        let mut source = error.source();
+        while let Some(cause) = source {
+            let text = cause.to_string();
+            // An error that shows its source already is not said twice.
+            if !message.contains(&text) {
+                message = format!("{message}: {text}");
+            }
+            source = cause.source();
+        }
+        Self { message }
+    }
+}
+
+impl fmt::Debug for TaskError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.message)
+    }
+}
+
+impl fmt::Display for TaskError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.message)
+    }
+}
+
+/// How a task is run: its context, and its arguments as they were written.
+pub type Run = fn(&Context<'_>, &[u8]) -> TaskResult;
+
+/// A task function, as [`task!`](crate::task) describes it.
+#[derive(Debug)]
+pub struct Definition {
+    name: &'static str,
+    signature: &'static str,
+    bytes: usize,
+    run: Run,
+    show: fn(&[u8]) -> String,
+    /// Its number in the registry that was last asked: a guess.
+    number: AtomicU32,
+}
+
+impl Definition {
+    /// The task `name`, whose arguments have types as `signature` says, and so many bytes.
+    pub const fn new(
+        name: &'static str,
+        signature: &'static str,
+        bytes: usize,
+        run: Run,
+        show: fn(&[u8]) -> String,
+    ) -> Self {
+        Self {
+            name,
+            signature,
+            bytes,
+            run,
+            show,
+            number: AtomicU32::new(0),
+        }
+    }
+
+    /// Its name.
+    pub fn name(&self) -> &'static str {
+        self.name
+    }
+
+    /// Runs it.
+    pub(crate) fn run(&self, context: &Context<'_>, arguments: &[u8]) -> TaskResult {
+        (self.run)(context, arguments)
+    }
+
+    /// Its arguments for people; as numbers if they are not of the size that they should be.
+    pub fn show(&self, arguments: &[u8]) -> String {
+        if arguments.len() == self.bytes {
+            (self.show)(arguments)
+        } else {
+            format!("{arguments:02x?}")
+        }
+    }
+
+    fn line(&self) -> String {
+        let signature = self.signature.trim_end_matches(", ");
+        format!("{}({signature}) [{}]", self.name, self.bytes)
+    }
+}
+
+/// What [`task!`](crate::task) hands to the linker.
+#[doc(hidden)]
+pub struct Collected(pub &'static Definition);
+
+inventory::collect!(Collected);
+
+/// A task and its arguments: what is spawned or submitted. A task's name is the function that makes one.
+#[derive(Clone)]
+pub struct Call {
+    definition: &'static Definition,
+    arguments: Packed,
+    pub(crate) reads: Vec<String>,
+    pub(crate) writes: Vec<String>,
+}
+
+impl Call {
+    /// `definition` with arguments of its types.
+    #[doc(hidden)]
+    #[inline]
+    pub fn new(definition: &'static Definition, arguments: Packed) -> Self {
+        Self {
+            definition,
+            arguments,
+            reads: Vec::new(),
+            writes: Vec::new(),
+        }
+    }
+
+    /// It reads the data of `name`, and is not run before that is there.
+    #[must_use]
+    pub fn reads(mut self, name: impl Into<String>) -> Self {
+        self.reads.push(name.into());
+        self
+    }
+
+    /// It, or a task that it spawns, writes the data of `name`.
+    #[must_use]
+    pub fn writes(mut self, name: impl Into<String>) -> Self {
+        self.writes.push(name.into());
+        self
+    }
+
+    /// The task.
+    pub fn definition(&self) -> &'static Definition {
+        self.definition
+    }
+
+    /// Its arguments, as they are written.
+    #[inline]
+    pub fn arguments(&self) -> &[u8] {
+        self.arguments.bytes()
+    }
+}
+
+impl fmt::Debug for Call {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let shown = self.definition.show(self.arguments());
+        write!(f, "{}({shown})", self.definition.name)
+    }
+}
+
+/// How many bytes of arguments need no allocation.
+const SHORT: usize = 64;
+
+/// Arguments on their way into a descriptor.
+#[derive(Clone)]
+#[doc(hidden)]
+pub struct Packed {
+    short: [u8; SHORT],
+    len: usize,
+    long: Vec<u8>,
+}
+
+impl Default for Packed {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Packed {
+    /// No arguments.
+    #[inline]
+    pub fn new() -> Self {
+        Self {
+            short: [0; SHORT],
+            len: 0,
+            long: Vec::new(),
+        }
+    }
+
+    /// One more argument.
+    #[inline]
+    pub fn push(&mut self, argument: &impl bytemuck::Pod) {
+        let bytes = bytemuck::bytes_of(argument);
+        if self.long.is_empty() {
+            if let Some(free) = self.short.get_mut(self.len..self.len + bytes.len()) {
+                free.copy_from_slice(bytes);
+                self.len += bytes.len();
+                return;
+            }
+            self.long.extend_from_slice(&self.short[..self.len]);
+        }
+        self.long.extend_from_slice(bytes);
+        self.len = self.long.len();
+    }
+
+    #[inline]
+    fn bytes(&self) -> &[u8] {
+        if self.long.is_empty() {
+            &self.short[..self.len]
+        } else {
+            &self.long
+        }
+    }
+}
+
+/// Takes the next argument off `bytes`.
+///
+/// # Errors
+/// If there are too few: a pool's descriptor that is damaged.
+#[doc(hidden)]
+#[inline]
+pub fn unpack<A: bytemuck::Pod>(bytes: &mut &[u8]) -> Result<A, TaskError> {
+    let size = size_of::<A>();
+    let Some((first, rest)) = bytes.split_at_checked(size) else {
+        let have = bytes.len();
+        return Err(TaskError::new(format_args!(
+            "its arguments are damaged: {have} bytes instead of {size}; run `outlive pod check`"
+        )));
+    };
+    *bytes = rest;
+    Ok(bytemuck::pod_read_unaligned(first))
+}
+
+/// Makes tasks of functions.
+///
+/// A task has a context, then arguments: plain data (`bytemuck::Pod`) that can be shown (`Debug`). It is
+/// idempotent: given the same arguments and inputs it does the same, for it may be begun more than once. Its body
+/// returns a [`TaskResult`]. The function that the macro leaves under the task's name runs nothing: it makes the
+/// [`Call`] that is spawned or submitted.
+///
+/// ```
+/// use outlive_tasks::task;
+///
+/// task! {
+///     /// Says hello, a number of times.
+///     pub fn greet(context, times: u32, from: u64) {
+///         for _ in 0..times {
+///             println!("{} greets from {from}", context.name());
+///         }
+///         Ok(())
+///     }
+/// }
+///
+/// let call = greet(3, 7);
+/// assert_eq!(format!("{call:?}").rsplit("::").next(), Some("greet(times: 3, from: 7)"));
+/// ```
+#[macro_export]
+macro_rules! task {
+    ($(
+        $(#[$meta:meta])*
+        $vis:vis fn $name:ident($context:ident $(, $argument:ident: $type:ty)* $(,)?) $body:block
+    )+) => {$(
+        $(#[$meta])*
+        $vis fn $name($($argument: $type),*) -> $crate::Call {
+            fn run($context: &$crate::Context<'_>, arguments: &[u8]) -> $crate::TaskResult {
+                #[allow(unused_mut, unused_variables)]
+                let mut arguments = arguments;
+                $(let $argument: $type = $crate::registry::unpack(&mut arguments)?;)*
+                let _ = $context;
+                $body
+            }
+            fn show(arguments: &[u8]) -> ::std::string::String {
+                #[allow(unused_mut, unused_variables)]
+                let mut arguments = arguments;
+                #[allow(unused_mut)]
+                let mut shown = ::std::vec::Vec::<::std::string::String>::new();
+                $(if let Ok(value) = $crate::registry::unpack::<$type>(&mut arguments) {
+                    shown.push(::std::format!(::core::concat!(::core::stringify!($argument), ": {:?}"), value));
+                })*
+                shown.join(", ")
+            }
+            static DEFINITION: $crate::registry::Definition = $crate::registry::Definition::new(
+                ::core::concat!(::core::module_path!(), "::", ::core::stringify!($name)),
+                ::core::concat!($(::core::stringify!($argument), ": ", ::core::stringify!($type), ", "),*),
+                0 $(+ ::core::mem::size_of::<$type>())*,
+                run,
+                show,
+            );
+            $crate::inventory::submit! { $crate::registry::Collected(&DEFINITION) }
+            #[allow(unused_mut)]
+            let mut packed = $crate::registry::Packed::new();
+            $(packed.push(&$argument);)*
+            $crate::Call::new(&DEFINITION, packed)
+        }
+    )+};
+}
+
+/// A set of tasks, numbered.
+#[derive(Debug)]
+pub struct Registry {
+    /// Sorted by name.
+    definitions: Vec<&'static Definition>,
+    text: String,
+}
+
+/// Two tasks of one name.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("two tasks are called `{name}`; tasks are known by their names, so rename one")]
+pub struct SameName {
+    /// The name.
+    pub name: &'static str,
+}
+
+impl Registry {
+    /// These tasks.
+    ///
+    /// # Errors
+    /// If two have one name.
+    pub fn of(
+        definitions: impl IntoIterator<Item = &'static Definition>,
+    ) -> Result<Self, SameName> {
+        let mut definitions: Vec<_> = definitions.into_iter().collect();
+        definitions.sort_by_key(|definition| definition.name);
+        let twice = definitions
+            .windows(2)
+            .find(|two| two[0].name == two[1].name);
+        if let Some(two) = twice {
+            return Err(SameName { name: two[0].name });
+        }
+        let lines: Vec<_> = definitions.iter().map(|one| one.line()).collect();
+        Ok(Self {
+            definitions,
+            text: lines.join("\n"),
+        })
+    }
+
+    /// All tasks of this program.
+    ///
+    /// # Panics
+    /// If two have one name: in a program that is so there is nothing to be done about it at run time.
+    pub fn collected() -> &'static Self {
+        static ALL: OnceLock<Registry> = OnceLock::new();
+        ALL.get_or_init(|| {
+            let all = inventory::iter::<Collected>().map(|collected| collected.0);
+            Self::of(all).unwrap_or_else(|same| panic!("{same}"))
+        })
+    }
+
+    /// The number of `definition`; `None` if it is not one of these tasks.
+    #[inline]
+    pub fn number(&self, definition: &'static Definition) -> Option<u32> {
+        // Relaxed: a guess.
+        let guess = definition.number.load(Ordering::Relaxed);
+        let guessed = self.definitions.get(guess as usize);
+        if guessed.is_some_and(|&guessed| core::ptr::eq(guessed, definition)) {
+            return Some(guess);
+        }
+        let found = self
+            .definitions
+            .iter()
+            .position(|&one| core::ptr::eq(one, definition))?;
+        definition.number.store(found as u32, Ordering::Relaxed);
+        Some(found as u32)
+    }
+
+    /// The task with this number.
+    #[inline]
+    pub fn get(&self, number: u32) -> Option<&'static Definition> {
+        self.definitions.get(number as usize).copied()
+    }
+
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        self.definitions.len()
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.definitions.is_empty()
+    }
+
+    /// A line for each task: what a pool keeps.
+    pub fn text(&self) -> &str {
+        &self.text
+    }
+
+    /// A number that differs, but for accident, between sets that differ.
+    pub fn fingerprint(&self) -> u64 {
+        xxh3_64(self.text.as_bytes())
+    }
+
+    /// How this set differs from the one that a pool keeps, for people.
+    pub fn difference(&self, pools: &str) -> String {
+        let missing = |of: &str, from: &str| -> Vec<String> {
+            let has = |line: &str| from.lines().any(|other| other == line);
+            of.lines()
+                .filter(|line| !has(line))
+                .map(|line| format!("`{}`", line.rsplit_once(" [").map_or(line, |parts| parts.0)))
+                .collect()
+        };
+        let (added, absent) = (missing(&self.text, pools), missing(pools, &self.text));
+        let mut parts = Vec::new();
+        if !absent.is_empty() {
+            parts.push(format!("it lacks {}", absent.join(", ")));
+        }
+        if !added.is_empty() {
+            parts.push(format!("it has {}, which the pool lacks", added.join(", ")));
+        }
+        parts.join("; ")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    task! {
+        fn nothing(_context) {
+            Ok(())
+        }
+
+        fn fails(_context, why: u8, code: [u64; 2]) {
+            Err(TaskError::new(format_args!("{why} {code:?}")))
+        }
+    }
+
+    #[test]
+    fn tasks_are_collected_and_numbered_by_name() {
+        let all = Registry::collected();
+        let (one, two) = (nothing().definition(), fails(1, [2, 3]).definition());
+        let (first, second) = (all.number(two).unwrap(), all.number(one).unwrap());
+        assert!(first < second, "`fails` comes before `nothing`");
+        assert!(core::ptr::eq(all.get(first).unwrap(), two));
+        // Numbers are guessed, and the guess may be another registry's.
+        let alone = Registry::of([one]).unwrap();
+        assert_eq!(alone.number(one), Some(0));
+        assert_eq!(alone.number(two), None);
+        assert_eq!(all.number(one), Some(second));
+    }
+
+    #[test]
+    fn arguments_survive_packing() {
+        let call = fails(7, [u64::MAX, 1]);
+        assert_eq!(call.arguments().len(), 17);
+        assert!(format!("{call:?}").ends_with("fails(why: 7, code: [18446744073709551615, 1])"));
+        let mut packed = Packed::new();
+        for n in 0..40u64 {
+            packed.push(&n);
+        }
+        let mut bytes = packed.bytes();
+        for n in 0..40u64 {
+            assert_eq!(unpack::<u64>(&mut bytes).unwrap(), n);
+        }
+        assert!(unpack::<u64>(&mut bytes).is_err());
+    }
+
+    #[test]
+    fn a_differing_set_is_named() {
+        let one = Registry::of([nothing().definition()]).unwrap();
+        let other = Registry::of([fails(0, [0; 2]).definition()]).unwrap();
+        assert_ne!(one.fingerprint(), other.fingerprint());
+        let said = one.difference(other.text());
+        assert!(
+            said.contains("lacks `") && said.contains("fails(why: u8"),
+            "{said}"
+        );
+        assert!(said.contains("nothing()`, which the pool lacks"), "{said}");
+        let twice = Registry::of([nothing().definition(), nothing().definition()]);
+        assert!(twice.unwrap_err().to_string().contains("nothing"));
+    }
+}

@@ -1,0 +1,361 @@
+//! Where descriptors come from: chunks of the pod's heap, which a slot keeps for ever.
+//!
+//! ```text
+//!  slot:   chunks -> chunk -> chunk          fresh: a chunk on its way into the list
+//!  chunk:  next, 120 bytes of nothing | descriptor | descriptor | …
+//! ```
+//!
+//! The truth about what is free is the status: a descriptor whose last life [is over](crate::State::is_over) can have
+//! another one, which only the owner of its slot gives it. A free list, linked through the descriptors' own words, is a
+//! memory aid of that owner: a task of his own that he completes goes there at once; those that thieves have completed
+//! are found by looking through the chunks, one after the other, when the list is empty. If a look at some finds
+//! little, there is a new chunk: so the cost of looking is a few loads for each descriptor, and there are about twice as
+//! many descriptors as were ever in use at once.
+//!
+//! # Nothing leaks
+//!
+//! A chunk is allocated into the cell `fresh`, made, put at the head of the list by one store, and struck out of the
+//! cell. Whoever owns the slot next finds the list and the cell. It also finds the [new](crate::State::New)
+//! descriptors of a task that the last owner did not commit: it frees them, and the blocks of their arguments, which
+//! were allocated into them.
+//!
+//! | death | what is left | the next owner |
+//! | --- | --- | --- |
+//! | chunk allocated | a chunk in `fresh` | makes and links it |
+//! | chunk linked | it is in `fresh` too | clears `fresh` |
+//! | descriptor taken off the free list | a descriptor whose life is over | finds it |
+//! | descriptor new, with or without a block | an orphan | frees it |
+
+use crate::EngineError;
+use crate::descriptor::{Task, damaged};
+use crate::slot::{Slot, check_block};
+use crate::status::State;
+use outlive::heap::LocalHeap;
+use outlive::heap::buddy::AllocateError;
+use outlive::memory::{Memory, Native, Offset, Ordering};
+
+outlive::memory::crash_points! {
+    /// Where the making of a chunk may be cut short.
+    pub enum ChunkPoint for "tasks.chunk" {
+        /// It is in its cell.
+        Allocated,
+        /// Its descriptors are free; nobody finds it.
+        Made,
+        /// It is in the list, and in the cell.
+        Linked,
+        /// It is in the list.
+        Done,
+    }
+}
+
+outlive::memory::crash_points! {
+    /// Where the taking of a dead owner's chunks may be cut short.
+    pub enum AdoptPoint for "tasks.adopt" {
+        /// The block of an orphan's arguments is free.
+        Unblocked,
+        /// An orphan is free.
+        Freed,
+    }
+}
+
+/// What stands before the descriptors of a chunk.
+const HEAD: u64 = 128;
+/// How many chunks are looked through before there is a new one.
+const LOOKS: u32 = 2;
+
+/// The descriptors of one slot, in the hands of its owner.
+#[derive(Debug)]
+pub struct Supply<M: Memory = Native> {
+    memory: M,
+    slot: Slot<M>,
+    chunk: u64,
+    /// The head of the free list, or 0.
+    free: u64,
+    /// The chunk to look through next; 0 for the first one.
+    cursor: u64,
+    /// Whether a descriptor was refused because it had inputs still.
+    refused: bool,
+}
+
+impl<M: Memory> Supply<M> {
+    /// Nothing of `slot` yet.
+    pub(crate) fn none(slot: Slot<M>, memory: M, chunk: u64) -> Self {
+        Self {
+            memory,
+            slot,
+            chunk,
+            free: 0,
+            cursor: 0,
+            refused: false,
+        }
+    }
+
+    /// Takes the chunks of `slot`, whose size is `chunk`, as its new owner; frees what the last owner's last task would
+    /// have spawned. That task has been committed or will be run again: nobody is committing it.
+    ///
+    /// # Errors
+    /// If the list is damaged.
+    ///
+    /// # Crash
+    /// The next owner goes on.
+    pub fn adopt(slot: Slot<M>, heap: &LocalHeap<'_, M>, chunk: u64) -> Result<Self, EngineError> {
+        let memory = heap.memory();
+        let mut supply = Self::none(slot, memory, chunk);
+        // Relaxed: acquired with the claim.
+        match memory.load::<u64>(slot.fresh_at(), Ordering::Relaxed) {
+            0 => {}
+            fresh if fresh == slot.chunks() => supply.strike_out(),
+            _ => drop(supply.link_fresh()?),
+        }
+        let mut at = slot.chunks();
+        while at != 0 {
+            let chunk = supply.checked(at)?;
+            for task in supply.descriptors(chunk) {
+                let status = task.status()?;
+                if status.state() == State::New {
+                    task.free_block(heap)?;
+                    memory.crash_point(AdoptPoint::Unblocked);
+                    task.set_status(status.with(State::Free));
+                    memory.crash_point(AdoptPoint::Freed);
+                }
+            }
+            at = supply.next_chunk(chunk);
+        }
+        Ok(supply)
+    }
+
+    fn checked(&self, word: u64) -> Result<Offset, EngineError> {
+        check_block(
+            self.memory,
+            self.slot.chunks_at(),
+            word,
+            self.chunk,
+            "chunk of descriptors",
+        )
+    }
+
+    fn next_chunk(&self, chunk: Offset) -> u64 {
+        // Relaxed: written before the chunk was linked.
+        self.memory.load(chunk, Ordering::Relaxed)
+    }
+
+    fn count(&self) -> u64 {
+        (self.chunk - HEAD) / Task::<M>::BYTES
+    }
+
+    fn descriptors(&self, chunk: Offset) -> impl Iterator<Item = Task<M>> + use<M> {
+        let memory = self.memory;
+        (0..self.count())
+            .map(move |index| Task::new(memory, chunk + (HEAD + index * Task::<M>::BYTES)))
+    }
+
+    /// A descriptor whose life is over, for another one.
+    ///
+    /// # Errors
+    /// If there is no room for more of them.
+    ///
+    /// # Crash
+    /// It is found by the next owner.
+    #[inline(always)]
+    pub fn take(&mut self, heap: &LocalHeap<'_, M>) -> Result<Task<M>, EngineError> {
+        if self.free == 0 {
+            self.refill(heap)?;
+        }
+        let task = Task::checked(self.memory, self.slot.chunks_at(), self.free)?;
+        self.free = task.next();
+        Ok(task)
+    }
+
+    /// Puts a descriptor of this slot, whose life is over and which is on no chain, on the free list; `false` if it still has
+    /// [inputs](Task::inputs): those who keep names take them away when nobody comes by them any more.
+    #[inline(always)]
+    pub fn put(&mut self, task: Task<M>) -> bool {
+        if task.inputs() != 0 {
+            self.refused = true;
+            return false;
+        }
+        task.set_next(self.free);
+        self.free = task.offset().raw();
+        true
+    }
+
+    /// Whether a descriptor was refused since this was asked last: also one that a thief gave something to keep.
+    pub fn take_refused(&mut self) -> bool {
+        core::mem::take(&mut self.refused)
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn refill(&mut self, heap: &LocalHeap<'_, M>) -> Result<(), EngineError> {
+        if self.look(heap, LOOKS)? * 4 >= self.count() {
+            return Ok(());
+        }
+        match self.add_chunk(heap) {
+            Err(EngineError::Allocate(
+                AllocateError::HeapFull { .. } | AllocateError::Full { .. },
+            )) if self.free != 0 || self.look(heap, u32::MAX)? != 0 => Ok(()),
+            done => done,
+        }
+    }
+
+    /// Puts what is free in the next `most` chunks, each once, on the free list, which is empty; says how many.
+    fn look(&mut self, heap: &LocalHeap<'_, M>, most: u32) -> Result<u64, EngineError> {
+        let mut found = 0;
+        let first = match self.cursor {
+            0 => self.slot.chunks(),
+            cursor => cursor,
+        };
+        let mut at = first;
+        for _ in 0..most {
+            if at == 0 {
+                break;
+            }
+            let chunk = self.checked(at)?;
+            for task in self.descriptors(chunk) {
+                if task.status()?.state().is_over() {
+                    // What a thief completed has its block still.
+                    task.free_block(heap)?;
+                    if !self.put(task) {
+                        continue;
+                    }
+                    found += 1;
+                }
+            }
+            at = match self.next_chunk(chunk) {
+                0 => self.slot.chunks(),
+                next => next,
+            };
+            self.cursor = at;
+            if at == first {
+                break;
+            }
+        }
+        Ok(found)
+    }
+
+    fn add_chunk(&mut self, heap: &LocalHeap<'_, M>) -> Result<(), EngineError> {
+        heap.allocate_into(self.chunk, self.slot.fresh_at())?;
+        self.memory.crash_point(ChunkPoint::Allocated);
+        let fresh = self.link_fresh()?;
+        // From the last one on, so that they are handed out from the first one on.
+        for index in (0..self.count()).rev() {
+            self.put(Task::new(
+                self.memory,
+                fresh + (HEAD + index * Task::<M>::BYTES),
+            ));
+        }
+        Ok(())
+    }
+
+    /// Makes the chunk in the cell `fresh`, and puts it into the list.
+    fn link_fresh(&mut self) -> Result<Offset, EngineError> {
+        let (memory, slot) = (self.memory, self.slot);
+        let word: u64 = memory.load(slot.fresh_at(), Ordering::Relaxed);
+        let fresh = self.checked(word)?;
+        if !fresh.raw().is_multiple_of(Task::<M>::BYTES) {
+            return Err(damaged(slot.fresh_at(), word, "chunk of descriptors"));
+        }
+        for at in (0..self.chunk).step_by(8) {
+            // Relaxed: nobody finds it yet.
+            memory.store(fresh + at, 0u64, Ordering::Relaxed);
+        }
+        memory.store(fresh, slot.chunks(), Ordering::Relaxed);
+        memory.crash_point(ChunkPoint::Made);
+        // Release: what was written to it.
+        memory.store(slot.chunks_at(), word, Ordering::Release);
+        memory.crash_point(ChunkPoint::Linked);
+        self.strike_out();
+        memory.crash_point(ChunkPoint::Done);
+        Ok(fresh)
+    }
+
+    fn strike_out(&self) {
+        // Release: after the link.
+        self.memory
+            .store(self.slot.fresh_at(), 0u64, Ordering::Release);
+    }
+}
+
+/// The chunks in the list of `slot`.
+fn chunks_of<M: Memory>(memory: M, slot: Slot<M>, bytes: u64) -> Result<Vec<Offset>, EngineError> {
+    let mut chunks = Vec::new();
+    let mut at = slot.chunks();
+    while at != 0 {
+        let (from, what) = (slot.chunks_at(), "chunk of descriptors");
+        let chunk = check_block(memory, from, at, bytes, what)?;
+        chunks.push(chunk);
+        at = memory.load(chunk, Ordering::Relaxed);
+    }
+    Ok(chunks)
+}
+
+/// The descriptors of `slot`.
+pub(crate) fn tasks_of<M: Memory>(
+    memory: M,
+    slot: Slot<M>,
+    bytes: u64,
+) -> Result<Vec<Task<M>>, EngineError> {
+    let chunks = chunks_of(memory, slot, bytes)?;
+    let within = |chunk| (HEAD..bytes).step_by(128).map(move |from| chunk + from);
+    let tasks = chunks.into_iter().flat_map(within);
+    Ok(tasks.map(|at| Task::new(memory, at)).collect())
+}
+
+/// The chunks of `slot`, and the blocks of its descriptors: for checks of the heap.
+pub(crate) fn blocks_of<M: Memory>(
+    memory: M,
+    slot: Slot<M>,
+    bytes: u64,
+) -> Result<Vec<Offset>, EngineError> {
+    let mut blocks = chunks_of(memory, slot, bytes)?;
+    let load = |at| memory.load::<u64>(at, Ordering::Acquire);
+    let fresh = load(slot.fresh_at());
+    if fresh != 0 && fresh != slot.chunks() {
+        blocks.push(Offset::from_raw(fresh));
+    }
+    let held = tasks_of(memory, slot, bytes)?;
+    let held = held.into_iter().map(|task| load(task.block_at()));
+    blocks.extend(held.filter(|block| *block != 0).map(Offset::from_raw));
+    Ok(blocks)
+}
+
+/// Frees what [`blocks_of`] names. Nobody uses the slot any more.
+pub(crate) fn dismantle<M: Memory>(
+    heap: &LocalHeap<'_, M>,
+    slot: Slot<M>,
+    bytes: u64,
+) -> Result<(), EngineError> {
+    let memory = heap.memory();
+    for task in tasks_of(memory, slot, bytes)? {
+        task.free_block(heap)?;
+    }
+    let load = |at| memory.load::<u64>(at, Ordering::Relaxed);
+    match load(slot.fresh_at()) {
+        0 => {}
+        fresh if fresh == slot.chunks() => memory.store(slot.fresh_at(), 0u64, Ordering::Release),
+        _ => drop(heap.free_from(slot.fresh_at(), 0)?),
+    }
+    for chunk in chunks_of(memory, slot, bytes)? {
+        // The head's chunk is freed and the next one put there, in one step.
+        heap.free_from(slot.chunks_at(), load(chunk))?;
+    }
+    Ok(())
+}
+
+/// Calls `look` with every descriptor of `slot`.
+pub(crate) fn each<M: Memory, E: From<EngineError>>(
+    memory: M,
+    slot: Slot<M>,
+    chunk: u64,
+    mut look: impl FnMut(Task<M>) -> Result<(), E>,
+) -> Result<(), E> {
+    let mut at = slot.chunks();
+    while at != 0 {
+        let here = check_block(memory, slot.chunks_at(), at, chunk, "chunk of descriptors")?;
+        for from in (HEAD..chunk).step_by(Task::<M>::BYTES as usize) {
+            look(Task::new(memory, here + from))?;
+        }
+        at = memory.load(here, Ordering::Acquire);
+    }
+    Ok(())
+}

@@ -1,0 +1,252 @@
+//! Workers that come from outside: a process joins the pod, its threads work in a pool, and it leaves in good order.
+//!
+//! Whoever starts it does not matter: a person, `mpirun`, `srun`, a service manager; nor when, nor how often. It needs the
+//! path of the pod and the name of the pool, and tells nobody that it comes: a place in the pool is all that workers have.
+//! If it is killed, its tasks are done by others, and if it is started again, it is a worker as any.
+
+use crate::worker::{Ended, Served};
+use crate::{PoolError, WorkerPool};
+use outlive::membership::{
+    Instance, InstanceId, JoinError, Level, Process, ProcessOptions, Status, StillMembers,
+};
+use outlive::pod::{Pod, PodError};
+use outlive::supervise::Stop;
+use std::io;
+use std::num::NonZeroU32;
+use std::sync::Mutex;
+use std::sync::PoisonError;
+use std::time::{Duration, Instant};
+use thiserror::Error;
+
+/// A process that works in a pool for as long as it is wanted.
+///
+/// ```no_run
+/// use outlive::pod::Pod;
+/// use outlive::supervise::Stop;
+/// use outlive_tasks::Volunteer;
+///
+/// // A main program like this one can be started by hand, by `mpirun -n 8`, by `srun`, by systemd.
+/// let pod = Pod::open("/dev/shm/sums")?;
+/// let served = Volunteer::new().threads(2.try_into()?).work(&pod, "sums", &Stop::default())?;
+/// println!("{} tasks", served.tasks);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Debug)]
+#[must_use]
+pub struct Volunteer {
+    host: Option<InstanceId>,
+    name: String,
+    threads: NonZeroU32,
+    stands_by: bool,
+}
+
+impl Default for Volunteer {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+/// Why a volunteer could not work, or no longer.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum VolunteerError {
+    /// There is no such pool, no place in it, or it cannot go on.
+    #[error(transparent)]
+    Pool(#[from] PoolError),
+    /// The pod did not take the process.
+    #[error(transparent)]
+    Pod(#[from] PodError),
+    /// The pod did not take one of its threads.
+    #[error(transparent)]
+    Join(#[from] JoinError),
+    /// A thread could not be started.
+    #[error("a thread could not be started: {0}")]
+    Thread(io::Error),
+    /// It could not leave.
+    #[error(transparent)]
+    Leave(#[from] StillMembers),
+}
+
+impl Volunteer {
+    /// One thread, on a host of its own, that works at once.
+    pub fn new() -> Self {
+        Self {
+            host: None,
+            name: "worker".into(),
+            threads: NonZeroU32::MIN,
+            stands_by: false,
+        }
+    }
+
+    /// Which host its process is of: what dies together. Otherwise one that nobody is of.
+    pub fn host(self, host: InstanceId) -> Self {
+        let host = Some(host);
+        Self { host, ..self }
+    }
+
+    /// What it is called, for people.
+    pub fn name(self, name: impl Into<String>) -> Self {
+        let name = name.into();
+        Self { name, ..self }
+    }
+
+    /// How many threads it has.
+    pub fn threads(self, threads: NonZeroU32) -> Self {
+        Self { threads, ..self }
+    }
+
+    /// Whether its threads are [hot spares](WorkerPool::stand_by), who work when the pool has fewer workers than it wants,
+    /// and wait again, instead of ending, when it has more.
+    pub fn stands_by(self, stands_by: bool) -> Self {
+        Self { stands_by, ..self }
+    }
+
+    /// Joins with a process: of the host that was named, or of one that nobody else is of, so that others go on when it stands
+    /// still and is fenced for it.
+    fn join(&self, pod: &Pod) -> Result<Process, VolunteerError> {
+        let as_of = |host| {
+            let options = ProcessOptions::on_host(host).host_name(&self.name);
+            pod.join(options.name(&self.name))
+        };
+        if let Some(host) = self.host {
+            return Ok(as_of(host)?);
+        }
+        // Those who come together look for the same id: each begins elsewhere.
+        let until = Instant::now() + PATIENCE;
+        let mut skip = std::process::id() as usize % 4;
+        loop {
+            match as_of(free_host(pod, skip)) {
+                Ok(process) if is_first(pod, &process) => return Ok(process),
+                Ok(process) => process.leave()?,
+                Err(PodError::Join(
+                    JoinError::InUse { .. }
+                    | JoinError::Gone { .. }
+                    | JoinError::NotRecovered { .. },
+                )) if Instant::now() < until => {}
+                Err(error) => return Err(error.into()),
+            }
+            skip = (skip + 1) % 8;
+            std::thread::sleep(Duration::from_millis(2));
+        }
+    }
+
+    /// Joins `pod`, works in its pool `pool` until `stop` says so or the pool wants none of its threads any more, and
+    /// leaves. What its threads have done is added up.
+    ///
+    /// # Errors
+    /// If it cannot join, or not all of its threads can work. Those that do end then, and the process leaves.
+    ///
+    /// # Crash
+    /// Others are told, and do again what its threads had begun.
+    pub fn work(&self, pod: &Pod, pool: &str, stop: &Stop) -> Result<Served, VolunteerError> {
+        self.work_as(pod, pool, stop, |_| ())
+    }
+
+    /// As [`work`](Self::work); `joined` is told who the process is before it works.
+    ///
+    /// # Errors
+    /// As [`work`](Self::work).
+    pub fn work_as(
+        &self,
+        pod: &Pod,
+        pool: &str,
+        stop: &Stop,
+        joined: impl FnOnce(Instance),
+    ) -> Result<Served, VolunteerError> {
+        // First, for there is nothing to be joined for otherwise.
+        let pool = WorkerPool::open(pod, pool)?;
+        let process = self.join(pod)?;
+        joined(process.instance());
+        let all = Mutex::new(Served::default());
+        let work = |number: u32| -> Result<(), VolunteerError> {
+            let member = process.enter(None, &format!("{} {number}", self.name))?;
+            let heap = member.heap(pod)?;
+            let served = match self.stands_by {
+                true => pool.stand_by(&heap, stop)?,
+                false => {
+                    let (served, ended) = pool.work(&heap, stop)?;
+                    debug_assert!(ended == Ended::Surplus || stop.is_stopped());
+                    served
+                }
+            };
+            all.lock()
+                .unwrap_or_else(PoisonError::into_inner)
+                .add(served);
+            Ok(())
+        };
+        let worked = std::thread::scope(|scope| {
+            let started: Vec<_> = (0..self.threads.get())
+                .map(|number| {
+                    let worker = std::thread::Builder::new().name(format!("worker {number}"));
+                    let worker = worker.spawn_scoped(scope, move || {
+                        let together = StopsOthers(stop);
+                        let worked = work(number);
+                        if worked.is_ok() {
+                            core::mem::forget(together);
+                        }
+                        worked
+                    });
+                    worker.map_err(|error| {
+                        stop.stop();
+                        VolunteerError::Thread(error)
+                    })
+                })
+                .collect();
+            let ended = started.into_iter().map(|worker| {
+                let join = |worker: std::thread::ScopedJoinHandle<'_, _>| worker.join();
+                worker.and_then(|worker| {
+                    join(worker).unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+                })
+            });
+            // All of them are waited for; the first reason is told.
+            let ended: Vec<Result<(), VolunteerError>> = ended.collect();
+            ended.into_iter().collect::<Result<(), _>>()
+        });
+        process.leave()?;
+        worked?;
+        Ok(all.into_inner().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+/// Stops the other threads when it is dropped: after an error, or by a panic.
+struct StopsOthers<'s>(&'s Stop);
+
+impl Drop for StopsOthers<'_> {
+    fn drop(&mut self) {
+        self.0.stop();
+    }
+}
+
+/// For how long one tries to get a host of one's own, while others who come do the same.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// Whether `me` has come to its host before all others who are there.
+fn is_first(pod: &Pod, me: &Process) -> bool {
+    let host = me.host().id;
+    pod.tables().writers().all(|(id, state)| {
+        let beside = state.level == Some(Level::Process) && u32::from(state.host) == host;
+        // Who comes together sees each other: the highest id stays.
+        !beside || id <= me.instance().id
+    })
+}
+
+/// The id of a host that was never there, or is not any more: the highest but `skip`; or the last one, and joining says what
+/// is wrong with it.
+fn free_host(pod: &Pod, skip: usize) -> InstanceId {
+    let generations = pod.tables().generations();
+    // A host's id is 16 bits in the words of its processes.
+    let ids = generations.capacity().min(1 << 16);
+    let with = |status| {
+        (0..ids).rev().filter(move |id| {
+            let state = generations.state(*id);
+            state.is_ok_and(|state| state.status == status)
+        })
+    };
+    let fresh = with(Status::Free)
+        .nth(skip)
+        .or_else(|| with(Status::Free).next());
+    fresh
+        .or_else(|| with(Status::Left).next())
+        .or_else(|| with(Status::Recovered).next())
+        .unwrap_or(ids.saturating_sub(1))
+}

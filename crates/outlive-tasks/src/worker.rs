@@ -1,0 +1,389 @@
+//! The loop of a worker.
+//!
+//! ```text
+//!  find a task   own deque, others' deques, what the dead were about, roots of open jobs     -> run it
+//!  else          arrive at the barrier, unless something has happened since one began to look
+//!     the last   judges: jobs end, others open; releases all if there is something to do
+//!     another    waits: 50 us at first, up to 1 ms, then looks again by itself, for a spawn rings no bell;
+//!                when all wait, until somebody submits a job, comes or dies
+//! ```
+//!
+//! A pool in which nothing is to be done sleeps: each worker looks five times a second whether it is told to stop. Spawning and
+//! stealing make no system call.
+//!
+//! A task that fails, by an error or a panic, is tried again at once, up to the pool's limit; then its job fails. A panic ends neither the
+//! thread nor its membership. A task that runs while worker after worker dies is given up in the end.
+
+use crate::context::Context;
+use crate::crew::{Crew, Judged, ticket_of};
+use crate::frontier::Frontier;
+use crate::layout::{Hand, Layout};
+use crate::registry::{Definition, Registry, TaskError};
+use crate::{EngineError, JobState, PoolError, Running, Spec, Task};
+use core::any::Any;
+use core::cell::{Cell, RefCell};
+use core::time::Duration;
+use outlive::memory::{Native, Offset};
+use outlive::supervise::Stop;
+use outlive::sync::{Outcome, Seat, Ticket, Waiting, Withdrawal};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+/// The number of the function that submits a job: every pool has it.
+pub(crate) const SUBMIT: u32 = u32::MAX;
+
+/// What a worker did.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Served {
+    /// How many tasks it ran.
+    pub tasks: u64,
+    /// How many of these a dead worker had begun.
+    pub taken_over: u64,
+    /// How often a task of it failed and was tried again.
+    pub retried: u64,
+    /// How many tasks it skipped, because their jobs had failed.
+    pub skipped: u64,
+}
+
+/// What a context spawns by.
+pub(crate) trait Spawn {
+    fn spawn(&mut self, run: &mut Running, spec: &Spec<'_>) -> Result<Task, EngineError>;
+    fn number(&self) -> u32;
+}
+
+impl Spawn for crate::Engine<'_> {
+    #[inline]
+    fn spawn(&mut self, run: &mut Running, spec: &Spec<'_>) -> Result<Task, EngineError> {
+        crate::Engine::spawn(self, run, spec)
+    }
+
+    fn number(&self) -> u32 {
+        crate::Engine::number(self)
+    }
+}
+
+/// The first and the longest time that a worker waits at the barrier while others work.
+const NAPS: (Duration, Duration) = (Duration::from_micros(50), Duration::from_millis(1));
+/// How long it waits while nobody works.
+const IDLE: Duration = Duration::from_millis(200);
+/// How many tasks pass between two looks at the rest of the world.
+const TASKS_PER_LOOK: u64 = 64;
+
+/// One worker at work.
+pub(crate) struct Worker<'w> {
+    crew: Crew<'w>,
+    registry: &'w Registry,
+    layout: Layout,
+    hand: Hand<'w>,
+    served: Served,
+    stop: &'w Stop,
+}
+
+/// Why a worker stops.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Ended {
+    /// It was told to.
+    Stopped,
+    /// The pool wants fewer workers.
+    Surplus,
+}
+
+impl<'w> Worker<'w> {
+    pub fn new(
+        layout: Layout,
+        hand: Hand<'w>,
+        registry: &'w Registry,
+        stop: &'w Stop,
+    ) -> Result<Self, PoolError> {
+        Ok(Self {
+            crew: Crew::claim(layout, hand)?,
+            registry,
+            layout,
+            hand,
+            served: Served::default(),
+            stop,
+        })
+    }
+
+    /// Works until it is told to stop, or is one too many.
+    pub fn work(mut self) -> Result<(Served, Ended), PoolError> {
+        let mut seat = match self.layout.barrier.join(self.hand.heap.member()) {
+            Ok(seat) => seat,
+            Err(error) => {
+                // The slot would be taken as long as the thread lives.
+                self.crew.engine.give_up()?;
+                return Err(error.into());
+            }
+        };
+        let ended = self.rounds(&mut seat);
+        // Also after an error: so that the others are not held up.
+        seat.leave()?;
+        let ended = ended?;
+        self.crew.engine.give_up()?;
+        Ok((self.served, ended))
+    }
+
+    fn rounds(&mut self, seat: &mut Seat<'_>) -> Result<Ended, PoolError> {
+        let mut idle = 0u32;
+        loop {
+            if let Some(ended) = self.is_to_end() {
+                return Ok(ended);
+            }
+            let moment = self.layout.barrier.moment()?;
+            while let Some(run) = self.crew.find()? {
+                idle = 0;
+                self.run(run)?;
+                if self.served.tasks.is_multiple_of(TASKS_PER_LOOK) {
+                    self.beat();
+                    if let Some(ended) = self.is_to_end() {
+                        return Ok(ended);
+                    }
+                }
+            }
+            self.beat();
+            let Some(arrival) = seat.arrive_since(moment)? else {
+                continue;
+            };
+            let (ticket, last) = ticket_of(arrival);
+            if last {
+                match self.judge(seat, &ticket)? {
+                    Judged::Run(run) => {
+                        idle = 0;
+                        self.run(run)?;
+                        continue;
+                    }
+                    Judged::GoOn => {
+                        self.crew.tidy()?;
+                        // What there is to do may be somebody's who has not come to the barrier yet.
+                        if idle > 4 {
+                            std::thread::sleep(NAPS.1.min(NAPS.0 * (1 << idle.min(8))));
+                        }
+                        idle = idle.saturating_add(1);
+                        continue;
+                    }
+                    Judged::Idle => {}
+                }
+            }
+            if let Some(ended) = self.wait(seat, &ticket, &mut idle)? {
+                return Ok(ended);
+            }
+        }
+    }
+
+    fn judge(&mut self, seat: &mut Seat<'_>, ticket: &Ticket) -> Result<Judged<Native>, PoolError> {
+        let registry = self.registry;
+        self.crew.judge(seat, ticket, |task| shown(registry, task))
+    }
+
+    /// Waits at the barrier until something happens, or it is time to look again.
+    fn wait(
+        &mut self,
+        seat: &mut Seat<'_>,
+        ticket: &Ticket,
+        idle: &mut u32,
+    ) -> Result<Option<Ended>, PoolError> {
+        loop {
+            let view = self.layout.barrier.view()?;
+            let all = view.waiting == view.members;
+            let nap = if all {
+                IDLE
+            } else {
+                NAPS.1.min(NAPS.0 * (1 << (*idle).min(8)))
+            };
+            *idle = idle.saturating_add(1);
+            let waiting = Waiting {
+                spins: 50,
+                yields: 10,
+                nap,
+            };
+            match seat.wait(ticket, waiting, Some(nap))? {
+                Outcome::Released => {
+                    self.crew.tidy()?;
+                    return Ok(None);
+                }
+                Outcome::Changed => return Ok(None),
+                Outcome::TimedOut => {}
+            }
+            self.beat();
+            if let Some(ended) = self.is_to_end() {
+                return Ok(Some(ended));
+            }
+            match seat.withdraw(ticket)? {
+                // All wait, or only this one does: whoever submitted a job may have died before he said so.
+                Withdrawal::Complete => {
+                    if self.crew.has_news() {
+                        seat.interrupt()?;
+                        return Ok(None);
+                    }
+                }
+                Withdrawal::Released => {
+                    self.crew.tidy()?;
+                    return Ok(None);
+                }
+                Withdrawal::Withdrawn | Withdrawal::Changed => return Ok(None),
+            }
+        }
+    }
+
+    fn frontier(&self) -> Frontier {
+        Frontier::new(
+            self.layout.memory,
+            self.layout.frontier_at(),
+            self.layout.slots,
+        )
+    }
+
+    fn beat(&self) {
+        let generations = self.hand.heap.member().generations();
+        self.frontier().beat(generations, self.crew.engine.number());
+    }
+
+    /// Whether it is told to stop, or is one too many: of those that are, the last slots' are.
+    fn is_to_end(&self) -> Option<Ended> {
+        if self.stop.is_stopped() {
+            return Some(Ended::Stopped);
+        }
+        let (slots, mine) = (self.layout.slots, self.crew.engine.number());
+        let wanted = self.layout.wanted();
+        if mine < wanted {
+            return None;
+        }
+        let generations = self.hand.heap.member().generations();
+        let lives = |number: &u32| {
+            let owner = slots.slot(*number).owner();
+            owner.is_some_and(|owner| !generations.is_gone(owner))
+        };
+        let before = (0..mine).filter(lives).count();
+        (before as u64 >= u64::from(wanted)).then_some(Ended::Surplus)
+    }
+
+    /// Runs a task to its end.
+    fn run(&mut self, mut run: Running) -> Result<(), PoolError> {
+        if self.crew.job(&run).state() == JobState::Failed {
+            self.served.skipped += 1;
+            self.crew.begin(&run)?;
+            return self.crew.complete(&mut run);
+        }
+        self.served.tasks += 1;
+        let (tries, deaths) = self.layout.limits();
+        if run.attempt() > 0 {
+            self.served.taken_over += 1;
+            if u32::from(run.attempt()) >= deaths {
+                let shown = shown(self.registry, run.task());
+                let why = format!(
+                    "task {shown} was begun {} times, and its worker died each time",
+                    run.attempt()
+                );
+                return self.crew.fail(&mut run, &why);
+            }
+        }
+        let mut tried = 0;
+        loop {
+            if run.attempt() > 0 {
+                self.crew.begin(&run)?;
+            }
+            let why = match self.attempt(&mut run) {
+                Ok(()) => match self.crew.complete(&mut run) {
+                    // There was no room for its children.
+                    Err(error) if !run.is_spent() => error.to_string(),
+                    done => return done,
+                },
+                Err(why) => why.to_string(),
+            };
+            tried += 1;
+            tracing::debug!(task = ?run.task(), why, "a task failed");
+            if tried < tries && self.crew.engine.retry(&mut run)? {
+                self.served.retried += 1;
+                continue;
+            }
+            let shown = shown(self.registry, run.task());
+            let why = format!("task {shown} failed: {why}");
+            self.crew.begin(&run)?;
+            return self.crew.fail(&mut run, &why);
+        }
+    }
+
+    /// Runs a task's function once.
+    fn attempt(&mut self, run: &mut Running) -> Result<(), TaskError> {
+        let arguments = run.arguments()?;
+        if run.function() == SUBMIT {
+            return self.submit(&arguments);
+        }
+        let Some(definition) = self.registry.get(run.function()) else {
+            let number = run.function();
+            return Err(TaskError::new(format_args!(
+                "there is no task with the number {number}; run `outlive pod check`"
+            )));
+        };
+        self.call(definition, run, &arguments)
+    }
+
+    #[inline]
+    fn call(
+        &mut self,
+        definition: &'static Definition,
+        run: &mut Running,
+        arguments: &[u8],
+    ) -> Result<(), TaskError> {
+        let context = Context {
+            layout: self.layout,
+            hand: self.hand,
+            registry: self.registry,
+            definition,
+            engine: RefCell::new(&mut self.crew.engine),
+            run: RefCell::new(run),
+            broken: Cell::new(false),
+            ported: Cell::new(false),
+        };
+        // A panic leaves nothing half-done that is used again: what the task spawned is freed, what it wrote is cleared,
+        // and guards have repaired what they guard.
+        let ended = catch_unwind(AssertUnwindSafe(|| definition.run(&context, arguments)));
+        let (broken, ported) = (context.broken.get(), context.ported.get());
+        if ported {
+            self.crew.has_ports();
+        }
+        match ended {
+            Ok(Ok(())) if broken => Err(TaskError::new(
+                "something that it asked for could not be done, and it went on nevertheless",
+            )),
+            Ok(result) => result,
+            Err(panic) => Err(TaskError::new(format_args!(
+                "it panicked: {}",
+                said(&*panic)
+            ))),
+        }
+    }
+
+    /// Submits a job that a task has created.
+    fn submit(&self, arguments: &[u8]) -> Result<(), TaskError> {
+        let damaged = || TaskError::new("the record of a job is damaged; run `outlive pod check`");
+        let (len, rest) = arguments.split_at_checked(8).ok_or_else(damaged)?;
+        let len = u64::from_ne_bytes(len.try_into().expect("eight bytes"));
+        let (name, record) = rest.split_at_checked(len as usize).ok_or_else(damaged)?;
+        self.layout.submit_bytes(self.hand, name, record)?;
+        Ok(())
+    }
+}
+
+/// What a panic says.
+fn said(panic: &(dyn Any + Send)) -> &str {
+    panic
+        .downcast_ref::<&str>()
+        .copied()
+        .or_else(|| panic.downcast_ref::<String>().map(String::as_str))
+        .unwrap_or("and said nothing")
+}
+
+/// A task with its arguments, for people.
+pub(crate) fn shown(registry: &Registry, task: Task) -> String {
+    let arguments = task.arguments();
+    match (registry.get(task.function()), arguments) {
+        (Some(definition), Ok(arguments)) => {
+            format!("`{}({})`", definition.name(), definition.show(&arguments))
+        }
+        _ if task.function() == SUBMIT => "that submits a job".to_owned(),
+        (Some(definition), Err(_)) => format!("`{}`", definition.name()),
+        (None, _) => format!("at {}", Offset::from_raw(task.offset().raw())),
+    }
+}

@@ -1,0 +1,64 @@
+//! A pod with a pool whose workers are threads of this process.
+
+use outlive::membership::{Process, ProcessOptions};
+use outlive::pod::{Pod, PodOptions};
+use outlive::supervise::Stop;
+use outlive_tasks::{Options, WorkerPool};
+use std::time::Duration;
+
+/// For how long a test waits for something that should take milliseconds.
+pub const LONG: Option<Duration> = Some(Duration::from_secs(60));
+
+/// A pod's file, removed at the end.
+struct Place(String);
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        let _ = Pod::destroy(&self.0);
+    }
+}
+
+/// A pod with a pool of so many worker threads; `body` submits, and looks.
+pub fn with_workers(
+    name: &str,
+    threads: usize,
+    options: Options,
+    body: impl FnOnce(&Pod, &outlive::heap::LocalHeap<'_>, WorkerPool),
+) {
+    let place = Place(format!(
+        "/dev/shm/outlive-tasks-{name}-{}",
+        std::process::id()
+    ));
+    let pod = Pod::create(&place.0, PodOptions::new().size(64 << 20).ids(32)).unwrap();
+    let process: Process = pod.join(ProcessOptions::on_host(0).id(1)).unwrap();
+    let member = process.enter(Some(2), "caller").unwrap();
+    let heap = member.heap(&pod).unwrap();
+    let pool = WorkerPool::create(&pod, &heap, "pool", options).unwrap();
+    let stop = Stop::default();
+    std::thread::scope(|scope| {
+        /// Stops the workers, also when a test panics.
+        struct Stopping<'s>(&'s Stop);
+        impl Drop for Stopping<'_> {
+            fn drop(&mut self) {
+                self.0.stop();
+            }
+        }
+        let _stopping = Stopping(&stop);
+        for _ in 0..threads {
+            let (pod, process, stop) = (&pod, &process, &stop);
+            scope.spawn(move || {
+                let member = process.enter(None, "worker").unwrap();
+                let heap = member.heap(pod).unwrap();
+                let pool = WorkerPool::open(pod, "pool").unwrap();
+                pool.work(&heap, stop).unwrap()
+            });
+        }
+        body(&pod, &heap, pool);
+    });
+    let report = pod.heap().unwrap().check();
+    assert!(report.is_clean(), "{report}");
+    WorkerPool::destroy(&pod, &heap, "pool").unwrap();
+    drop(heap);
+    drop(member);
+    process.leave().unwrap();
+}
