@@ -8,16 +8,19 @@
 //! in its process group, by which the driver kills all of them at once. The first process of the next incarnation joins when
 //! nobody of the former tree lives, so that the death of the host is told before its next life begins.
 
-use crate::mapreduce::{MapReduce, WorkError, Worker};
-use crate::run::{CalledOff, MapReduceRun, ROOT, Run};
+use crate::header::{CalledOff, Header};
 use crate::table::Blocks;
-use outlive::heap::Heap;
 use outlive::heap::buddy::AllocateError;
+use outlive::heap::{Heap, LocalHeap};
 use outlive::membership::{InstanceId, JoinError, Level, Process, ProcessOptions};
+use outlive::memory::Native;
 use outlive::pod::{Pod, PodError};
 use outlive::segment::RootError;
 use outlive::structures;
 use outlive::supervise::{Child, Outlook, Place, ProcessSupervisor, RestartPolicy, home};
+use outlive_tasks::PoolError;
+use std::cell::RefCell;
+use std::error::Error;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
@@ -40,8 +43,11 @@ pub enum HostError {
     /// The map of totals cannot be made.
     #[error(transparent)]
     Totals(#[from] structures::CreateError),
+    /// The pool of workers cannot be made, opened or used.
+    #[error(transparent)]
+    Pool(#[from] PoolError),
     /// There is no run in the pod.
-    #[error("there is no run of MapReduce in this pod")]
+    #[error("there is no run in this pod")]
     NoRun,
     /// The run is of a program that this library does not have.
     #[error("the run is of program {0}, which this version does not know")]
@@ -52,7 +58,7 @@ pub enum HostError {
         /// Which.
         number: u32,
         /// Why.
-        source: WorkError,
+        source: Box<dyn Error + Send + Sync>,
     },
     /// A thread could not be started.
     #[error("a thread could not be started: {0}")]
@@ -68,53 +74,131 @@ pub enum HostError {
     GivenUp(InstanceId),
 }
 
-/// The run in `pod`, and the heap that it is in.
-///
-/// # Errors
-/// If there is none.
-pub fn open(pod: &Pod) -> Result<(Run, Heap), HostError> {
-    let memory = pod.segment().memory();
-    let root = pod.roots().find::<MapReduceRun>(ROOT)?;
-    let at = root.ok_or(HostError::NoRun)?.offset();
-    let run = Run::open(memory, at).ok_or(HostError::NoRun)?;
-    Ok((run, pod.heap().ok_or(HostError::NoRun)?))
+/// What the workers of a host do: a program.
+pub trait Work: Sync {
+    /// Works at `post` until everything is done or the run is called off.
+    ///
+    /// # Errors
+    /// If this worker cannot go on; it has called the run off then. That others did is no error.
+    fn work(&self, post: &Post<'_>) -> Result<(), Box<dyn Error + Send + Sync>>;
+}
+
+/// A worker's place in a run.
+#[derive(Clone, Copy, Debug)]
+pub struct Post<'p> {
+    /// The pod.
+    pub pod: &'p Pod,
+    /// The worker's process.
+    pub process: &'p Process,
+    /// What the run begins with.
+    pub header: Header,
+    /// The worker's way to all blocks of the pod's heap.
+    pub heap: &'p LocalHeap<'p>,
+    /// The worker's way to large blocks, and the worker as a member.
+    pub blocks: Blocks<'p, Native>,
+    /// The worker's number.
+    pub number: u32,
+    /// Its host.
+    pub host: u32,
+}
+
+impl Post<'_> {
+    /// To be called right before `unit` is committed. If a host is to be killed here, this waits for it and does not
+    /// return, unless the run is called off meanwhile.
+    pub fn may_die_before(&self, unit: u64) {
+        die_before(unit, self.header, self.host, self.process);
+    }
+
+    /// Does `work` on this thread, in which the function [`may_die_before`] means this post: for tasks, which a
+    /// worker runs without knowing what they are.
+    pub fn stand<T>(&self, work: impl FnOnce() -> T) -> T {
+        /// Also when `work` panics.
+        struct Leaving;
+        impl Drop for Leaving {
+            fn drop(&mut self) {
+                HERE.set(None);
+            }
+        }
+        HERE.set(Some((self.header, self.host, self.process.clone())));
+        let _leaving = Leaving;
+        work()
+    }
+}
+
+thread_local! {
+    /// The post of this thread.
+    static HERE: RefCell<Option<(Header, u32, Process)>> = const { RefCell::new(None) };
+}
+
+/// What the run begins with in which this thread [stands](Post::stand).
+pub(crate) fn header_here() -> Option<Header> {
+    HERE.with_borrow(|here| here.as_ref().map(|(header, ..)| *header))
+}
+
+/// As [`Post::may_die_before`], of the post at which this thread [stands](Post::stand); nothing if it stands at none.
+pub fn may_die_before(unit: u64) {
+    HERE.with_borrow(|here| {
+        if let Some((header, host, process)) = here {
+            die_before(unit, *header, *host, process);
+        }
+    });
+}
+
+fn die_before(unit: u64, header: Header, host: u32, process: &Process) {
+    if header.halts(unit, host) {
+        // Somebody kills us now.
+        process.ring();
+        while header.called_off().is_none() {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
 }
 
 /// Works as the process at `place`, with as many threads as the run says, until everything is done or the run is
-/// called off. If it is the first process of its host, it starts the others: `command` makes the command that becomes one
+/// called off. `program` knows the programs by their numbers, as [`programs::of`](crate::programs::of) does. If it is the first process of its host, it starts the others: `command` makes the command that becomes one
 /// of them by calling this function with the [`Place`] in its environment. Such a process has to die with this one, as by
 /// [`die_with`](crate::driver::die_with), which is why the calling thread should be the main one: to the kernel, the
 /// parent of a child is the thread that started it.
 ///
 /// # Errors
 /// If it could not work, or had to give up one of its children. That others called the run off is no error of this host.
-pub fn work<P: MapReduce + Sync>(
+pub fn work(
     place: &Place,
-    program: impl FnOnce(u64) -> Option<P>,
+    program: impl FnOnce(u64) -> Option<Box<dyn Work>>,
     command: impl FnMut() -> Command + Clone + Send + 'static,
 ) -> Result<(), HostError> {
     let pod = Pod::open(&place.pod)?;
-    let (run, heap) = open(&pod)?;
-    let program = program(run.program()).ok_or(HostError::NoProgram(run.program()))?;
+    let header = Header::find(&pod)?.ok_or(HostError::NoRun)?;
+    let heap = pod.heap().ok_or(HostError::NoRun)?;
+    let number = header.program();
+    let program = program(number).ok_or(HostError::NoProgram(number))?;
     let options = ProcessOptions::on_host(place.host)
         .id(place.id)
         .name("workers");
-    let called_off = || run.called_off().is_some();
-    let index = run
-        .process_of(place.id)
+    let called_off = || header.called_off().is_some();
+    let crew = header.crew();
+    let index = crew
+        .process_at(place.id)
         .ok_or(HostError::NoProcess(place.id))?;
-    let is_first = index % run.processes() == 0;
+    let is_first = index % crew.processes == 0;
     let process = patiently(called_off, || {
         if is_first && lives(&pod, place.host) {
             return Err(HostError::FormerLife(place.host));
         }
         Ok(pod.join(options.clone())?)
     })?;
-    let threads = run.threads();
+    let threads = crew.threads;
     let first = index * threads;
     let work = |thread: u32| {
         let number = first + thread;
-        work_as(&pod, &process, run, heap, number, place.host, &program)
+        work_as(
+            &pod,
+            &process,
+            (header, heap),
+            number,
+            place.host,
+            &*program,
+        )
     };
     let outcome = std::thread::scope(|scope| {
         let workers: Result<Vec<_>, _> = (0..threads)
@@ -125,11 +209,11 @@ pub fn work<P: MapReduce + Sync>(
             })
             .collect();
         let workers = workers.map_err(|error| {
-            run.call_off(CalledOff::Failed(first));
+            header.call_off(CalledOff::Failed(first));
             HostError::Thread(error)
         });
         let mut outcome = if is_first {
-            tend(place, &process, run.processes(), &command)
+            tend(place, &process, crew.processes, &command)
         } else {
             Ok(())
         };
@@ -205,14 +289,13 @@ fn patiently<T>(
 fn work_as(
     pod: &Pod,
     process: &Process,
-    run: Run,
-    heap: Heap,
+    (header, heap): (Header, Heap),
     number: u32,
     host: u32,
-    program: &impl MapReduce,
+    program: &dyn Work,
 ) -> Result<(), HostError> {
-    let called_off = || run.called_off().is_some();
-    let (id, name) = (run.id_of(number), format!("worker {number}"));
+    let called_off = || header.called_off().is_some();
+    let (id, name) = (header.crew().id_of(number), format!("worker {number}"));
     let member = patiently(called_off, || Ok(process.enter(Some(id), &name)?))?;
     let local = member.heap(pod)?;
     let blocks = Blocks {
@@ -220,23 +303,18 @@ fn work_as(
         member: &member,
         recoverers: member.recoverers().ok_or(HostError::NoRun)?,
     };
-    let halt = |unit| {
-        if run.halts(unit, host) {
-            // Somebody kills us now.
-            process.ring();
-            while run.called_off().is_none() {
-                std::thread::sleep(Duration::from_millis(1));
-            }
-        }
+    let post = Post {
+        pod,
+        process,
+        header,
+        heap: &local,
+        blocks,
+        number,
+        host,
     };
-    match Worker::new(run, &local, blocks, number).work(program, halt) {
-        Ok(()) => Ok(()),
-        // What the run was called off for is known to whoever began it, unless it is only that a worker failed.
-        Err(source) => match source.why(number) {
-            CalledOff::Failed(_) => Err(HostError::Work { number, source }),
-            _ => Ok(()),
-        },
-    }
+    program
+        .work(&post)
+        .map_err(|source| HostError::Work { number, source })
 }
 
 #[cfg(test)]

@@ -5,44 +5,67 @@
 //! may do (LUPIN §3.5, §4). Hosts may be killed at any instruction: what they had committed stands, what they had not is
 //! done again, and the totals are those of a run without failures.
 //!
-//! * [`driver`] runs it all, and kills hosts if it is asked to; [`host`] is what the hosts' processes do.
-//! * [`mapreduce`] is what a worker does, for any program that is a [`MapReduce`](mapreduce::MapReduce).
+//! * [`driver`] runs it all, and kills hosts if it is asked to; [`host`] is what the hosts' processes do. Neither knows
+//!   the program: that is a [`driver::Program`] to one and [`host::Work`] to the other, [`crew`] says who works, and
+//!   [`header`] is what every run begins with in the pod.
+//! * [`mapreduce`] is what a worker does, for any program that is a [`MapReduce`](mapreduce::MapReduce); [`on_hosts`]
+//!   makes it one that a driver runs.
 //! * [`work_list`] gives out units, [`table`] counts them so that a unit's counts are committed by one word:
 //!   the argument stands there, and [`sweeps`] and [`scenarios`] prove it.
 //! * [`wordcount`] is the program, and the plain count that it is compared with; [`tokens`] says what a word
 //!   is.
+//! * [`kmeans`], [`matmul`], [`histogram`], [`blackscholes`] and [`dedup`] are the other programs of LUPIN's Tables 3 and 4: each has its input,
+//!   the work of one task as a function over slices, what puts together what tasks made, a plain program with one thread, and a
+//!   check that shares no line with it. Whoever does what, and however often, the result is the same to the last byte.
+//! * [`graph`] reads graphs, and generates them; [`pagerank`] ranks their vertices.
+//! * [`on_tasks`] makes programs of tasks ones that a driver runs.
 //!
 //! ```no_run
 //! use outlive_workloads::driver::{self, Options};
 //! use outlive_workloads::input::Inputs;
+//! use outlive_workloads::on_hosts::OnHosts;
 //! use outlive_workloads::wordcount::WordCount;
 //! use outlive::supervise::Stop;
 //! use std::process::Command;
 //!
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
-//! let options = Options { kills: 1, ..Options::new(Inputs::find(&["book.txt"])?) };
-//! let program = WordCount::default();
-//! // A program that calls `host::work(&Place::from_env()?, WordCount::of, host)`.
+//! let options = Options { kills: 1, ..Options::default() };
+//! let count = OnHosts::counting(WordCount::default(), Inputs::find(&["book.txt"])?);
+//! // A program that calls `host::work(&Place::from_env()?, programs::of, host)`.
 //! let host = || Command::new("/usr/local/bin/count-host");
-//! let outcome =
-//!     driver::run(&options, (program.number(), &program), host, &Stop::default(), &mut |_| {})?;
-//! for (word, count) in outcome.totals.iter().take(10) {
+//! let outcome = driver::run(&options, &count, host, &Stop::default(), &mut |_| {})?;
+//! for (word, count) in outcome.result.iter().take(10) {
 //!     println!("{count:>8} {}", String::from_utf8_lossy(word));
 //! }
 //! # Ok(())
 //! # }
 //! ```
 
+pub mod blackscholes;
+pub mod crew;
+pub mod dedup;
 pub mod driver;
+pub mod graph;
+pub mod header;
+pub mod histogram;
 pub mod host;
 pub mod input;
 pub mod key;
+pub mod kmeans;
 pub mod mapreduce;
+pub mod matmul;
+pub mod on_hosts;
+pub mod on_tasks;
+pub mod pagerank;
+pub mod programs;
+pub mod random;
 pub mod run;
 pub mod scenarios;
 pub mod size;
 pub mod sweeps;
 pub mod table;
 pub mod tokens;
+pub mod whole_file;
+mod wide;
 pub mod wordcount;
 pub mod work_list;

@@ -10,8 +10,9 @@
 //! its own, reducing reads what does not change any more, and what it inserts into the map is there or is the same. What counts is decided by the compare-and-swap of the
 //! unit's result.
 
+use crate::header::CalledOff;
 use crate::key::Key;
-use crate::run::{CalledOff, Run};
+use crate::run::Run;
 use crate::table::{Blocks, Table, TableError};
 use crate::work_list::{SharedList, WorkList};
 use outlive::heap::LocalHeap;
@@ -199,7 +200,7 @@ impl<'m, M: Memory> Worker<'m, M> {
         let Blocks {
             member, recoverers, ..
         } = self.blocks;
-        SharedList::new(units, member, recoverers, self.run.called_off_at())
+        SharedList::new(units, member, recoverers, self.run.header().called_off_at())
     }
 
     /// Works until everything is done. `before_commit` is called with each mapped unit right before it is
@@ -214,7 +215,7 @@ impl<'m, M: Memory> Worker<'m, M> {
     ) -> Result<(), WorkError> {
         let done = self.phases(program, before_commit);
         if let Err(error) = &done {
-            self.run.call_off(error.why(self.number));
+            self.run.header().call_off(error.why(self.number));
         }
         done
     }

@@ -3,6 +3,7 @@
 
 use outlive::membership::ProcessOptions;
 use outlive::pod::{Pod, PodOptions};
+use outlive_workloads::crew::Crew;
 use outlive_workloads::input::Inputs;
 use outlive_workloads::key::Key;
 use outlive_workloads::mapreduce::{MapReduce, Totals, Worker, results};
@@ -61,11 +62,13 @@ fn another_program_fits() {
     let plan = Plan {
         inputs: Inputs::find(&[&file]).unwrap(),
         program: 77,
-        hosts: 1,
-        processes: 1,
-        threads: 3,
-        first_process: 1,
-        first_id: 4,
+        crew: Crew {
+            hosts: 1,
+            processes: 1,
+            threads: 3,
+            first_process: 1,
+            first_worker: 4,
+        },
         unit: 10_000,
         seed: 3,
         kills: 0,
@@ -86,9 +89,11 @@ fn another_program_fits() {
     };
     std::thread::scope(|scope| {
         for number in 0..3 {
-            let (pod, process) = (&pod, &process);
+            let (pod, process, plan) = (&pod, &process, &plan);
             scope.spawn(move || {
-                let member = process.enter(Some(run.id_of(number)), "worker").unwrap();
+                let member = process
+                    .enter(Some(plan.crew.id_of(number)), "worker")
+                    .unwrap();
                 let local = member.heap(pod).unwrap();
                 let blocks = Blocks {
                     buddy: *heap.buddy(),

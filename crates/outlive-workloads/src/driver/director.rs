@@ -1,35 +1,36 @@
 //! The director: watches a run, kills hosts, and follows each failure until it is over.
 
 use super::launch::{Running, lock};
-use super::{Failure, KillAt, Options, Supervise, host_of, process_of};
-use crate::run::Run;
+use super::{Failure, KillAt, Options, Running as Program, Supervise};
+use crate::crew::Crew;
+use crate::header::Header;
+use crate::random::Random;
 use outlive::host::Os;
 use outlive::membership::{EventKind, Instance, Level, News, Status, Tables};
 use outlive::recovery::Logs;
 use std::time::Instant;
 
+/// Numbers of units for the kills, at even distances.
+fn evenly(units: u64, kills: u32) -> Vec<u64> {
+    let kills = u64::from(kills);
+    (1..=kills).map(|kill| kill * units / (kills + 1)).collect()
+}
+
 /// Random numbers of units for the kills, in order.
-fn at_random(even: &[u64], units: u64, options: &Options) -> Vec<u64> {
-    let mut random = options.seed | 1;
-    let mut all: Vec<u64> = even
-        .iter()
-        .map(|_| next_random(&mut random) % units.max(1))
+fn at_random(units: u64, options: &Options) -> Vec<u64> {
+    let mut random = Random::new(options.seed | 1);
+    let mut all: Vec<u64> = (0..options.kills)
+        .map(|_| random.word() % units.max(1))
         .collect();
     all.sort_unstable();
     all
 }
 
-fn next_random(state: &mut u64) -> u64 {
-    *state = state.wrapping_add(0x9E37_79B9_7F4A_7C15);
-    let mut z = *state;
-    z = (z ^ z >> 30).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-    z = (z ^ z >> 27).wrapping_mul(0x94D0_49BB_1331_11EB);
-    z ^ z >> 31
-}
-
 /// Watches a run, and kills hosts.
-pub(super) struct Director<'o> {
-    run: Run,
+pub(super) struct Director<'o, R> {
+    run: R,
+    header: Header,
+    crew: Crew,
     tables: Tables,
     logs: Logs,
     os: &'static dyn Os,
@@ -42,30 +43,35 @@ pub(super) struct Director<'o> {
     killed: u32,
     /// At which units hosts are still to be killed at random.
     thresholds: Vec<u64>,
-    random: u64,
+    random: Random,
 }
 
-impl<'o> Director<'o> {
+impl<'o, R: Program> Director<'o, R> {
     /// A director of `run`, whose hosts are started now and found in `running`. Arms the halts.
     pub fn new(
-        run: Run,
+        run: R,
         (tables, logs, os): (Tables, Logs, &'static dyn Os),
         options: &'o Options,
         running: Running,
     ) -> Self {
-        let units = run.mapping().count();
-        let even: Vec<u64> = (1..=u64::from(options.kills))
-            .map(|kill| kill * units / (u64::from(options.kills) + 1))
-            .collect();
+        let header = run.header();
+        let units = header.units();
+        let at = match (&options.kill_units[..], options.kill_at) {
+            ([], KillAt::Commit) => evenly(units, options.kills),
+            ([], KillAt::Random) => at_random(units, options),
+            (asked, _) => asked.to_vec(),
+        };
         let thresholds = match options.kill_at {
             KillAt::Commit => {
-                run.arm(&even);
+                header.arm(&at);
                 Vec::new()
             }
-            KillAt::Random => at_random(&even, units, options),
+            KillAt::Random => at,
         };
         Self {
             run,
+            header,
+            crew: header.crew(),
             tables,
             logs,
             os,
@@ -76,7 +82,7 @@ impl<'o> Director<'o> {
             open: Vec::new(),
             killed: 0,
             thresholds,
-            random: options.seed | 1,
+            random: Random::new(options.seed | 1),
         }
     }
 
@@ -101,7 +107,7 @@ impl<'o> Director<'o> {
 
     /// Whether a host has halted that is to be killed.
     pub fn is_wanted(&self) -> bool {
-        self.run.halted().nth(self.killed as usize).is_some()
+        self.header.halted().nth(self.killed as usize).is_some()
     }
 
     /// Whether something is going on, or to be done, that nobody tells of.
@@ -113,13 +119,13 @@ impl<'o> Director<'o> {
     pub fn look(&mut self) {
         match self.options.kill_at {
             KillAt::Commit => {
-                let halted: Vec<u32> = self.run.halted().skip(self.killed as usize).collect();
+                let halted: Vec<u32> = self.header.halted().skip(self.killed as usize).collect();
                 for host in halted {
                     self.kill(host);
                 }
             }
             KillAt::Random => {
-                let drawn = self.run.mapping().drawn();
+                let drawn = self.run.drawn();
                 while self.thresholds.first().is_some_and(|unit| drawn > *unit) {
                     let Some(host) = self.any_host() else { break };
                     self.thresholds.remove(0);
@@ -149,7 +155,7 @@ impl<'o> Director<'o> {
             .into_iter()
             .filter(|host| times(*host) == least)
             .collect();
-        let at = next_random(&mut self.random) % fresh.len() as u64;
+        let at = self.random.word() % fresh.len() as u64;
         Some(fresh[at as usize])
     }
 
@@ -164,13 +170,11 @@ impl<'o> Director<'o> {
 
     fn kill(&mut self, host: u32) {
         self.killed += 1;
-        self.run.hit(host);
+        self.header.hit(host);
         let lost = self.members_of(host);
-        let is_thread = |it: &&Instance| self.run.worker_of(it.id).is_some();
+        let is_thread = |it: &&Instance| self.crew.worker_of(it.id).is_some();
         let threads_lost = lost.iter().filter(is_thread).count();
-        let child = lock(&self.running)
-            .get(&process_of(self.options, host))
-            .cloned();
+        let child = lock(&self.running).get(&self.crew.first_of(host)).cloned();
         let generations = self.tables.generations();
         let instance = generations.state(host).ok();
         let instance = instance
@@ -257,13 +261,13 @@ impl<'o> Director<'o> {
             let all_gone = !failure.lost.iter().any(lives);
             if all_gone && !failure.is_read {
                 failure.is_read = true;
-                self.run.spare(failure.host);
-                // Their tables stand still until they are started again.
+                self.header.spare(failure.host);
+                // What they had begun stands still until they are started again.
                 failure.units_redone = failure
                     .lost
                     .iter()
-                    .filter_map(|instance| self.run.worker_of(instance.id))
-                    .filter_map(|worker| self.run.table(worker).attempting())
+                    .filter_map(|instance| self.crew.worker_of(instance.id))
+                    .filter_map(|worker| self.run.attempting(worker))
                     .collect();
                 // A host that dies while it joins is told of by nobody: it never was a member.
                 failure.detected_at = failure.detected_at.or(Some(now));
@@ -286,10 +290,8 @@ impl<'o> Director<'o> {
             let first = || failure.lost.iter().find_map(proven);
             let by = failure.instance.as_ref().and_then(proven);
             failure.detected_by = by.or(failure.detected_by).or_else(first);
-            failure.detected_by_host = failure
-                .detected_by
-                .and_then(|by| host_of(self.options, by.id));
-            let first = process_of(self.options, failure.host);
+            failure.detected_by_host = failure.detected_by.and_then(|by| self.crew.host_of(by.id));
+            let first = self.crew.first_of(failure.host);
             let live = |id| {
                 generations
                     .state(id)

@@ -1,5 +1,5 @@
 //! The driver of a run: makes the pod, starts the hosts, kills those that are to be killed, sees the failures
-//! told and recovered, and collects what comes out.
+//! told and recovered, and collects what comes out. What is run is a [`Program`]; nothing here knows which.
 //!
 //! The driver is a host of the pod itself, which does no work. Its main thread supervises the hosts'
 //! processes ([`ProcessSupervisor`](outlive::supervise::ProcessSupervisor)); a second one, the director, watches the run. Hosts die with the driver: no
@@ -9,19 +9,19 @@ mod director;
 mod launch;
 mod outcome;
 mod play;
+mod program;
 mod scene;
 mod stale;
 
 pub use launch::{die_with, not_stopped_by_a_terminal, own_program};
 pub use outcome::{Failure, Outcome, Progress, RunError};
+pub use program::{Order, Program, Running, Stage, Stretch};
 
-use crate::input::Inputs;
-use crate::mapreduce::MapReduce;
-use crate::run::{LARGEST_UNIT, MOST_HOSTS};
+use crate::crew::{Crew, MOST_HOSTS};
+use crate::size;
 use launch::{Subreaper, cpu_seconds};
-use outlive::membership::InstanceId;
 use outlive::supervise::Stop;
-use scene::{Scene, plan};
+use scene::{Scene, ask_for};
 use std::path::PathBuf;
 use std::process::Command;
 use std::time::Instant;
@@ -46,11 +46,9 @@ pub enum Supervise {
     None,
 }
 
-/// What is run, and how.
+/// How a program is run.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// What is read.
-    pub inputs: Inputs,
     /// How many hosts: 1 to [`MOST_HOSTS`].
     pub hosts: u32,
     /// How many processes each of them has: a first one, and children of it.
@@ -59,34 +57,41 @@ pub struct Options {
     pub threads: u32,
     /// How many hosts are killed, spread evenly over the run.
     pub kills: u32,
+    /// At which units they are killed instead, in rising order: one for each kill. None, which is the default, spreads them.
+    pub kill_units: Vec<u64>,
     /// When.
     pub kill_at: KillAt,
     /// What follows.
     pub supervise: Supervise,
     /// Where the pod is made; by default somewhere in /dev/shm.
     pub pod: Option<PathBuf>,
-    /// How large it is; by default as large as is estimated from the inputs.
+    /// How large it is; by default as large as the program estimates.
     pub size: Option<u64>,
-    /// How large units are at most; by default chosen by the inputs.
-    pub unit: Option<u64>,
-    /// Decides hashes, and when hosts are killed at random.
+    /// Decides what the program leaves to chance, and when hosts are killed at random.
     pub seed: u64,
 }
 
 impl Options {
-    /// The defaults for `inputs`: four hosts of one process with one worker each, of which none is killed.
-    pub fn new(inputs: Inputs) -> Self {
+    /// How many workers there are.
+    pub fn workers(&self) -> u32 {
+        let workers = self.hosts.saturating_mul(self.processes);
+        workers.saturating_mul(self.threads)
+    }
+}
+
+impl Default for Options {
+    /// Four hosts of one process with one worker each, of which none is killed.
+    fn default() -> Self {
         Self {
-            inputs,
             hosts: 4,
             processes: 1,
             threads: 1,
             kills: 0,
+            kill_units: Vec::new(),
             kill_at: KillAt::default(),
             supervise: Supervise::default(),
             pod: None,
             size: None,
-            unit: None,
             seed: u64::from(std::process::id()) << 32 ^ now_nanos(),
         }
     }
@@ -98,7 +103,7 @@ fn now_nanos() -> u64 {
         .map_or(0, |now| now.as_nanos() as u64)
 }
 
-/// Runs `program` over the inputs. `command` makes the command that becomes a host by calling
+/// Runs `program`. `command` makes the command that becomes a host by calling
 /// [`host::work`](crate::host::work) with the [`Place`](outlive::supervise::Place) in its environment. `stop` ends it early; `progress` is called every few milliseconds.
 ///
 /// The pod is destroyed before this returns, and no process is left. While it runs, this process adopts what its
@@ -106,27 +111,29 @@ fn now_nanos() -> u64 {
 ///
 /// # Errors
 /// See [`RunError`].
-pub fn run<P: MapReduce>(
+pub fn run<P: Program>(
     options: &Options,
-    (number, program): (u64, &P),
+    program: &P,
     command: impl FnMut() -> Command + Clone + Send + 'static,
     stop: &Stop,
     progress: &mut (dyn FnMut(Progress) + Send),
-) -> Result<Outcome, RunError> {
+) -> Result<Outcome<<P::Running as Running>::Result>, RunError> {
     refuse_the_impossible(options)?;
     let began = Instant::now();
     let _reaper = Subreaper::new();
     let cpu = cpu_seconds();
-    let plan = plan(options, number);
-    let scene = Scene::set(options, &plan, program)?;
-    let created = began.elapsed();
-    let mut outcome = scene.play(options, command, stop, progress)?;
-    if let Some(first) = scene.run.first_byte()
-        && let Some(more) = program.at_start(first)
-    {
-        outcome.totals.push(more);
-        crate::wordcount::sort(&mut outcome.totals);
-    }
+    let order = Order {
+        crew: Crew::with_driver(options.hosts, options.processes, options.threads),
+        kills: options.kills,
+        seed: options.seed,
+    };
+    let (scene, created, mut outcome) = Scene::set(options, &order, program)
+        .and_then(|scene| {
+            let created = began.elapsed();
+            let outcome = scene.play(options, program, command, stop, progress)?;
+            Ok((scene, created, outcome))
+        })
+        .map_err(|error| with_the_size_to_ask_for(error, &order, program, stop))?;
     outcome.seconds_to_create = created.as_secs_f64();
     outcome.seconds = began.elapsed().as_secs_f64();
     drop(scene);
@@ -134,9 +141,30 @@ pub fn run<P: MapReduce>(
     Ok(outcome)
 }
 
+/// If the segment was too small, the program is asked what it needs: an estimate may have missed it.
+fn with_the_size_to_ask_for(
+    error: RunError,
+    order: &Order,
+    program: &impl Program,
+    stop: &Stop,
+) -> RunError {
+    match error {
+        RunError::Full { size, wanted, ask } => {
+            let ask = match program.heap_bytes_counted(order, stop) {
+                Ok(Some(heap)) => ask_for(size, size::segment_bytes(heap, order.crew.ids())),
+                _ => ask,
+            };
+            RunError::Full { size, wanted, ask }
+        }
+        other => other,
+    }
+}
+
 fn refuse_the_impossible(options: &Options) -> Result<(), RunError> {
     let processes = u64::from(options.hosts) * u64::from(options.processes);
     let workers = processes.saturating_mul(options.threads.into());
+    let (kills, units) = (u64::from(options.kills), options.kill_units.len() as u64);
+    let units_asked = if units == 0 { kills } else { units };
     let asked = [
         (
             "a number of hosts",
@@ -146,13 +174,8 @@ fn refuse_the_impossible(options: &Options) -> Result<(), RunError> {
         ),
         ("a number of processes", processes, 1, 4096),
         ("a number of workers", workers, 1, 4096),
-        ("a number of kills", options.kills.into(), 0, 1024),
-        (
-            "a size of units",
-            options.unit.unwrap_or(1),
-            1,
-            LARGEST_UNIT,
-        ),
+        ("a number of kills", kills, 0, 1024),
+        ("a number of units to kill at", units_asked, kills, kills),
     ];
     for (what, asked, least, most) in asked {
         if !(least..=most).contains(&asked) {
@@ -165,22 +188,4 @@ fn refuse_the_impossible(options: &Options) -> Result<(), RunError> {
         }
     }
     Ok(())
-}
-
-// Ids: the hosts, the driver's host, the hosts' processes, the driver's process and its thread, the workers.
-
-/// The first process of `host`; the driver's, if that is the number of hosts.
-fn process_of(options: &Options, host: u32) -> InstanceId {
-    options.hosts + 1 + host * options.processes
-}
-
-/// The driver's thread. The workers' ids follow.
-fn driver_thread(options: &Options) -> InstanceId {
-    process_of(options, options.hosts) + 1
-}
-
-/// The host of a process; the driver's is the number of hosts.
-fn host_of(options: &Options, process: InstanceId) -> Option<u32> {
-    let index = process.checked_sub(process_of(options, 0))?;
-    Some(index / options.processes).filter(|host| *host <= options.hosts)
 }

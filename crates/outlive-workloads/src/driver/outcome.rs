@@ -1,17 +1,21 @@
 //! What comes of a run.
 
+use super::Stretch;
+use crate::header::CalledOff;
 use crate::host::HostError;
 use crate::input::InputError;
 use outlive::membership::Instance;
 use outlive::pod::PodError;
+use outlive::segment::NoRoom;
+use outlive_tasks::JobError;
 use std::path::PathBuf;
 
 /// What came of a run.
 #[derive(Clone, Debug)]
-pub struct Outcome {
-    /// Every key with its total, by falling total, then by key.
-    pub totals: Vec<(Vec<u8>, u64)>,
-    /// From the creation of the pod to the last total.
+pub struct Outcome<T> {
+    /// What the program has found.
+    pub result: T,
+    /// From the creation of the pod until all of it was read.
     pub seconds: f64,
     /// Of that, until the hosts were started: the pod was made.
     pub seconds_to_create: f64,
@@ -19,20 +23,44 @@ pub struct Outcome {
     pub seconds_of_work: f64,
     /// The processor time of the driver and of all hosts, the dead ones' included.
     pub cpu_seconds: f64,
-    /// The bytes read.
-    pub bytes: u64,
-    /// The units of the input.
+    /// Of that, while hosts worked.
+    pub cpu_seconds_of_work: f64,
+    /// The units of work.
     pub units: u64,
     /// The size of the segment.
     pub segment_bytes: u64,
     /// Where the pod was.
     pub pod: PathBuf,
+    /// Why it was with temporary files and not in /dev/shm, if it was not asked for elsewhere.
+    pub no_room: Option<NoRoom>,
     /// What failed, in order.
     pub failures: Vec<Failure>,
     /// How many units were begun and not committed, in all.
     pub units_redone: u64,
     /// How many kills were asked for and came too late: the run was over.
     pub kills_too_late: u32,
+}
+
+impl<T> Outcome<T> {
+    /// What the program has found, and the outcome without it.
+    pub fn split(self) -> (T, Outcome<()>) {
+        let rest = Outcome {
+            result: (),
+            seconds: self.seconds,
+            seconds_to_create: self.seconds_to_create,
+            seconds_of_work: self.seconds_of_work,
+            cpu_seconds: self.cpu_seconds,
+            cpu_seconds_of_work: self.cpu_seconds_of_work,
+            units: self.units,
+            segment_bytes: self.segment_bytes,
+            pod: self.pod,
+            no_room: self.no_room,
+            failures: self.failures,
+            units_redone: self.units_redone,
+            kills_too_late: self.kills_too_late,
+        };
+        (self.result, rest)
+    }
 }
 
 /// One host's failure. Times are seconds from when the hosts were started.
@@ -71,12 +99,8 @@ pub struct Failure {
 /// How far a run is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Progress {
-    /// How many units have been read from disk, about.
-    pub loaded: u64,
-    /// How many units have been given out to be mapped.
-    pub mapped: u64,
-    /// Of how many.
-    pub units: u64,
+    /// What it does, and how much of that is done.
+    pub stretch: Stretch,
     /// How many hosts have failed.
     pub failures: usize,
 }
@@ -120,7 +144,7 @@ pub enum RunError {
         ask: u64,
     },
     /// A file has another length than when it was looked at.
-    #[error("{} has changed while it was read; nothing was counted", .path.display())]
+    #[error("{} has changed while it was read; nothing was made of it", .path.display())]
     Changed {
         /// Which file.
         path: PathBuf,
@@ -133,6 +157,12 @@ pub enum RunError {
         /// Where.
         at: u64,
     },
+    /// What comes of the run cannot be written.
+    #[error("the result cannot be written: {0}")]
+    Unwritable(#[source] std::io::Error),
+    /// A job that the run consists of failed.
+    #[error(transparent)]
+    Job(#[from] JobError),
     /// All hosts have died, or given up.
     #[error(
         "all {hosts} hosts are dead, and {done} of {units} units are done; let hosts be restarted (--supervise restart), or kill fewer"
@@ -140,7 +170,7 @@ pub enum RunError {
     AllDead {
         /// How many there were.
         hosts: u32,
-        /// How many units were mapped.
+        /// How many units were done.
         done: u64,
         /// Of how many.
         units: u64,
@@ -148,6 +178,9 @@ pub enum RunError {
     /// A worker failed, and has said why on standard error.
     #[error("worker {0} of the run failed; its host has said why")]
     Failed(u32),
+    /// It was called off for what its program does not know.
+    #[error("the run was called off: {0:?}")]
+    CalledOff(CalledOff),
     /// It was told to stop.
     #[error("interrupted")]
     Interrupted,

@@ -1,18 +1,12 @@
 //! The run itself: hosts are supervised until everything is done, and what comes out is collected.
 
 use super::director::Director;
-use super::launch::{AsGroups, Running};
+use super::launch::{AsGroups, Running, cpu_seconds};
 use super::scene::{Scene, ask_for};
-use super::{Options, Outcome, Progress, RunError, Supervise, driver_thread, process_of};
-use crate::host::HostError;
-use crate::input::InputError;
-use crate::mapreduce::results;
-use crate::run::CalledOff;
+use super::{Options, Outcome, Program, Progress, RunError, Supervise};
+use crate::header::CalledOff;
 use outlive::pod::PodError;
-use outlive::structures;
 use outlive::supervise::{Child, Outlook, ProcessSupervisor, RestartPolicy, Stop, home};
-use std::io;
-use std::path::PathBuf;
 use std::process::Command;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -24,19 +18,20 @@ const PROGRESS: Duration = Duration::from_millis(10);
 /// How long it waits at the end for what has not been told yet.
 const LAST_NEWS: Duration = Duration::from_secs(10);
 
-impl Scene {
+impl<R: super::Running> Scene<R> {
     pub(super) fn play(
         &self,
         options: &Options,
+        program: &impl Program<Running = R>,
         command: impl FnMut() -> Command + Clone + Send + 'static,
         stop: &Stop,
         progress: &mut (dyn FnMut(Progress) + Send),
-    ) -> Result<Outcome, RunError> {
+    ) -> Result<Outcome<R::Result>, RunError> {
         let Some(process) = &self.process else {
             return Err(RunError::Interrupted);
         };
-        let (run, hosts) = (self.run, options.hosts);
-        let units = run.mapping().count();
+        let (run, header, hosts) = (self.run, self.run.header(), options.hosts);
+        let (crew, units) = (header.crew(), header.units());
         let running = Running::default();
         let policy = match options.supervise {
             Supervise::Restart => RestartPolicy {
@@ -47,7 +42,7 @@ impl Scene {
             },
             Supervise::None => RestartPolicy::NEVER,
         };
-        let began = Instant::now();
+        let (began, cpu) = (Instant::now(), cpu_seconds());
         let seen = (self.pod.tables(), self.pod.logs(), self.pod.os()?);
         let mut director = Director::new(run, seen, options, Arc::clone(&running));
         let mut events = process.events();
@@ -56,27 +51,30 @@ impl Scene {
             .launch(AsGroups { running })
             .placement(home);
         for host in 0..hosts {
-            let id = process_of(options, host);
+            let id = crew.first_of(host);
             supervisor = supervisor.child(Child::new(id, host, command.clone()));
         }
         let end = supervisor.stopper();
-        let (over, outlooks) = std::thread::scope(|scope| {
-            let settled = Stop::default();
+        let settled = Stop::default();
+        let (over, attended, outlooks) = std::thread::scope(|scope| {
+            let settled = &settled;
+            let attendant = scope.spawn(|| {
+                let member = process
+                    .enter(Some(crew.driver_thread()), "driver")
+                    .map_err(PodError::from)?;
+                program.attend(&run, &self.pod, &member.heap(&self.pod)?, settled)
+            });
             let director = scope.spawn({
-                let (settled, end) = (settled.clone(), end.clone());
+                let end = end.clone();
                 move || {
                     // Whoever is told how far it is may ask for the end.
                     let mut tell = |failures| {
-                        progress(Progress {
-                            loaded: run.loading().drawn(),
-                            mapped: run.mapping().drawn(),
-                            units,
-                            failures,
-                        });
+                        let stretch = run.stretch();
+                        progress(Progress { stretch, failures });
                     };
                     while !settled.is_stopped() {
                         if stop.is_stopped() {
-                            run.call_off(CalledOff::Interrupted);
+                            header.call_off(CalledOff::Interrupted);
                             end.stop();
                             break;
                         }
@@ -106,17 +104,22 @@ impl Scene {
             let director = director
                 .join()
                 .unwrap_or_else(|panic| std::panic::resume_unwind(panic));
-            (director, outlooks)
+            let attended = attendant
+                .join()
+                .unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+            (director, attended, outlooks)
         });
         let work = began.elapsed();
         supervisor.kill_children();
         drop(supervisor);
+        let cpu = cpu_seconds() - cpu;
         if stop.is_stopped() {
             return Err(RunError::Interrupted);
         }
-        if let Some(why) = run.called_off() {
-            return Err(self.explain(why, options));
+        if let Some(why) = header.called_off() {
+            return Err(self.explain(why, program));
         }
+        attended?;
         if !run.is_done() {
             let dead = outlooks
                 .iter()
@@ -124,68 +127,45 @@ impl Scene {
             debug_assert!(dead);
             return Err(RunError::AllDead {
                 hosts,
-                done: run.mapping().done(),
+                done: run.done(),
                 units,
             });
         }
         let (failures, killed) = over.report();
-        let redone = (0..run.workers())
-            .map(|number| run.table(number))
-            .map(|table| u64::from(table.attempts() - table.committed()))
-            .sum();
-        let mut totals = {
+        let result = {
             let member = process
-                .enter(Some(driver_thread(options)), "driver")
+                .enter(Some(crew.driver_thread()), "driver")
                 .map_err(PodError::from)?;
-            let local = member.heap(&self.pod)?;
-            results(run, &local)
-                .map_err(structures::CreateError::from)
-                .map_err(HostError::from)?
+            program.result(&run, &self.pod, &member.heap(&self.pod)?)?
         };
-        crate::wordcount::sort(&mut totals);
         Ok(Outcome {
-            totals,
+            result,
             seconds: 0.0,
             seconds_to_create: 0.0,
             seconds_of_work: work.as_secs_f64(),
             cpu_seconds: 0.0,
-            bytes: options.inputs.bytes(),
-            units,
+            cpu_seconds_of_work: cpu,
+            units: run.units(),
             segment_bytes: self.pod.segment().size(),
             pod: self.path.clone(),
+            no_room: self.no_room.clone(),
             kills_too_late: options.kills - killed,
             failures,
-            units_redone: redone,
+            units_redone: run.redone(),
         })
     }
 
-    fn explain(&self, why: CalledOff, options: &Options) -> RunError {
-        let path = |file: u32| {
-            let file = options.inputs.files().get(file as usize);
-            file.map_or_else(PathBuf::new, |file| file.path.clone())
-        };
+    fn explain(&self, why: CalledOff, program: &impl Program<Running = R>) -> RunError {
         let size = self.pod.segment().size();
         match why {
             CalledOff::Interrupted => RunError::Interrupted,
             CalledOff::Full(wanted) => RunError::Full {
                 size,
                 wanted,
-                ask: ask_for(size, self.estimate.max(size + wanted)),
+                ask: ask_for(size, self.estimate),
             },
-            CalledOff::Unreadable(file, error) => InputError::Unreadable {
-                path: path(file),
-                source: io::Error::from_raw_os_error(error),
-            }
-            .into(),
-            CalledOff::Changed(file) => RunError::Changed { path: path(file) },
-            CalledOff::TooLong(unit) => {
-                let (unit, _) = self.run.unit(unit);
-                RunError::TooLong {
-                    path: path(unit.file),
-                    at: unit.from,
-                }
-            }
             CalledOff::Failed(worker) => RunError::Failed(worker),
+            other => program.explain(&self.run, other),
         }
     }
 }

@@ -1,102 +1,90 @@
 //! The pod of a run: made before the hosts are started, destroyed when the run is over.
 
 use super::stale::{Name, sweep};
-use super::{Options, RunError, driver_thread, process_of};
+use super::{Options, Order, Program, RunError, Running, Stage};
+use crate::header::{ROOT, RunHeader};
 use crate::host::HostError;
-use crate::mapreduce::{MapReduce, Totals, no_room};
-use crate::run::{MapReduceRun, Plan, ROOT, Run};
+use crate::mapreduce::no_room;
 use crate::size;
 use crate::table::Blocks;
-use outlive::heap::buddy::AllocateError;
+use outlive::host::{Linux, OsError};
 use outlive::membership::{Process, ProcessOptions};
 use outlive::pod::{Pod, PodError, PodOptions};
-use outlive::segment::CreateError;
+use outlive::segment::{CreateError, NoRoom};
 use outlive::structures;
+use outlive_tasks::PoolError;
 use std::path::{Path, PathBuf};
-
-pub(super) fn plan(options: &Options, program: u64) -> Plan {
-    let (hosts, processes, threads) = (options.hosts, options.processes, options.threads);
-    let bytes = options.inputs.bytes();
-    Plan {
-        inputs: options.inputs.clone(),
-        program,
-        hosts,
-        processes,
-        threads,
-        first_process: process_of(options, 0),
-        first_id: driver_thread(options) + 1,
-        unit: options
-            .unit
-            .unwrap_or_else(|| Plan::unit_for(bytes, hosts * processes * threads)),
-        seed: options.seed,
-        kills: options.kills,
-    }
-}
+use std::time::{Duration, Instant};
 
 /// A pod made for a run. Dropped, it is destroyed.
-pub(super) struct Scene {
+pub(super) struct Scene<R> {
     pub(super) pod: Pod,
     pub(super) path: PathBuf,
+    /// Why it is not in /dev/shm, where it was to be.
+    pub(super) no_room: Option<NoRoom>,
     pub(super) process: Option<Process>,
-    pub(super) run: Run,
+    pub(super) run: R,
     /// How large it should be, as far as can be known before.
     pub(super) estimate: u64,
 }
 
-impl Scene {
+impl<R: Running> Scene<R> {
     pub(super) fn set(
         options: &Options,
-        plan: &Plan,
-        program: &impl MapReduce,
+        order: &Order,
+        program: &impl Program<Running = R>,
     ) -> Result<Self, RunError> {
-        let ids = plan.first_id + plan.workers() + 1;
-        let keys = size::keys_of(&options.inputs, program)?;
-        let estimate = size::segment_bytes(size::heap_bytes(plan, keys), ids);
+        let (crew, ids) = (order.crew, order.crew.ids());
+        let estimate = size::segment_bytes(program.heap_bytes(order)?, ids);
         let bytes = options.size.unwrap_or(estimate);
-        let (pod, path) = create(options, bytes, ids)?;
+        let (pod, path, elsewhere) = create(options, bytes, ids)?;
         let owned = OwnPath(Some(path));
-        let memory = pod.segment().memory();
         let too_small = |wanted| RunError::Full {
             size: bytes,
             wanted,
             ask: ask_for(bytes, estimate),
         };
         let heap = pod.heap().ok_or_else(|| too_small(bytes))?;
-        let hosts = plan.hosts;
-        let own = ProcessOptions::on_host(hosts)
+        let own = ProcessOptions::on_host(crew.hosts)
             .host_name("driver")
-            .id(process_of(options, hosts))
+            .id(crew.driver())
             .name("driver");
         let process = pod.join(own)?;
         let run = {
             let member = process
-                .enter(Some(driver_thread(options)), "driver")
+                .enter(Some(crew.driver_thread()), "driver")
                 .map_err(PodError::from)?;
-            let blocks = Blocks {
-                buddy: *heap.buddy(),
-                member: &member,
-                recoverers: member.recoverers().ok_or(HostError::NoRun)?,
-            };
-            // A cell of the driver's own, for the block on its way into the root.
-            let cell = pod.logs().of(member.instance().id).program_room();
-            let refused = |error: AllocateError| match no_room(&error) {
-                Some(asked) => too_small(asked),
-                None => HostError::from(error).into(),
-            };
-            let run = Run::create(plan, blocks, memory, cell).map_err(refused)?;
             let local = member.heap(&pod)?;
-            match Totals::create_seeded(&local, run.totals_cell(), plan.seed) {
-                Ok(_) => run,
-                Err(structures::CreateError::Heap(error)) => return Err(refused(error)),
-                Err(other) => return Err(HostError::from(other).into()),
-            }
+            let stage = Stage {
+                pod: &pod,
+                blocks: Blocks {
+                    buddy: *heap.buddy(),
+                    member: &member,
+                    recoverers: member.recoverers().ok_or(HostError::NoRun)?,
+                },
+                heap: &local,
+                // A cell of the driver's own, for the block on its way into the root.
+                cell: pod.logs().of(member.instance().id).program_room(),
+            };
+            program.begin(order, &stage).map_err(|error| {
+                let full = match &error {
+                    RunError::Begin(
+                        HostError::Allocate(error)
+                        | HostError::Pool(PoolError::Full(error))
+                        | HostError::Totals(structures::CreateError::Heap(error)),
+                    ) => no_room(error),
+                    _ => None,
+                };
+                full.map_or(error, too_small)
+            })?
         };
         pod.roots()
-            .publish::<MapReduceRun>(ROOT, run.at())
+            .publish::<RunHeader>(ROOT, run.header().at())
             .map_err(HostError::from)?;
         Ok(Self {
             pod,
             path: owned.keep(),
+            no_room: elsewhere,
             process: Some(process),
             run,
             estimate,
@@ -104,11 +92,19 @@ impl Scene {
     }
 }
 
-pub(super) fn ask_for(had: u64, estimated: u64) -> u64 {
-    estimated
-        .max(had.saturating_mul(2))
-        .next_multiple_of(1 << 20)
+/// What to ask for instead of a segment of `had` bytes that was too small, though `needed` may be less.
+pub(super) fn ask_for(had: u64, needed: u64) -> u64 {
+    let more = if needed > had {
+        needed
+    } else {
+        had.saturating_mul(2)
+    };
+    more.next_multiple_of(1 << 20)
 }
+
+/// How long one waits at the end for those to leave who were not started by the driver; who takes longer removes himself
+/// what he keeps.
+const LEAVING: Duration = Duration::from_secs(1);
 
 /// Removes what is there unless it is kept.
 struct OwnPath(Option<PathBuf>);
@@ -127,20 +123,32 @@ impl Drop for OwnPath {
     }
 }
 
-impl Drop for Scene {
+impl<R> Drop for Scene<R> {
     fn drop(&mut self) {
         if let Some(process) = self.process.take() {
             let _ = process.leave();
         }
-        let _ = Pod::destroy(&self.path);
+        let pod = self.pod.segment().uuid().as_u128();
+        let mut is_left = matches!(Pod::destroy(&self.path), Ok(Some(_)));
+        // Others who came to work are about to leave: until then the file stays by which the kernel tells of them.
+        let until = Instant::now() + LEAVING;
+        while is_left && Instant::now() < until {
+            std::thread::sleep(Duration::from_millis(2));
+            is_left = matches!(Linux::remove_side_file(pod), Err(OsError::InUse { .. }));
+        }
     }
 }
 
-/// Makes the pod where it was asked for; else in /dev/shm, or where temporary files are if /dev/shm has no room.
-fn create(options: &Options, bytes: u64, ids: u32) -> Result<(Pod, PathBuf), RunError> {
+/// Makes the pod where it was asked for; else in /dev/shm, or where temporary files are if /dev/shm has no room, and
+/// says why.
+fn create(
+    options: &Options,
+    bytes: u64,
+    ids: u32,
+) -> Result<(Pod, PathBuf, Option<NoRoom>), RunError> {
     let make = |path: &Path| Pod::create(path, PodOptions::new().size(bytes).ids(ids).groups(1));
     if let Some(path) = &options.pod {
-        return Ok((make(path)?, path.clone()));
+        return Ok((make(path)?, path.clone(), None));
     }
     let (name, elsewhere) = (Name::of_this_process().to_string(), std::env::temp_dir());
     let memory = Path::new("/dev/shm");
@@ -149,12 +157,13 @@ fn create(options: &Options, bytes: u64, ids: u32) -> Result<(Pod, PathBuf), Run
     sweep(&elsewhere);
     let path = memory.join(&name);
     match make(&path) {
-        Ok(pod) => Ok((pod, path)),
+        Ok(pod) => Ok((pod, path, None)),
         Err(PodError::Create(CreateError::NoRoom(full))) => {
             let elsewhere = elsewhere.join(&name);
             // The first refusal says what is missing.
-            let pod = make(&elsewhere).map_err(|_| PodError::Create(CreateError::NoRoom(full)))?;
-            Ok((pod, elsewhere))
+            let pod = make(&elsewhere)
+                .map_err(|_| PodError::Create(CreateError::NoRoom(full.clone())))?;
+            Ok((pod, elsewhere, Some(full)))
         }
         Err(error) => Err(error.into()),
     }

@@ -1,0 +1,116 @@
+//! Who works in a run: hosts, their processes and these' workers, and which ids they have in the pod.
+
+use outlive::membership::InstanceId;
+
+/// How many hosts a run can have.
+pub const MOST_HOSTS: u32 = 1024;
+
+/// How many ids are left for those who come besides: whoever looks after the pod, and workers that somebody else starts,
+/// a host, a process and a thread each.
+const OTHERS: u32 = 1 + 3 * 16;
+
+/// Who works in a run. Hosts have the ids from 0.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Crew {
+    /// How many hosts there are.
+    pub hosts: u32,
+    /// How many processes each host has.
+    pub processes: u32,
+    /// How many workers each process has.
+    pub threads: u32,
+    /// The id of the first process; the others follow, host by host.
+    pub first_process: InstanceId,
+    /// The id of the first worker; the others follow, process by process.
+    pub first_worker: InstanceId,
+}
+
+impl Crew {
+    /// One with a driver. The ids are, in this order: the hosts', the driver's host's, the processes', the driver's
+    /// process's and its thread's, the workers'.
+    pub fn with_driver(hosts: u32, processes: u32, threads: u32) -> Self {
+        let first_process = hosts + 1;
+        Self {
+            hosts,
+            processes,
+            threads,
+            first_process,
+            first_worker: first_process + hosts * processes + 2,
+        }
+    }
+
+    /// How many workers there are.
+    pub fn workers(&self) -> u32 {
+        self.hosts * self.processes * self.threads
+    }
+
+    /// How many ids there are, of all of them and of those who come [besides](OTHERS).
+    pub fn ids(&self) -> u32 {
+        self.first_worker + self.workers() + OTHERS
+    }
+
+    /// The first process of `host`.
+    pub fn first_of(&self, host: u32) -> InstanceId {
+        self.first_process + host * self.processes
+    }
+
+    /// The driver's process, of a crew with a driver: the one after the hosts'.
+    pub fn driver(&self) -> InstanceId {
+        self.first_of(self.hosts)
+    }
+
+    /// The driver's thread, of a crew with a driver.
+    pub fn driver_thread(&self) -> InstanceId {
+        self.driver() + 1
+    }
+
+    /// The host of a process; the driver's is the number of hosts.
+    pub fn host_of(&self, process: InstanceId) -> Option<u32> {
+        let index = process.checked_sub(self.first_process)?;
+        Some(index / self.processes).filter(|host| *host <= self.hosts)
+    }
+
+    /// The place of the process with this id among those of the hosts, host by host; `None` if it is none of them.
+    pub fn process_at(&self, id: InstanceId) -> Option<u32> {
+        let index = id.checked_sub(self.first_process)?;
+        (index < self.hosts * self.processes).then_some(index)
+    }
+
+    /// The id of worker `number`.
+    pub fn id_of(&self, number: u32) -> InstanceId {
+        self.first_worker + number
+    }
+
+    /// The number of the worker with this id, if it is a worker's.
+    pub fn worker_of(&self, id: InstanceId) -> Option<u32> {
+        let number = id.checked_sub(self.first_worker)?;
+        (number < self.workers()).then_some(number)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn everybody_has_an_id() {
+        let crew = Crew::with_driver(3, 2, 4);
+        assert_eq!(
+            (crew.first_of(0), crew.first_of(2), crew.driver()),
+            (4, 8, 10)
+        );
+        assert_eq!(
+            (crew.driver_thread(), crew.id_of(0), crew.workers()),
+            (11, 12, 24)
+        );
+        let hosts: Vec<_> = (3..12).map(|id| crew.host_of(id)).collect();
+        let of = |host| Some(host);
+        assert_eq!(
+            hosts,
+            [None, of(0), of(0), of(1), of(1), of(2), of(2), of(3), of(3)]
+        );
+        assert_eq!((crew.process_at(9), crew.process_at(10)), (Some(5), None));
+        assert_eq!((crew.worker_of(11), crew.worker_of(12)), (None, Some(0)));
+        assert_eq!((crew.worker_of(35), crew.worker_of(36)), (Some(23), None));
+        assert_eq!(crew.ids(), 36 + OTHERS);
+    }
+}

@@ -1,0 +1,429 @@
+//! The archive's format, version 1, and how it is written and read.
+//!
+//! All numbers are little-endian; of 32 bits where nothing else is said.
+//!
+//! | what | of what |
+//! | --- | --- |
+//! | header | `OutDedup`, the version, 0 |
+//! | chunks | what is kept of each different chunk, in the order in which they first occur: raw deflate, or the chunk itself if that is not longer |
+//! | index: chunks | how many (64 bits); of each: length as kept, length, CRC-32 of what is kept, SHA-256 of the chunk |
+//! | index: entries | how many (64 bits); of each: kind (8 bits: 0 directory, 1 file, 2 link), permissions, length of the name (64 bits), name; of a file: how many chunks (64 bits) and their numbers; of a link: length (64 bits) and where it leads |
+//! | trailer | where the index begins (64 bits), its length (64 bits), SHA-256 of index and these two, `pudeDtuO` |
+//!
+//! No byte is without a check: what is kept of chunks has its CRC-32, and the chunks have their SHA-256, too; the index has its SHA-256; header
+//! and trailer can only be what they are. So a damaged archive is refused and says where it is damaged. One that was made to do harm
+//! cannot have names that lead out of the place where it is unpacked, nor chunks longer than [`chunk::MAX`](super::chunk::MAX).
+//!
+//! What is read is checked against what is there before memory is asked for, so an archive needs no more of it than a
+//! few times its index.
+
+use super::format::{BEGINS, ENDS, HEADER, Index, Row, TRAILER, VERSION, header};
+use super::pack::{self, Digest};
+use super::{Summary, tree};
+use sha2::{Digest as _, Sha256};
+use std::collections::HashMap;
+use std::fs::File;
+use std::io::{self, Write};
+use std::os::unix::fs::FileExt;
+
+/// Something in an archive.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Entry {
+    /// What it is called: names with `/` between them.
+    pub name: Vec<u8>,
+    /// Its permissions: the lower nine bits of its mode.
+    pub mode: u32,
+    /// What it is.
+    pub content: Content,
+}
+
+/// What something in an archive is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Content {
+    /// A directory.
+    Directory,
+    /// A file, of the chunks with these numbers.
+    File(Vec<u32>),
+    /// A symbolic link, and where it leads.
+    Link(Vec<u8>),
+}
+
+/// Why an archive cannot be read.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ArchiveError {
+    /// The operating system said no.
+    #[error("the archive cannot be read: {0}")]
+    Unreadable(#[from] io::Error),
+    /// It is something else.
+    #[error("this is no archive: it does not begin with \u{201c}OutDedup\u{201d}")]
+    Foreign,
+    /// It is of a version that is not read here.
+    #[error(
+        "the archive is of version {found}, and version {VERSION} is read here; unpack it with the program that made it"
+    )]
+    Version {
+        /// Which.
+        found: u32,
+    },
+    /// It does not end as an archive does.
+    #[error(
+        "the archive is cut off, or something was added: its {len} bytes do not end with where its index is"
+    )]
+    Ends {
+        /// How long it is.
+        len: u64,
+    },
+    /// The index is not what was written.
+    #[error(
+        "the archive's index, {len} bytes from byte {at} on, is damaged: its checksum is wrong"
+    )]
+    IndexSum {
+        /// Where it begins.
+        at: u64,
+        /// How long it is.
+        len: u64,
+    },
+    /// The index says what cannot be, though its checksum is right.
+    #[error("the archive's index is wrong at byte {at}: {what}")]
+    Index {
+        /// Where.
+        at: u64,
+        /// What is wrong.
+        what: &'static str,
+    },
+    /// Something has a name that cannot be.
+    #[error("\u{201c}{name}\u{201d} cannot be unpacked: {what}")]
+    Name {
+        /// The name.
+        name: String,
+        /// What is wrong with it.
+        what: &'static str,
+    },
+    /// A chunk is not what was written.
+    #[error("chunk {number}, {len} bytes from byte {at} on, is damaged: {what}")]
+    Chunk {
+        /// Its number.
+        number: u32,
+        /// Where what is kept of it begins.
+        at: u64,
+        /// How long that is.
+        len: u32,
+        /// What is wrong.
+        what: &'static str,
+    },
+}
+
+/// Which chunks there are, and what files are of. In it comes together what tasks found, in the order of the files.
+#[derive(Clone, Debug, Default)]
+pub struct Catalog {
+    numbers: HashMap<Digest, u32>,
+    /// Digest and length of each.
+    chunks: Vec<(Digest, u32)>,
+    entries: Vec<Entry>,
+    occurrences: u64,
+    bytes: u64,
+}
+
+impl Catalog {
+    /// Enters a chunk of `len` bytes: its number, and whether it is a new one, which is to be packed. `None` if there
+    /// are more than can be numbered.
+    ///
+    /// # Panics
+    /// If it is longer than a chunk can be.
+    pub fn enter(&mut self, digest: Digest, len: usize) -> Option<(u32, bool)> {
+        let next = u32::try_from(self.chunks.len()).ok()?;
+        let number = *self.numbers.entry(digest).or_insert(next);
+        Some((number, self.enter_as(number, digest, len)?))
+    }
+
+    /// Enters a chunk that was numbered elsewhere, in the order in which they occur: whether it is a new one. `None` if
+    /// that cannot be its number.
+    ///
+    /// # Panics
+    /// If it is longer than a chunk can be.
+    pub fn enter_as(&mut self, number: u32, digest: Digest, len: usize) -> Option<bool> {
+        assert!((1..=super::chunk::MAX).contains(&len));
+        let is_new = match self.chunks.get(number as usize) {
+            Some(known) if *known != (digest, len as u32) => return None,
+            Some(_) => false,
+            None if number as usize != self.chunks.len() => return None,
+            None => true,
+        };
+        if is_new {
+            self.chunks.push((digest, len as u32));
+        }
+        self.occurrences += 1;
+        self.bytes += len as u64;
+        Some(is_new)
+    }
+
+    /// Adds what is called `source`: of these chunks, if it is a file.
+    pub fn add(&mut self, source: &tree::Source, chunks: Vec<u32>) {
+        self.entries.push(Entry {
+            name: source.name.clone(),
+            mode: source.mode,
+            content: match &source.content {
+                tree::Content::Directory => Content::Directory,
+                tree::Content::File => Content::File(chunks),
+                tree::Content::Link(target) => Content::Link(target.clone()),
+            },
+        });
+    }
+}
+
+/// Writes an archive, from its first byte to its last.
+#[derive(Debug)]
+pub struct Writer<W> {
+    out: W,
+    at: u64,
+    /// Of each chunk, how long what is kept of it is, and its CRC-32.
+    kept: Vec<(u32, u32)>,
+}
+
+impl<W: Write> Writer<W> {
+    /// Begins an archive.
+    ///
+    /// # Errors
+    /// If `out` cannot be written.
+    pub fn new(mut out: W) -> io::Result<Self> {
+        out.write_all(&header())?;
+        Ok(Self {
+            out,
+            at: HEADER,
+            kept: Vec::new(),
+        })
+    }
+
+    /// Writes what is kept of the next chunk, in the order of their numbers.
+    ///
+    /// # Errors
+    /// If it cannot be written.
+    pub fn chunk(&mut self, packed: &[u8]) -> io::Result<()> {
+        self.out.write_all(packed)?;
+        self.kept
+            .push((packed.len() as u32, crc32fast::hash(packed)));
+        self.at += packed.len() as u64;
+        Ok(())
+    }
+
+    /// Writes the index and ends the archive.
+    ///
+    /// # Errors
+    /// If it cannot be written.
+    ///
+    /// # Panics
+    /// If not as many chunks were written as the catalog has.
+    pub fn finish(mut self, catalog: &Catalog) -> io::Result<Summary> {
+        assert_eq!(
+            self.kept.len(),
+            catalog.chunks.len(),
+            "a chunk was not written"
+        );
+        let rows = self.kept.iter().zip(&catalog.chunks);
+        let index = Index {
+            chunks: rows
+                .map(|((packed_len, sum), (digest, len))| Row {
+                    at: 0,
+                    packed_len: *packed_len,
+                    len: *len,
+                    sum: *sum,
+                    digest: *digest,
+                })
+                .collect(),
+            entries: catalog.entries.clone(),
+        };
+        let index = index.encode();
+        self.out.write_all(&index)?;
+        self.out.write_all(&trailer(&index, self.at))?;
+        self.out.flush()?;
+        let is_file = |entry: &&Entry| matches!(entry.content, Content::File(_));
+        Ok(Summary {
+            files: catalog.entries.iter().filter(is_file).count() as u64,
+            bytes: catalog.bytes,
+            chunks: catalog.occurrences,
+            distinct: catalog.chunks.len() as u64,
+            archive_bytes: self.at + index.len() as u64 + TRAILER,
+        })
+    }
+}
+
+/// What stands behind the index, which begins at byte `at`.
+fn trailer(index: &[u8], at: u64) -> Vec<u8> {
+    let place = [at.to_le_bytes(), (index.len() as u64).to_le_bytes()].concat();
+    let sum = Sha256::new()
+        .chain_update(index)
+        .chain_update(&place)
+        .finalize();
+    [&place[..], &sum, ENDS].concat()
+}
+
+/// Where an archive's bytes are.
+pub trait ReadAt {
+    /// How many there are.
+    ///
+    /// # Errors
+    /// If that cannot be known.
+    fn size(&self) -> io::Result<u64>;
+
+    /// Reads as many bytes as `buffer` has, from byte `at` on.
+    ///
+    /// # Errors
+    /// If they cannot be read.
+    fn read_at(&self, buffer: &mut [u8], at: u64) -> io::Result<()>;
+}
+
+impl ReadAt for File {
+    fn size(&self) -> io::Result<u64> {
+        Ok(self.metadata()?.len())
+    }
+
+    fn read_at(&self, buffer: &mut [u8], at: u64) -> io::Result<()> {
+        self.read_exact_at(buffer, at)
+    }
+}
+
+impl ReadAt for &[u8] {
+    fn size(&self) -> io::Result<u64> {
+        Ok(self.len() as u64)
+    }
+
+    fn read_at(&self, buffer: &mut [u8], at: u64) -> io::Result<()> {
+        let at = usize::try_from(at).unwrap_or(usize::MAX);
+        let found = self.get(at..).and_then(|rest| rest.get(..buffer.len()));
+        buffer.copy_from_slice(found.ok_or(io::ErrorKind::UnexpectedEof)?);
+        Ok(())
+    }
+}
+
+/// An archive whose index was read and found right.
+#[derive(Debug)]
+pub struct Archive<S> {
+    source: S,
+    index: Index,
+}
+
+impl<S: ReadAt> Archive<S> {
+    /// Opens an archive: reads its beginning, its end and its index.
+    ///
+    /// # Errors
+    /// If it is none, or damaged there.
+    pub fn open(source: S) -> Result<Self, ArchiveError> {
+        let len = source.size()?;
+        let mut begins = [0; HEADER as usize];
+        let known = begins.len().min(usize::try_from(len).unwrap_or(usize::MAX));
+        source.read_at(&mut begins[..known], 0)?;
+        if begins[..8] != *BEGINS {
+            return Err(ArchiveError::Foreign);
+        }
+        let ends = ArchiveError::Ends { len };
+        if len < HEADER + TRAILER {
+            return Err(ends);
+        }
+        let found = u32::from_le_bytes([begins[8], begins[9], begins[10], begins[11]]);
+        if found != VERSION {
+            return Err(ArchiveError::Version { found });
+        }
+        if begins != header() {
+            let what = "the header has something where nothing should be";
+            return Err(ArchiveError::Index { at: 12, what });
+        }
+        let mut last = [0; TRAILER as usize];
+        source.read_at(&mut last, len - TRAILER)?;
+        let [at, index_len] = [0, 8].map(|from| {
+            let bytes = last[from..from + 8].iter().rev();
+            bytes.fold(0u64, |number, byte| number << 8 | u64::from(*byte))
+        });
+        let fits = at >= HEADER && at.checked_add(index_len) == Some(len - TRAILER);
+        if last[48..] != *ENDS || !fits {
+            return Err(ends);
+        }
+        let mut index = Vec::new();
+        let room = usize::try_from(index_len).map_err(|_| ends)?;
+        // A file may be long without having anything in it.
+        index
+            .try_reserve_exact(room)
+            .map_err(|_| io::Error::from(io::ErrorKind::OutOfMemory))?;
+        index.resize(room, 0);
+        source.read_at(&mut index, at)?;
+        if trailer(&index, at) != last {
+            return Err(ArchiveError::IndexSum { at, len: index_len });
+        }
+        let index = Index::decode(&index, at)?;
+        Ok(Self { source, index })
+    }
+
+    /// What is in it, every directory before what is in it.
+    pub fn entries(&self) -> &[Entry] {
+        &self.index.entries
+    }
+
+    /// How many chunks it has.
+    pub fn chunks(&self) -> u32 {
+        self.index.chunks.len() as u32
+    }
+
+    /// Restores chunk `number` in `chunk`. `packed` is room that is used meanwhile.
+    ///
+    /// # Errors
+    /// If it cannot be read, or is damaged.
+    ///
+    /// # Panics
+    /// If there is no such chunk.
+    pub fn restore(
+        &self,
+        number: u32,
+        packed: &mut Vec<u8>,
+        chunk: &mut Vec<u8>,
+    ) -> Result<(), ArchiveError> {
+        let Row {
+            at,
+            packed_len,
+            len,
+            sum,
+            digest,
+        } = self.index.chunks[number as usize];
+        let damaged = |what| {
+            Err(ArchiveError::Chunk {
+                number,
+                at,
+                len: packed_len,
+                what,
+            })
+        };
+        packed.resize(packed_len as usize, 0);
+        self.source.read_at(packed, at)?;
+        if crc32fast::hash(packed) != sum {
+            return damaged("its checksum is wrong");
+        }
+        if !pack::unpack(packed, len as usize, chunk) {
+            return damaged("it cannot be decompressed");
+        }
+        if pack::digest(chunk) != digest {
+            return damaged("its SHA-256 is wrong");
+        }
+        Ok(())
+    }
+
+    /// Restores every chunk: afterwards it is known that all of the archive can be unpacked. Returns how many bytes they have.
+    ///
+    /// # Errors
+    /// At the first that is damaged.
+    pub fn check(&self) -> Result<u64, ArchiveError> {
+        let (mut packed, mut chunk, mut bytes) = (Vec::new(), Vec::new(), 0);
+        for number in 0..self.chunks() {
+            self.restore(number, &mut packed, &mut chunk)?;
+            bytes += chunk.len() as u64;
+        }
+        Ok(bytes)
+    }
+}
+
+/// Puts the right checksum on a changed index, for tests of what an index may say.
+#[cfg(test)]
+pub(super) fn seal(archive: &mut [u8]) {
+    let end = archive.len() - TRAILER as usize;
+    let at = u64::from_le_bytes(archive[end..end + 8].try_into().unwrap());
+    let trailer = trailer(&archive[at as usize..end], at);
+    archive[end..].copy_from_slice(&trailer);
+}

@@ -1,0 +1,136 @@
+//! Dedup: files are archived so that what occurs more than once is kept once (PARSEC's program, which LUPIN runs).
+//!
+//! A file is cut into chunks where its content says so, so that what is inserted moves no cuts but those around it; chunks
+//! are compared by their SHA-256; each different one is compressed and kept at its first occurrence. The archive says
+//! for each file which chunks it is of; [`unpack`](unpack::unpack) restores files, directories and links to the
+//! identical bytes. (Of what is beside the bytes, it keeps the permissions. Two chunks of one SHA-256 would be taken for one.)
+//!
+//! **The same archive, whoever did what.** Where a chunk ends depends on the bytes of its file alone and not on how
+//! the work was cut ([`chunk`] has the argument); a chunk's compressed bytes depend on the chunk alone; and chunks are
+//! numbered and stored in the order in which they occur. So an archive is the same to the last byte, however many
+//! worked at it, in any order, and did some of it again.
+//!
+//! * [`Tree`](tree::Tree) is what is to be archived.
+//! * [`chunk::marks`], [`pack::digest`] and [`pack::pack`] are the work of tasks; [`chunk::ends`] and
+//!   [`Catalog`](archive::Catalog) put together what tasks found.
+//! * [`archive::Writer`] and [`archive::Archive`] write and read the format that [`archive`] describes.
+//! * [`Archiving`] is the program of tasks, and [`Text`] the files as it deals them.
+//! * [`pack_alone`] is the plain program, with one thread; [`verify`](verify::verify) reads an archive and compares
+//!   it with the files.
+//!
+//! ```
+//! use outlive_workloads::dedup::{self, archive::Archive, tree::Tree, unpack, verify};
+//!
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! # let place = tempfile::tempdir()?;
+//! # let (book, copy) = (place.path().join("book"), place.path().join("copy"));
+//! std::fs::write(&book, "In the beginning ".repeat(1000))?;
+//! let tree = Tree::find(&[&book])?;
+//! let mut file = Vec::new();
+//! let summary = dedup::pack_alone(&tree, 6, &mut file)?;
+//! assert!(summary.archive_bytes < summary.bytes / 10);
+//!
+//! let archive = Archive::open(file.as_slice())?;
+//! verify::verify(&archive, &tree)?;
+//! unpack::unpack(&archive, &copy)?;
+//! assert_eq!(std::fs::read(copy.join("book"))?, std::fs::read(&book)?);
+//! # Ok(())
+//! # }
+//! ```
+
+pub mod archive;
+mod bits;
+pub mod chunk;
+mod format;
+mod numbers;
+mod on_tasks;
+pub mod pack;
+mod plan;
+mod tasks;
+mod text;
+pub mod tree;
+pub mod unpack;
+pub mod verify;
+mod writing;
+
+pub use on_tasks::{Archived, Archiving, Options};
+pub use tasks::{cut, number, stretches, window};
+pub use text::Text;
+
+use archive::{Catalog, Writer};
+use pack::Packer;
+use std::fs;
+use std::io::{self, Write};
+use std::path::PathBuf;
+use tree::{Content, Tree};
+
+/// What went into an archive.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Summary {
+    /// How many files there are.
+    pub files: u64,
+    /// How many bytes they have.
+    pub bytes: u64,
+    /// Of how many chunks they are.
+    pub chunks: u64,
+    /// How many of those are different.
+    pub distinct: u64,
+    /// How many bytes the archive has.
+    pub archive_bytes: u64,
+}
+
+/// Why files could not be archived.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum PackError {
+    /// A file cannot be read.
+    #[error("{} cannot be read: {source}", .path.display())]
+    Unreadable {
+        /// The file.
+        path: PathBuf,
+        /// Why not.
+        source: io::Error,
+    },
+    /// The archive cannot be written.
+    #[error("the archive cannot be written: {0}")]
+    Unwritable(#[from] io::Error),
+    /// There are more chunks than an archive can number.
+    #[error("there are more than 2^32 different chunks; make several archives")]
+    TooMany,
+}
+
+/// The plain program: archives `tree` with one thread, file after file. `level` is how hard to compress, from 0 to 9.
+///
+/// # Errors
+/// If a file cannot be read, or `out` not be written. What was written is no archive then.
+pub fn pack_alone(tree: &Tree, level: u32, out: impl Write) -> Result<Summary, PackError> {
+    let mut writer = Writer::new(out)?;
+    let mut catalog = Catalog::default();
+    let mut packer = Packer::new(level);
+    let mut packed = Vec::new();
+    for entry in tree.entries() {
+        let mut chunks = Vec::new();
+        if let Content::File = entry.content {
+            let path = &entry.path;
+            let bytes = fs::read(path).map_err(|source| PackError::Unreadable {
+                path: path.clone(),
+                source,
+            })?;
+            let mut from = 0;
+            while from < bytes.len() {
+                let chunk = &bytes[from..from + chunk::first(&bytes[from..])];
+                let (number, is_new) = catalog
+                    .enter(pack::digest(chunk), chunk.len())
+                    .ok_or(PackError::TooMany)?;
+                if is_new {
+                    packer.pack(chunk, &mut packed);
+                    writer.chunk(&packed)?;
+                }
+                chunks.push(number);
+                from += chunk.len();
+            }
+        }
+        catalog.add(entry, chunks);
+    }
+    Ok(writer.finish(&catalog)?)
+}

@@ -1,0 +1,176 @@
+//! Which digest has which number: a hash table in the pod, written by one task at a time.
+//!
+//! Chunks are numbered in the order in which they first occur. The slots of the table have numbers, and the digests stand in
+//! the order of their numbers; so that a slot leads to a digest, and what is not found is put into the first empty slot.
+//!
+//! **A task that dies in the middle is done again**, and finds in the table some of what it would put there. But it goes
+//! through the same digests in the same order, with the same numbers: what its predecessor had put in has the very number
+//! that comes next when it is met first. So a chunk is new if its number is the next one, whether it was found or put in.
+//! (A digest is written before its slot; of a slot that leads to one, both were.)
+
+use super::pack::Digest;
+use outlive_tasks::Array;
+
+/// A digest as words.
+pub(super) const WORDS: usize = 4;
+
+pub(super) fn to_words(digest: &Digest) -> [u64; WORDS] {
+    let (words, _) = digest.as_chunks::<8>();
+    core::array::from_fn(|at| u64::from_le_bytes(words[at]))
+}
+
+pub(super) fn from_words(words: [u64; WORDS]) -> Digest {
+    let mut digest = Digest::default();
+    for (bytes, word) in digest.as_chunks_mut::<8>().0.iter_mut().zip(words) {
+        *bytes = word.to_le_bytes();
+    }
+    digest
+}
+
+/// The digest that stands at place `at` of an array of digests.
+pub(super) fn read(digests: Array<u64>, at: usize) -> [u64; WORDS] {
+    let mut words = [0; WORDS];
+    digests.read(at * WORDS, &mut words);
+    words
+}
+
+/// The table.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Numbers {
+    /// Numbers, raised by one; 0 is none.
+    pub slots: Array<u32>,
+    /// The digests, in the order of their numbers.
+    pub digests: Array<u64>,
+}
+
+impl Numbers {
+    /// How many slots a table for so many chunks has: a third of them stay empty.
+    pub fn slots_for(chunks: u64) -> u64 {
+        chunks + chunks / 2 + 1
+    }
+
+    /// The number of `digest`, which is `next` if it had none. `None` if there is no room, or the table is damaged.
+    pub fn number(self, digest: [u64; WORDS], next: u32) -> Option<u32> {
+        let slots = self.slots.len();
+        // Any part of a digest is as good as a hash.
+        let mut slot = ((u128::from(digest[0]) * slots as u128) >> 64) as usize;
+        for _ in 0..slots {
+            match self.slots.get(slot).checked_sub(1) {
+                None if (next as usize + 1) * WORDS > self.digests.len() => return None,
+                None => {
+                    self.digests.write(next as usize * WORDS, &digest);
+                    self.slots.set(slot, next + 1);
+                    return Some(next);
+                }
+                Some(number) if (number as usize + 1) * WORDS > self.digests.len() => return None,
+                Some(number) if read(self.digests, number as usize) == digest => {
+                    return Some(number);
+                }
+                Some(_) => {}
+            }
+            slot = (slot + 1) % slots;
+        }
+        None
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::random::Random;
+    use outlive::membership::ProcessOptions;
+    use outlive::pod::{Pod, PodOptions};
+    use outlive_tasks::{Options, WorkerPool};
+
+    /// What makes a digest new.
+    #[derive(Clone, Copy, PartialEq, Eq)]
+    enum New {
+        /// It has the next number.
+        Next,
+        /// It was not there: wrong, if a predecessor has put it there.
+        NotThere,
+    }
+
+    /// Numbers `digests`, of which those before number `known` were there before: the numbers, and which were new.
+    fn round(table: Numbers, digests: &[u64], known: u32, new: New) -> (Vec<u32>, Vec<usize>) {
+        let (mut numbers, mut fresh) = (Vec::new(), Vec::new());
+        for (at, digest) in digests.iter().enumerate() {
+            let next = known + fresh.len() as u32;
+            // Few different slots, so that they are taken.
+            let digest = [(digest % 5) << 61, *digest, 0, 7];
+            let slots = (0..table.slots.len()).filter_map(|at| table.slots.get(at).checked_sub(1));
+            let is_there = { slots }.any(|at| read(table.digests, at as usize) == digest);
+            let Some(number) = table.number(digest, next) else {
+                break;
+            };
+            if number == next && (new == New::Next || !is_there) {
+                fresh.push(at);
+            }
+            numbers.push(number);
+        }
+        (numbers, fresh)
+    }
+
+    #[test]
+    fn who_is_cut_short_anywhere_and_done_again_gives_the_same_numbers() {
+        let place = tempfile::tempdir().unwrap();
+        let path = place.path().join("pod");
+        let pod = Pod::create(&path, PodOptions::new().size(32 << 20)).unwrap();
+        let process = pod.join(ProcessOptions::on_host(0)).unwrap();
+        let member = process.enter(None, "numbers").unwrap();
+        let heap = member.heap(&pod).unwrap();
+        let pool = WorkerPool::create(&pod, &heap, "numbers", Options::new()).unwrap();
+        let mut random = Random::new(7);
+        let digests: Vec<u64> = (0..60).map(|_| random.below(30)).collect();
+        let (before, window) = digests.split_at(20);
+        let mut all = before.to_vec();
+        all.sort_unstable();
+        all.dedup();
+        let known = all.len() as u32;
+        all.extend(window);
+        all.sort_unstable();
+        all.dedup();
+        // As large as it has to be.
+        let chunks = all.len();
+        let slots = Numbers::slots_for(chunks as u64) as usize;
+        let mut expected = None;
+        let mut noticed = 0;
+        for cut in 0..=window.len() {
+            let put =
+                |name: String, len| pool.put_array(&heap, &name, len, |it| it.fill(0..len, 0));
+            // What one leaves who dies there.
+            let begun = |whose: &str| {
+                let table = Numbers {
+                    slots: put(format!("slots {whose} {cut}"), slots).unwrap(),
+                    digests: { pool }
+                        .put_array(
+                            &heap,
+                            &format!("digests {whose} {cut}"),
+                            chunks * WORDS,
+                            |_| (),
+                        )
+                        .unwrap(),
+                };
+                let first = round(table, before, 0, New::Next);
+                assert_eq!(first.1.len(), known as usize);
+                round(table, &window[..cut], known, New::Next);
+                table
+            };
+            let table = begun("sound");
+            let found = round(table, window, known, New::Next);
+            let broken = round(begun("broken"), window, known, New::NotThere);
+            noticed += usize::from(broken != found);
+            assert_eq!(known as usize + found.1.len(), chunks);
+            assert_eq!(*expected.get_or_insert_with(|| found.clone()), found);
+            // One more has no room.
+            assert_eq!(table.number([0, 99, 0, 7], chunks as u32), None);
+        }
+        // Wherever there was something new before the cut.
+        assert!(noticed > window.len() / 2, "{noticed}");
+        drop(heap);
+        drop(member);
+        process.leave().unwrap();
+        drop(pod);
+        Pod::destroy(&path).unwrap();
+    }
+}

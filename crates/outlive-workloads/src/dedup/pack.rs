@@ -1,0 +1,116 @@
+//! What is done to one chunk: its digest, its compression, and back.
+
+use flate2::{Compress, Compression, Decompress, FlushCompress, FlushDecompress, Status};
+use sha2::{Digest as _, Sha256};
+
+/// How many bytes a digest has.
+pub const DIGEST: usize = 32;
+/// The SHA-256 of a chunk, by which chunks are compared.
+pub type Digest = [u8; DIGEST];
+
+/// The work of a task: the digest of `chunk`.
+pub fn digest(chunk: &[u8]) -> Digest {
+    Sha256::digest(chunk).into()
+}
+
+/// Compresses chunks one after the other. Each is compressed as if it were the only one.
+#[derive(Debug)]
+pub struct Packer(Compress);
+
+impl Packer {
+    /// One that compresses as hard as `level` says, from 0 to 9; harder is as hard as 9.
+    pub fn new(level: u32) -> Self {
+        Self(Compress::new(Compression::new(level.min(9)), false))
+    }
+
+    /// The work of a task: what is kept of `chunk` replaces what is in `packed`: raw deflate, or, if that is not shorter, the
+    /// chunk itself; so what is as long as the chunk is the chunk.
+    pub fn pack(&mut self, chunk: &[u8], packed: &mut Vec<u8>) {
+        self.0.reset();
+        packed.clear();
+        packed.resize(chunk.len(), 0);
+        // With less room than the chunk takes, it does not come to its end if it is not shorter.
+        let room = chunk.len().saturating_sub(1);
+        match self
+            .0
+            .compress(chunk, &mut packed[..room], FlushCompress::Finish)
+        {
+            Ok(Status::StreamEnd) => packed.truncate(self.0.total_out() as usize),
+            _ => packed.copy_from_slice(chunk),
+        }
+    }
+}
+
+/// The work of a task, for one chunk: [`Packer::pack`] with a packer of its own.
+pub fn pack(chunk: &[u8], level: u32, packed: &mut Vec<u8>) {
+    Packer::new(level).pack(chunk, packed);
+}
+
+/// Restores the chunk of `len` bytes that `packed` was made of, in `chunk`. Returns whether that could be done.
+#[must_use]
+pub fn unpack(packed: &[u8], len: usize, chunk: &mut Vec<u8>) -> bool {
+    chunk.clear();
+    if packed.len() >= len {
+        chunk.extend_from_slice(packed);
+        return packed.len() == len;
+    }
+    // One byte more, so that it shows if there is more than there should be.
+    chunk.resize(len + 1, 0);
+    let mut state = Decompress::new(false);
+    let done = state.decompress(packed, chunk, FlushDecompress::Finish);
+    chunk.truncate(len);
+    matches!(done, Ok(Status::StreamEnd))
+        && (state.total_in(), state.total_out()) == (packed.len() as u64, len as u64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn what_is_packed_is_restored(
+            chunks in prop::collection::vec(
+                (prop::collection::vec(any::<u8>(), 0..40), 1usize..400), 1..6),
+            level in 0u32..11,
+        ) {
+            let mut packer = Packer::new(level);
+            let (mut packed, mut alone, mut restored) = (Vec::new(), Vec::new(), Vec::new());
+            for (piece, times) in chunks {
+                let chunk = piece.repeat(times);
+                packer.pack(&chunk, &mut packed);
+                prop_assert!(packed.len() <= chunk.len());
+                // Whatever the packer did before.
+                pack(&chunk, level, &mut alone);
+                prop_assert_eq!(&packed, &alone);
+                prop_assert!(unpack(&packed, chunk.len(), &mut restored));
+                prop_assert_eq!(&restored, &chunk);
+            }
+        }
+
+        #[test]
+        fn any_bytes_are_a_chunk_or_are_refused(
+            packed in prop::collection::vec(any::<u8>(), 0..60), len in 0usize..5000,
+        ) {
+            let mut chunk = Vec::new();
+            if unpack(&packed, len, &mut chunk) {
+                prop_assert_eq!(chunk.len(), len);
+            }
+        }
+    }
+
+    #[test]
+    fn what_has_another_length_is_refused() {
+        let (mut packed, mut chunk) = (Vec::new(), Vec::new());
+        pack(&[7; 1000], 6, &mut packed);
+        assert!(packed.len() < 30);
+        assert!(unpack(&packed, 1000, &mut chunk) && chunk == [7; 1000]);
+        assert!(!unpack(&packed, 999, &mut chunk) && !unpack(&packed, 1001, &mut chunk));
+        packed.push(0);
+        assert!(
+            !unpack(&packed, 1000, &mut chunk),
+            "something stands behind it"
+        );
+    }
+}

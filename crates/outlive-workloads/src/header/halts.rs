@@ -1,0 +1,103 @@
+//! Stopping workers right before their commit points, so that their hosts can be killed there: the worst case.
+//!
+//! Each halt has the number of a unit. The first worker that is about to commit a unit from that number on,
+//! and whose host has no halted worker yet, takes the halt and waits for its death; of hosts that were killed before
+//! only if others have let it pass by. Halts are taken in order, and nobody has to see one taken before the next can be.
+
+use super::{FIXED, HIT, Header, SPARED};
+use outlive::memory::{Memory, Offset, Ordering};
+
+const ARMED: u64 = 1 << 62;
+const TAKEN: u64 = 1 << 63;
+
+impl<M: Memory> Header<M> {
+    fn halt_at(self, index: u64) -> Offset {
+        self.at + (FIXED + index * 8)
+    }
+
+    /// Makes halts for these units, of which there are as many as the run has kills.
+    pub fn arm(self, units: &[u64]) {
+        assert!(units.len() as u64 <= u64::from(self.kills()));
+        for (index, unit) in (0..).zip(units) {
+            let word = ARMED | unit & 0xFFFF_FFFF;
+            self.memory
+                .store(self.halt_at(index), word, Ordering::Release);
+        }
+    }
+
+    /// The hosts of the workers that have halted, in the order of their halts.
+    pub fn halted(self) -> impl Iterator<Item = u32> {
+        (0..u64::from(self.kills()))
+            .map(move |index| {
+                self.memory
+                    .load::<u64>(self.halt_at(index), Ordering::Acquire)
+            })
+            .take_while(|word| word & TAKEN != 0)
+            .map(|word| word as u32)
+    }
+
+    fn bit(host: u32) -> (u64, u64) {
+        (u64::from(host / 64) * 8, 1 << (host % 64))
+    }
+
+    /// Notes that `host` is about to die: no worker of it halts. Returns whether that is news.
+    pub fn hit(self, host: u32) -> bool {
+        let (word, bit) = Self::bit(host);
+        let before: u64 = self
+            .memory
+            .fetch_or(self.at + HIT + word, bit, Ordering::AcqRel);
+        before & bit == 0
+    }
+
+    fn unhit(self, host: u32) {
+        let (word, bit) = Self::bit(host);
+        self.memory
+            .fetch_and(self.at + HIT + word, !bit, Ordering::AcqRel);
+    }
+
+    /// Notes that `host`, which was hit, is dead. Its next incarnation halts only where others have let a halt
+    /// pass by.
+    pub fn spare(self, host: u32) {
+        let (word, bit) = Self::bit(host);
+        self.memory
+            .fetch_or(self.at + SPARED + word, bit, Ordering::AcqRel);
+        self.unhit(host);
+    }
+
+    fn is_spared(self, host: u32) -> bool {
+        let (word, bit) = Self::bit(host);
+        let spared: u64 = self.memory.load(self.at + SPARED + word, Ordering::Relaxed);
+        spared & bit != 0
+    }
+
+    /// Whether the worker that is about to commit `unit` on `host` takes a halt.
+    pub fn halts(self, unit: u64, host: u32) -> bool {
+        for index in 0..u64::from(self.kills()) {
+            let at = self.halt_at(index);
+            let word: u64 = self.memory.load(at, Ordering::Acquire);
+            if word & TAKEN != 0 {
+                continue;
+            }
+            let patience = if self.is_spared(host) {
+                self.units() / (u64::from(self.kills()) + 1) / 2
+            } else {
+                0
+            };
+            let due = (word & 0xFFFF_FFFF) + patience;
+            if word & ARMED == 0 || unit < due || !self.hit(host) {
+                return false;
+            }
+            let taken = TAKEN | u64::from(host);
+            if self
+                .memory
+                .compare_exchange(at, word, taken, Ordering::AcqRel, Ordering::Relaxed)
+                .is_ok()
+            {
+                return true;
+            }
+            // Another host was faster.
+            self.unhit(host);
+        }
+        false
+    }
+}

@@ -1,0 +1,313 @@
+//! The histogram by tasks: every host reads the file for itself, and each task counts a part of it.
+//!
+//! Only where the file is and how its data stand there is in the pod, and a table of counts for each part, which its task
+//! writes as a whole and nobody reads before all are done. Sums of whole numbers are the same in any order.
+
+use super::{Bins, CHANNELS, Format, FormatError, Layout, kernel};
+use crate::driver::RunError;
+use crate::host::HostError;
+use crate::input::{InputError, Inputs};
+use crate::on_tasks::{Ended, PoolOf, TaskProgram, damaged, spread, unit};
+use core::ops::Range;
+use outlive::heap::LocalHeap;
+use outlive_tasks::{Call, Context, PoolError, TaskError, WorkerPool, task};
+use std::ffi::OsStr;
+use std::fs::File;
+use std::io::{self, Read};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+
+/// The names of the path, of the [plan](Plan), and of the tables.
+const FILE: &str = "file";
+const PLAN: &str = "plan";
+const BINS: &str = "bins";
+/// How many numbers a table has.
+const TABLE: usize = CHANNELS * 256;
+/// How much of the file is read at a time: it stays in the processor's cache until it is counted.
+const PIECE: usize = 256 << 10;
+
+/// The counting of a file.
+#[derive(Clone, Debug)]
+pub struct Counting {
+    path: PathBuf,
+    /// Of the file.
+    len: u64,
+    layout: Layout,
+    task_bytes: u64,
+}
+
+/// Why a file cannot be counted.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum OpenError {
+    /// It cannot be read.
+    #[error(transparent)]
+    Input(#[from] InputError),
+    /// There is a directory, or something else than one file.
+    #[error("{} is not a file; name one file", .path.display())]
+    NotOne {
+        /// What was named.
+        path: PathBuf,
+    },
+    /// It begins like a picture, and is none that is read here.
+    #[error("{}: {source}", .path.display())]
+    Format {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong.
+        source: FormatError,
+    },
+}
+
+impl Counting {
+    /// How many bytes a task counts if nobody says otherwise: some milliseconds' work.
+    pub const TASK_BYTES: u64 = 8 << 20;
+
+    /// Looks at the file at `path`.
+    ///
+    /// # Errors
+    /// If it cannot be read, or is a picture of a kind that is not read here.
+    pub fn open(path: &Path, format: Format) -> Result<Self, OpenError> {
+        let inputs = Inputs::find(&[path])?;
+        let file = match inputs.files() {
+            [file] if !path.is_dir() => file,
+            _ => return Err(OpenError::NotOne { path: path.into() }),
+        };
+        let unreadable = |source| InputError::Unreadable {
+            path: path.into(),
+            source,
+        };
+        let mut head = Vec::new();
+        let opened = File::open(&file.path).map_err(unreadable)?;
+        let read = opened.take(Layout::HEAD as u64).read_to_end(&mut head);
+        read.map_err(unreadable)?;
+        let layout = Layout::find_by(&head, file.len as usize, format);
+        let layout = layout.map_err(|source| OpenError::Format {
+            path: path.into(),
+            source,
+        })?;
+        Ok(Self {
+            path: file.path.clone(),
+            len: file.len,
+            layout,
+            task_bytes: Self::TASK_BYTES,
+        })
+    }
+
+    /// With so many bytes for a task at most.
+    #[must_use]
+    pub fn task_bytes(mut self, bytes: u64) -> Self {
+        self.task_bytes = bytes;
+        self
+    }
+
+    /// Where the file is, from the root.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// How long the file is.
+    pub fn file_bytes(&self) -> u64 {
+        self.len
+    }
+
+    /// How the data stand in it.
+    pub fn layout(&self) -> &Layout {
+        &self.layout
+    }
+
+    fn data_len(&self) -> u64 {
+        self.layout.data().len() as u64
+    }
+}
+
+/// What tasks have to know.
+#[derive(Clone, Copy, Debug, bytemuck::Pod, bytemuck::Zeroable)]
+#[repr(C)]
+struct Plan {
+    layout: [u64; 5],
+    /// Of the file.
+    len: u64,
+    /// How many bytes a task counts at most.
+    each: u64,
+}
+
+impl TaskProgram for Counting {
+    type Result = Bins;
+
+    const POOL: PoolOf = PoolOf {
+        number: 17,
+        name: "histogram",
+    };
+
+    fn check(&self) -> Result<(), RunError> {
+        match self.task_bytes {
+            0 => Err(RunError::Impossible {
+                what: "a number of bytes of a task",
+                asked: 0,
+                least: 1,
+                most: u64::MAX,
+            }),
+            _ => Ok(()),
+        }
+    }
+
+    fn phase(&self) -> &'static str {
+        "counting"
+    }
+
+    fn units(&self) -> u64 {
+        self.data_len().div_ceil(self.task_bytes)
+    }
+
+    fn data_bytes(&self) -> Vec<u64> {
+        vec![self.units() * TABLE as u64 * 8]
+    }
+
+    fn put(&self, pool: &WorkerPool, heap: &LocalHeap<'_>) -> Result<(), PoolError> {
+        let numbers = self.units() as usize * TABLE;
+        pool.put_array(heap, BINS, numbers, |bins| bins.fill(0..numbers, 0u64))?;
+        pool.put(heap, FILE, self.path.as_os_str().as_bytes())?;
+        let plan = Plan {
+            layout: self.layout.to_words(),
+            len: self.len,
+            each: self.task_bytes,
+        };
+        pool.put(heap, PLAN, bytemuck::bytes_of(&plan))
+    }
+
+    fn begin(&self) -> Call {
+        count_part(0, self.data_len())
+    }
+
+    fn result(
+        &self,
+        pool: &WorkerPool,
+        heap: &LocalHeap<'_>,
+        _: &Ended,
+    ) -> Result<Bins, HostError> {
+        let tables = pool.array::<u64>(heap, BINS).ok_or(HostError::NoRun)?;
+        let mut bins = Bins::default();
+        for table in tables.to_vec().chunks_exact(TABLE) {
+            let all = bins.counts_mut().as_flattened_mut().iter_mut();
+            all.zip(table).for_each(|(bin, more)| *bin += more);
+        }
+        Ok(bins)
+    }
+}
+
+task! {
+    /// Counts the data from byte `from` to before byte `to`, or spawns tasks that do.
+    pub fn count_part(context, from: u64, to: u64) {
+        let plan: Plan = context.input_of(PLAN)?;
+        let layout = Layout::from_words(plan.layout).filter(|_| plan.each > 0);
+        let layout = layout.ok_or_else(|| damaged("how the data stand is nonsense"))?;
+        if to.saturating_sub(from) > plan.each {
+            return spread(context, from..to, plan.each, |part| count_part(part.start, part.end));
+        }
+        if to == from {
+            return Ok(());
+        }
+        let part = from / plan.each;
+        unit(context, part, || {
+            let path = context.input(FILE)?.to_vec();
+            let bins = count_file(Path::new(OsStr::from_bytes(&path)), &plan, &layout, from..to)?;
+            write(context, part as usize, &bins)
+        })
+    }
+}
+
+fn write(context: &Context<'_>, part: usize, bins: &Bins) -> Result<(), TaskError> {
+    let tables = context.array::<u64>(BINS)?;
+    if tables.len() / TABLE <= part {
+        return Err(damaged("there are fewer tables than parts"));
+    }
+    tables.write(part * TABLE, bins.counts().as_flattened());
+    Ok(())
+}
+
+/// Counts `range` of the data of the file at `path`.
+fn count_file(
+    path: &Path,
+    plan: &Plan,
+    layout: &Layout,
+    range: Range<u64>,
+) -> Result<Bins, TaskError> {
+    let shown = path.display();
+    let failed = |error: io::Error| match error.kind() {
+        io::ErrorKind::UnexpectedEof => changed(path),
+        _ => TaskError::new(format_args!("{shown} cannot be read: {error}")),
+    };
+    let file = File::open(path).map_err(failed)?;
+    if file.metadata().map_err(failed)?.len() != plan.len {
+        return Err(changed(path));
+    }
+    let (mut bins, mut at) = (Bins::default(), range.start);
+    let mut piece = vec![0; PIECE.min((range.end - range.start) as usize)];
+    while at < range.end {
+        let len = piece.len().min((range.end - at) as usize);
+        let bytes = &mut piece[..len];
+        let start = layout.data().start as u64 + at;
+        file.read_exact_at(bytes, start).map_err(failed)?;
+        kernel::count(bytes, at as usize, layout, &mut bins);
+        at += len as u64;
+    }
+    Ok(bins)
+}
+
+fn changed(path: &Path) -> TaskError {
+    TaskError::new(format_args!(
+        "{} has changed while it was read; nothing was counted",
+        path.display()
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{count, generate};
+    use super::*;
+
+    #[test]
+    fn a_file_is_counted_in_parts_and_not_if_it_has_changed() {
+        let place = tempfile::tempdir().unwrap();
+        let path = place.path().join("picture.bmp");
+        // Larger than a piece.
+        let picture = generate::bmp(401, 300, 2);
+        std::fs::write(&path, &picture).unwrap();
+        let counting = Counting::open(&path, Format::Any).unwrap();
+        let layout = counting.layout();
+        let plan = Plan {
+            layout: layout.to_words(),
+            len: counting.file_bytes(),
+            each: 1,
+        };
+        let of = |range| count_file(&path, &plan, layout, range);
+        let (middle, end) = (111_111, counting.data_len());
+        let mut bins = of(0..middle).unwrap();
+        bins.merge(&of(middle..end).unwrap());
+        assert_eq!(bins, count(&picture, layout));
+        // Longer, shorter, gone.
+        std::fs::write(&path, [&picture[..], b"more"].concat()).unwrap();
+        let said = of(0..middle).unwrap_err().to_string();
+        assert!(said.ends_with("picture.bmp has changed while it was read; nothing was counted"));
+        std::fs::write(&path, &picture[..picture.len() - 1]).unwrap();
+        assert!(
+            of(0..middle)
+                .unwrap_err()
+                .to_string()
+                .contains("has changed")
+        );
+        std::fs::remove_file(&path).unwrap();
+        assert!(
+            of(0..middle)
+                .unwrap_err()
+                .to_string()
+                .contains("cannot be read: No such")
+        );
+        // Shorter than it says it is.
+        std::fs::write(&path, &picture).unwrap();
+        let beyond = end..end + 1000;
+        assert!(of(beyond).unwrap_err().to_string().contains("has changed"));
+    }
+}

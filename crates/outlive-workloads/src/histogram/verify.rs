@@ -1,0 +1,81 @@
+//! The counts again, in another way: every point is looked up by its row and column.
+
+use super::{Bins, CHANNELS, Layout};
+
+/// A count that is not as it should be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "value {value} of channel {channel} is there {expected} times, and was counted {found} times"
+)]
+pub struct Wrong {
+    /// The channel's number.
+    pub channel: usize,
+    /// The value.
+    pub value: u8,
+    /// How often it was counted.
+    pub found: u64,
+    /// How often it is there.
+    pub expected: u64,
+}
+
+/// Whether `found` is how often each value is in `file`.
+///
+/// # Errors
+/// The first count that is wrong.
+///
+/// # Panics
+/// If `layout` is of a longer file.
+pub fn verify(file: &[u8], layout: &Layout, found: &Bins) -> Result<(), Wrong> {
+    let channels = layout.channels().len();
+    let data = &file[layout.data()];
+    let mut values: Vec<Vec<u64>> = vec![vec![0; 256]; CHANNELS];
+    for row in 0..data.len().div_ceil(layout.stride()) {
+        for column in 0..layout.row() / channels {
+            for (channel, values) in values.iter_mut().enumerate().take(channels) {
+                // Where there is nothing, nothing is counted: a file without bytes has one empty row.
+                let at = row * layout.stride() + column * channels + channel;
+                if let Some(value) = data.get(at) {
+                    values[usize::from(*value)] += 1;
+                }
+            }
+        }
+    }
+    for (channel, values) in values.iter().enumerate() {
+        for (value, expected) in (0..=255u8).zip(values) {
+            let found = found.of(channel)[usize::from(value)];
+            if found != *expected {
+                let expected = *expected;
+                return Err(Wrong {
+                    channel,
+                    value,
+                    found,
+                    expected,
+                });
+            }
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{Format, count, generate};
+    use super::*;
+
+    #[test]
+    fn a_wrong_count_is_noticed() {
+        let file = generate::bmp(30, 20, 1);
+        let layout = Layout::find(&file, Format::Any).unwrap();
+        let mut bins = count(&file, &layout);
+        assert_eq!(verify(&file, &layout, &bins), Ok(()));
+        bins.counts_mut()[1][7] += 1;
+        let wrong = verify(&file, &layout, &bins).unwrap_err();
+        assert_eq!(
+            (wrong.channel, wrong.value, wrong.found),
+            (1, 7, wrong.expected + 1)
+        );
+        // Padding counted as points.
+        let bytes = count(&file, &Layout::find(&file, Format::Bytes).unwrap());
+        assert!(verify(&file, &layout, &bytes).is_err());
+    }
+}

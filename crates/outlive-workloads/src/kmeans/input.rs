@@ -1,0 +1,241 @@
+//! Points: read from text, or generated.
+
+use crate::random::Random;
+use crate::whole_file::{self, Unreadable};
+use std::path::Path;
+
+/// The largest coordinate, without its sign: squares of distances stay finite.
+pub const LARGEST: f64 = 1e150;
+/// The most coordinates that a point may have.
+pub const MOST_DIMENSIONS: usize = 1 << 20;
+
+/// Points, all of as many coordinates.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Points {
+    coordinates: Vec<f64>,
+    dimensions: usize,
+}
+
+/// Why points cannot be read.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ReadError {
+    /// The operating system said no.
+    #[error(transparent)]
+    Unreadable(#[from] Unreadable),
+    /// Something that should be a number is none.
+    #[error("line {line}: \u{201c}{found}\u{201d} is no number")]
+    NoNumber {
+        /// Where, from 1.
+        line: usize,
+        /// What is there.
+        found: String,
+    },
+    /// A number is too large or none at all.
+    #[error("line {line}: {found} is not between -{LARGEST:e} and {LARGEST:e}")]
+    OutOfRange {
+        /// Where, from 1.
+        line: usize,
+        /// What is there.
+        found: f64,
+    },
+    /// A point has more or fewer coordinates than those before it.
+    #[error("line {line}: {found} coordinates, where the points before have {expected}")]
+    Ragged {
+        /// Where, from 1.
+        line: usize,
+        /// How many there are.
+        found: usize,
+        /// How many there should be.
+        expected: usize,
+    },
+    /// There are no points.
+    #[error(
+        "there is no point in the input; write one per line, its coordinates separated by commas or spaces"
+    )]
+    Empty,
+}
+
+impl Points {
+    /// Reads the file at `path`, which is as [`parse`](Self::parse) says.
+    ///
+    /// # Errors
+    /// If it cannot be read, or is not of points.
+    pub fn read(path: &Path) -> Result<Self, ReadError> {
+        Self::parse(&whole_file::read(path)?)
+    }
+
+    /// Reads points, one per line: numbers, separated by commas, semicolons or white space. Empty lines, and lines that begin
+    /// with `#`, are left out; so is a first line that begins with a letter: the names of columns. (Words that are numbers to
+    /// some, `inf` and `nan`, are none here.)
+    ///
+    /// # Errors
+    /// At the first line that is not so, and if there is no point.
+    pub fn parse(text: &[u8]) -> Result<Self, ReadError> {
+        // What spreadsheets put in front of UTF-8.
+        let text = text.strip_prefix(b"\xEF\xBB\xBF").unwrap_or(text);
+        let (mut coordinates, mut dimensions) = (Vec::new(), 0);
+        let mut is_first = true;
+        for (number, bytes) in text.split(|byte| *byte == b'\n').enumerate() {
+            let line = number + 1;
+            let bytes = bytes.trim_ascii();
+            let Some(first) = bytes.first() else { continue };
+            let is_header = is_first && (first.is_ascii_alphabetic() || *first == b'"');
+            is_first = is_first && *first == b'#';
+            if *first == b'#' || is_header {
+                continue;
+            }
+            let before = coordinates.len();
+            for piece in pieces(bytes) {
+                coordinates.push(coordinate(piece, line)?);
+            }
+            let found = coordinates.len() - before;
+            if before == 0 {
+                dimensions = found;
+            }
+            if found != dimensions || found > MOST_DIMENSIONS {
+                return Err(ReadError::Ragged {
+                    line,
+                    found,
+                    expected: dimensions.min(MOST_DIMENSIONS),
+                });
+            }
+        }
+        match coordinates.is_empty() {
+            true => Err(ReadError::Empty),
+            false => Ok(Self {
+                coordinates,
+                dimensions,
+            }),
+        }
+    }
+
+    /// `count` points of `dimensions` coordinates around `centres` places between 0 and 1000, drawn with `seed`.
+    ///
+    /// # Panics
+    /// If one of the numbers is 0, or there are more dimensions than [`MOST_DIMENSIONS`].
+    pub fn generate(count: usize, dimensions: usize, centres: usize, seed: u64) -> Self {
+        assert!(count > 0 && centres > 0 && (1..=MOST_DIMENSIONS).contains(&dimensions));
+        let mut random = Random::new(seed);
+        let places: Vec<f64> = (0..centres * dimensions)
+            .map(|_| random.between(0.0, 1000.0))
+            .collect();
+        let mut coordinates = Vec::with_capacity(count * dimensions);
+        for _ in 0..count {
+            let place = random.below(centres as u64) as usize * dimensions;
+            for middle in &places[place..place + dimensions] {
+                coordinates.push(middle + 30.0 * random.bell());
+            }
+        }
+        Self {
+            coordinates,
+            dimensions,
+        }
+    }
+
+    /// How many there are.
+    #[expect(clippy::len_without_is_empty, reason = "there is at least one")]
+    pub fn len(&self) -> usize {
+        self.coordinates.len() / self.dimensions
+    }
+
+    /// How many coordinates each has.
+    pub fn dimensions(&self) -> usize {
+        self.dimensions
+    }
+
+    /// All coordinates, point after point.
+    pub fn coordinates(&self) -> &[f64] {
+        &self.coordinates
+    }
+
+    /// The coordinates of point `number`.
+    ///
+    /// # Panics
+    /// If there is none.
+    pub fn point(&self, number: usize) -> &[f64] {
+        &self.coordinates[number * self.dimensions..][..self.dimensions]
+    }
+}
+
+/// What stands between separators. Spaces around a comma belong to it; nothing between two commas is an empty piece.
+fn pieces(line: &[u8]) -> impl Iterator<Item = &[u8]> {
+    let has_commas = line.iter().any(|byte| matches!(byte, b',' | b';'));
+    line.split(move |byte| match has_commas {
+        true => matches!(byte, b',' | b';'),
+        false => byte.is_ascii_whitespace(),
+    })
+    .map(<[u8]>::trim_ascii)
+    .filter(move |piece| has_commas || !piece.is_empty())
+}
+
+fn coordinate(piece: &[u8], line: usize) -> Result<f64, ReadError> {
+    let number = str::from_utf8(piece)
+        .ok()
+        .filter(|text| !text.ends_with(|last: char| last.is_ascii_alphabetic()))
+        .and_then(|text| text.parse::<f64>().ok());
+    match number {
+        Some(found) if found.abs() <= LARGEST => Ok(found),
+        Some(found) => Err(ReadError::OutOfRange { line, found }),
+        None => Err(ReadError::NoNumber {
+            line,
+            found: String::from_utf8_lossy(&piece[..piece.len().min(40)]).into_owned(),
+        }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn what_is_written_is_read(
+            points in prop::collection::vec([-1e150f64..1e150, -1.0..1.0], 1..20),
+            comma in any::<bool>(),
+        ) {
+            let text: String = points
+                .iter()
+                .map(|[x, y]| format!("{x}{}{y:e}\r\n", if comma { " , " } else { "\t " }))
+                .collect();
+            let read = Points::parse(text.as_bytes()).unwrap();
+            prop_assert_eq!(read.coordinates(), points.concat());
+            prop_assert_eq!((read.len(), read.dimensions()), (points.len(), 2));
+        }
+
+        #[test]
+        fn any_bytes_are_points_or_are_refused(text in prop::collection::vec(
+            prop_oneof![8 => prop::sample::select(b"0123456789.,;eE+- \n\n#inf".to_vec()), 1 => any::<u8>()],
+            0..200,
+        )) {
+            if let Ok(points) = Points::parse(&text) {
+                prop_assert!(points.len() > 0);
+                prop_assert_eq!(points.coordinates().len(), points.len() * points.dimensions());
+                prop_assert!(points.coordinates().iter().all(|x| x.abs() <= LARGEST));
+            }
+        }
+    }
+
+    #[test]
+    fn it_says_where_it_is_wrong() {
+        let said = |text: &str| Points::parse(text.as_bytes()).unwrap_err().to_string();
+        assert_eq!(said("x,y\n1,2\n3,z\n"), "line 3: “z” is no number");
+        assert_eq!(
+            said("1 2\n\n3\n"),
+            "line 3: 1 coordinates, where the points before have 2"
+        );
+        assert_eq!(said("1,,2"), "line 1: “” is no number");
+        assert!(
+            said("1e151").contains("between -1e150 and 1e150"),
+            "{}",
+            said("1e151")
+        );
+        assert!(said("1\nnan").contains("no number"));
+        assert!(said("# nothing\n").contains("no point"));
+        let sheet = Points::parse("\u{feff}\"x\",\"y\"\r\n1;2\r\n".as_bytes()).unwrap();
+        assert_eq!(sheet.coordinates(), [1.0, 2.0]);
+        let error = Points::read(Path::new("/nowhere")).unwrap_err();
+        assert!(error.to_string().contains("/nowhere cannot be read"));
+    }
+}

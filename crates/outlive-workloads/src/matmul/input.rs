@@ -1,0 +1,364 @@
+//! Matrices in files: NumPy's `.npy` (a short header, then the numbers as they stand in memory), and the array format
+//! of Matrix Market (text, column after column).
+
+use super::Matrix;
+use crate::whole_file::{self, Unreadable};
+use std::path::Path;
+
+/// Why a matrix cannot be read.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ReadError {
+    /// The operating system said no.
+    #[error(transparent)]
+    Unreadable(#[from] Unreadable),
+    /// It is neither.
+    #[error(
+        "this is no matrix: it begins neither with \u{201c}%%MatrixMarket\u{201d} nor with NumPy's signature"
+    )]
+    Unknown,
+    /// A Matrix Market file, of a kind that is not read here.
+    #[error(
+        "line {line}: \u{201c}{found}\u{201d} is not read here; only \u{201c}%%MatrixMarket matrix array\u{201d} with \u{201c}real\u{201d} or \u{201c}integer\u{201d}, \u{201c}general\u{201d}"
+    )]
+    Kind {
+        /// Where, from 1.
+        line: usize,
+        /// What it says.
+        found: String,
+    },
+    /// A line is not what it should be.
+    #[error("line {line}: \u{201c}{found}\u{201d} is not {expected}")]
+    Line {
+        /// Where, from 1.
+        line: usize,
+        /// What is there.
+        found: String,
+        /// What should be.
+        expected: &'static str,
+    },
+    /// An element is infinite or no number.
+    #[error("element {at} is {found}; only finite numbers are multiplied here")]
+    NotFinite {
+        /// Which, as they stand in the file, from 0.
+        at: usize,
+        /// What it is.
+        found: f64,
+    },
+    /// There are more or fewer elements than the header says.
+    #[error("{found} elements, where the header says {rows} times {columns}")]
+    Count {
+        /// How many there are (or bytes of them allow).
+        found: usize,
+        /// Rows, as the header says.
+        rows: usize,
+        /// Columns, as the header says.
+        columns: usize,
+    },
+    /// NumPy's header is damaged, or of an array that is not read here.
+    #[error("NumPy's header says {found}; {expected}")]
+    Header {
+        /// What it says.
+        found: String,
+        /// What would do.
+        expected: &'static str,
+    },
+}
+
+const SIGNATURE: &[u8] = b"\x93NUMPY";
+
+impl Matrix {
+    /// Reads the file at `path`, in either format.
+    ///
+    /// # Errors
+    /// If it cannot be read, or is not a matrix of finite numbers.
+    pub fn read(path: &Path) -> Result<Self, ReadError> {
+        Self::parse(&whole_file::read(path)?)
+    }
+
+    /// Reads a matrix from what a file says, in either format.
+    ///
+    /// # Errors
+    /// If it is not a matrix of finite numbers.
+    pub fn parse(file: &[u8]) -> Result<Self, ReadError> {
+        let matrix = if file.starts_with(SIGNATURE) {
+            numpy(file)?
+        } else if file.len() >= 14 && file[..14].eq_ignore_ascii_case(b"%%MatrixMarket") {
+            matrix_market(file)?
+        } else {
+            return Err(ReadError::Unknown);
+        };
+        match matrix.elements.iter().position(|x| !x.is_finite()) {
+            Some(at) => Err(ReadError::NotFinite {
+                at,
+                found: matrix.elements[at],
+            }),
+            None => Ok(matrix),
+        }
+    }
+
+    /// The matrix as a `.npy` file, which every bit survives.
+    pub fn to_npy(&self) -> Vec<u8> {
+        let header = format!(
+            "{{'descr': '<f8', 'fortran_order': False, 'shape': ({}, {}), }}",
+            self.rows, self.columns
+        );
+        // Blanks up to the end of a line, so that the numbers begin at a multiple of 64.
+        let len =
+            (SIGNATURE.len() + 4 + header.len() + 1).next_multiple_of(64) - SIGNATURE.len() - 4;
+        let mut file = SIGNATURE.to_vec();
+        file.extend([1, 0, len as u8, (len >> 8) as u8]);
+        file.extend(format!("{header:width$}\n", width = len - 1).into_bytes());
+        file.extend(self.elements.iter().flat_map(|x| x.to_le_bytes()));
+        file
+    }
+
+    /// The matrix in Matrix Market's array format. The numbers are as short as they can be without losing a bit.
+    pub fn to_matrix_market(&self) -> String {
+        let mut text = format!(
+            "%%MatrixMarket matrix array real general\n{} {}\n",
+            self.rows, self.columns
+        );
+        for column in 0..self.columns {
+            for row in 0..self.rows {
+                text.push_str(&format!("{:e}\n", self.row(row)[column]));
+            }
+        }
+        text
+    }
+}
+
+/// From columns, one after the other, to rows.
+fn turned(rows: usize, columns: usize, elements: &[f64]) -> Matrix {
+    let at = |at: usize| elements[at % columns * rows + at / columns];
+    Matrix::new(rows, columns, (0..elements.len()).map(at).collect())
+}
+
+/// How many elements a matrix has, if that is a number and not 0.
+fn count(rows: usize, columns: usize) -> Option<usize> {
+    rows.checked_mul(columns).filter(|count| *count > 0)
+}
+
+fn matrix_market(file: &[u8]) -> Result<Matrix, ReadError> {
+    let said = |bytes: &[u8]| String::from_utf8_lossy(&bytes[..bytes.len().min(80)]).into_owned();
+    let mut lines = (1..)
+        .zip(file.split(|byte| *byte == b'\n'))
+        .map(|(line, bytes): (usize, _)| (line, bytes.trim_ascii()));
+    let (_, banner) = lines.next().unwrap_or_default();
+    let kind = said(banner).to_ascii_lowercase();
+    let mut words = kind.split_ascii_whitespace().skip(1);
+    let kind = [(); 4].map(|()| words.next().unwrap_or_default());
+    if !matches!(kind, ["matrix", "array", "real" | "integer", "general"]) {
+        return Err(ReadError::Kind {
+            line: 1,
+            found: said(banner),
+        });
+    }
+    let mut lines = lines.filter(|(_, bytes)| !bytes.is_empty() && bytes[0] != b'%');
+    let (line, size) = lines.next().unwrap_or_default();
+    let numbers: Option<Vec<usize>> = said(size)
+        .split_ascii_whitespace()
+        .map(|word| word.parse().ok())
+        .collect();
+    let wrong = |line, bytes: &[u8], expected| ReadError::Line {
+        line,
+        found: said(bytes),
+        expected,
+    };
+    let Some([rows, columns]) = numbers
+        .as_deref()
+        .and_then(|n| <[usize; 2]>::try_from(n).ok())
+    else {
+        return Err(wrong(line, size, "a number of rows and one of columns"));
+    };
+    let expected = count(rows, columns).ok_or_else(|| wrong(line, size, "the size of a matrix"))?;
+    // A number takes two bytes at least, so what is not there is not asked for.
+    let mut elements = Vec::with_capacity(expected.min(file.len() / 2));
+    for (line, bytes) in lines {
+        for word in bytes
+            .split(u8::is_ascii_whitespace)
+            .filter(|word| !word.is_empty())
+        {
+            let number = str::from_utf8(word).ok().and_then(|word| word.parse().ok());
+            elements.push(number.ok_or_else(|| wrong(line, word, "a number"))?);
+        }
+    }
+    match elements.len() == expected {
+        true => Ok(turned(rows, columns, &elements)),
+        false => Err(ReadError::Count {
+            found: elements.len(),
+            rows,
+            columns,
+        }),
+    }
+}
+
+fn numpy(file: &[u8]) -> Result<Matrix, ReadError> {
+    let wrong = |found: &str, expected| ReadError::Header {
+        found: found.into(),
+        expected,
+    };
+    let short = || wrong("more than there is", "the file is cut off");
+    let (version, rest) = file[SIGNATURE.len()..]
+        .split_first_chunk::<2>()
+        .ok_or_else(short)?;
+    let (len, rest) = match version[0] {
+        1 => {
+            let (len, rest) = rest.split_first_chunk().ok_or_else(short)?;
+            (usize::from(u16::from_le_bytes(*len)), rest)
+        }
+        2 | 3 => {
+            let (len, rest) = rest.split_first_chunk().ok_or_else(short)?;
+            (u32::from_le_bytes(*len) as usize, rest)
+        }
+        other => {
+            let found = format!("version {other}");
+            return Err(wrong(&found, "versions 1 to 3 are read here"));
+        }
+    };
+    let (header, data) = rest.split_at_checked(len).ok_or_else(short)?;
+    let header = str::from_utf8(header).map_err(|_| wrong("no text", "it is damaged"))?;
+    // What stands behind a key, without quotes or blanks.
+    let after = |key: &str| {
+        let from = header.find(&format!("'{key}':"))? + key.len() + 3;
+        Some(header[from..].trim_start())
+    };
+    let kind = after("descr").and_then(|rest| rest.strip_prefix('\'')?.split('\'').next());
+    if kind != Some("<f8") {
+        let expected =
+            "only \u{201c}<f8\u{201d} is read here: numpy.save(file, array.astype('<f8'))";
+        return Err(wrong(
+            &format!("elements of kind {}", kind.unwrap_or("unknown")),
+            expected,
+        ));
+    }
+    let by_columns = match after("fortran_order") {
+        Some(rest) if rest.starts_with("False") => false,
+        Some(rest) if rest.starts_with("True") => true,
+        _ => {
+            return Err(wrong(
+                "no order",
+                "\u{201c}fortran_order\u{201d} should be there",
+            ));
+        }
+    };
+    let shape = after("shape")
+        .and_then(|rest| rest.strip_prefix('(')?.split(')').next())
+        .unwrap_or_default();
+    let sides: Option<Vec<usize>> = shape
+        .split(',')
+        .map(|side| side.trim().parse().ok())
+        .collect();
+    let Some([rows, columns]) = sides
+        .as_deref()
+        .and_then(|s| <[usize; 2]>::try_from(s).ok())
+    else {
+        let expected = "a matrix has two sides, as in (3, 4)";
+        return Err(wrong(&format!("a shape of ({shape})"), expected));
+    };
+    let expected = count(rows, columns)
+        .ok_or_else(|| wrong(&format!("a shape of ({shape})"), "a matrix has elements"))?;
+    let (numbers, left) = data.as_chunks::<8>();
+    if numbers.len() != expected || !left.is_empty() {
+        return Err(ReadError::Count {
+            found: numbers.len(),
+            rows,
+            columns,
+        });
+    }
+    let elements: Vec<f64> = numbers
+        .iter()
+        .map(|bytes| f64::from_le_bytes(*bytes))
+        .collect();
+    Ok(match by_columns {
+        true => turned(rows, columns, &elements),
+        false => Matrix::new(rows, columns, elements),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn what_is_written_is_read(
+            rows in 1usize..9, columns in 1usize..9, scale in -300i32..300, seed in any::<u64>(),
+        ) {
+            let mut matrix = Matrix::generate(rows, columns, seed);
+            matrix.elements.iter_mut().for_each(|x| *x *= 10f64.powi(scale));
+            prop_assert_eq!(&Matrix::parse(&matrix.to_npy()).unwrap(), &matrix);
+            prop_assert_eq!(matrix.to_npy().len() % 64, rows * columns * 8 % 64);
+            let text = matrix.to_matrix_market();
+            prop_assert_eq!(&Matrix::parse(text.as_bytes()).unwrap(), &matrix);
+        }
+
+        #[test]
+        fn any_bytes_are_a_matrix_or_are_refused(
+            npy in any::<bool>(),
+            changes in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 0..5),
+            cut in any::<prop::sample::Index>(),
+        ) {
+            let matrix = Matrix::generate(3, 4, 1);
+            let mut file = if npy { matrix.to_npy() } else { matrix.to_matrix_market().into() };
+            for (at, byte) in changes {
+                let at = at.index(file.len());
+                file[at] = byte;
+            }
+            file.truncate(cut.index(file.len() * 2));
+            if let Ok(read) = Matrix::parse(&file) {
+                prop_assert_eq!(read.elements.len(), read.rows * read.columns);
+                prop_assert!(read.elements.iter().all(|x| x.is_finite()));
+            }
+        }
+    }
+
+    #[test]
+    fn columns_first_and_rows_first_are_the_same_matrix() {
+        let text =
+            "%%MatrixMarket matrix array integer general\n% by column\n2 3\n1\n4\n2 5\n\n3\n6\n";
+        let matrix = Matrix::parse(text.as_bytes()).unwrap();
+        assert_eq!(matrix.elements(), [1.0, 2.0, 3.0, 4.0, 5.0, 6.0]);
+        // As numpy.save writes numpy.asfortranarray of it, with a header of version 2.
+        let header = "{'descr': '<f8', 'fortran_order': True, 'shape': (2, 3), }\n";
+        let mut file = b"\x93NUMPY\x02\x00".to_vec();
+        file.extend((header.len() as u32).to_le_bytes());
+        file.extend(header.bytes());
+        file.extend(
+            [1.0f64, 4.0, 2.0, 5.0, 3.0, 6.0]
+                .iter()
+                .flat_map(|x| x.to_le_bytes()),
+        );
+        assert_eq!(Matrix::parse(&file).unwrap(), matrix);
+    }
+
+    #[test]
+    fn it_says_what_is_wrong() {
+        let said = |file: &[u8]| Matrix::parse(file).unwrap_err().to_string();
+        let market = |rest: &str| said(format!("%%MatrixMarket matrix {rest}").as_bytes());
+        assert!(said(b"1 2\n").contains("no matrix"));
+        assert!(
+            market("coordinate real general\n1 1 1\n")
+                .contains("only “%%MatrixMarket matrix array”")
+        );
+        assert!(market("array real symmetric\n").contains("symmetric"));
+        assert!(market("array real general\n2\n").contains("line 2: “2” is not a number of rows"));
+        assert!(market("array real general\n0 3\n").contains("size of a matrix"));
+        assert!(
+            market("array real general\n1 2\n1\n")
+                .contains("1 elements, where the header says 1 times 2")
+        );
+        assert!(market("array real general\n1 2\n1\nx\n").contains("line 4: “x” is not a number"));
+        assert!(market("array real general\n1 1\nnan\n").contains("element 0 is NaN"));
+        let big = format!("array real general\n{0} {0}\n1\n", 1u64 << 40);
+        assert!(market(&big).contains("size of a matrix"));
+        let npy = String::from_utf8_lossy(&Matrix::generate(1, 1, 1).to_npy()[..128])
+            .replace('\u{fffd}', "");
+        let change =
+            |from: &str, to: &str| said(&[b"\x93", npy.replacen(from, to, 1).as_bytes()].concat());
+        assert!(change("<f8", "<f4").contains("elements of kind <f4; only “<f8”"));
+        assert!(change("(1, 1)", "(1,  )").contains("two sides"));
+        assert!(change("(1, 1)", "(9, 9)").contains("0 elements, where the header says 9 times 9"));
+    }
+}

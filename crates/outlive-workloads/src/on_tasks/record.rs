@@ -1,0 +1,216 @@
+//! Where a run of tasks stands: how far it is, and what each worker is about.
+//!
+//! ```text
+//!  header of the run | round | last round, units | begun | about to commit | finished | done again | what each worker is about
+//! ```
+//!
+//! What different threads write stands on lines of its own. All of it is for the progress, the kills and the report: no result
+//! depends on it.
+
+use crate::driver::{Running, Stretch};
+use crate::header::{Beginning, Header};
+use crate::host;
+use core::fmt;
+use core::marker::PhantomData;
+use outlive::memory::{Memory, Native, Offset, Ordering};
+
+// From the end of the header on.
+const ROUND: u64 = 0;
+const UNITS: u64 = 128;
+/// The last round, and 1 more.
+const THROUGH: u64 = 136;
+const BEGUN: u64 = 256;
+const COMMITS: u64 = 384;
+const FINISHED: u64 = 512;
+const AGAIN: u64 = 640;
+const WORKERS: u64 = 768;
+/// What each worker has: a line of its own.
+const WORKER: u64 = 128;
+
+/// What stands in the pod of a run of tasks.
+#[derive(Clone, Copy, Debug)]
+pub struct Record {
+    header: Header,
+}
+
+impl Record {
+    /// How many bytes the block of a run takes that begins so.
+    pub(super) fn bytes(beginning: &Beginning) -> u64 {
+        let workers = u64::from(beginning.crew.workers());
+        beginning.bytes() + WORKERS + workers * WORKER
+    }
+
+    /// Writes it at `at`, where zeros stand, and publishes it.
+    pub(super) fn create(memory: Native, at: Offset, beginning: Beginning) -> Self {
+        let header = Header::create(memory, at, beginning);
+        header.publish();
+        Self { header }
+    }
+
+    /// That of the run in which this thread [stands](crate::host::Post::stand); `None` if it stands in none.
+    pub(super) fn here() -> Option<Self> {
+        host::header_here().map(|header| Self { header })
+    }
+
+    fn place(&self, place: u64) -> Offset {
+        self.header.end() + place
+    }
+
+    fn worker(&self, number: u32) -> Offset {
+        self.place(WORKERS + u64::from(number) * WORKER)
+    }
+
+    // Relaxed, all of these but the last: they are read when whoever wrote them is dead, or for the progress.
+
+    fn load(&self, place: u64) -> u64 {
+        self.header
+            .memory()
+            .load(self.place(place), Ordering::Relaxed)
+    }
+
+    fn store(&self, place: u64, word: u64) {
+        let memory = self.header.memory();
+        memory.store(self.place(place), word, Ordering::Relaxed);
+    }
+
+    fn count(&self, place: u64) -> u64 {
+        let memory = self.header.memory();
+        memory.fetch_add(self.place(place), 1u64, Ordering::Relaxed)
+    }
+
+    /// The worker with this id, if it is one of the run's.
+    pub(super) fn worker_of(&self, id: outlive::membership::InstanceId) -> Option<u32> {
+        self.header.crew().worker_of(id)
+    }
+
+    /// Notes that worker `number` begins `unit`, which others have begun `before` times.
+    pub(super) fn begins(&self, number: u32, unit: u64, before: u8) {
+        let memory = self.header.memory();
+        memory.store(self.worker(number), unit + 1, Ordering::Relaxed);
+        self.count(BEGUN);
+        if before > 0 {
+            self.count(AGAIN);
+        }
+    }
+
+    /// Notes that a unit is about to be committed. How many were before.
+    pub(super) fn commits(&self) -> u64 {
+        self.count(COMMITS)
+    }
+
+    /// Notes that worker `number` has done what it was about.
+    pub(super) fn finishes(&self, number: u32) {
+        let memory = self.header.memory();
+        self.count(FINISHED);
+        memory.store(self.worker(number), 0u64, Ordering::Relaxed);
+    }
+
+    /// Notes that a round begins.
+    pub(super) fn round(&self, round: u64) {
+        self.store(ROUND, round);
+    }
+
+    /// Notes that the last job is complete.
+    pub(super) fn is_through(&self, last: u64, units: u64) {
+        self.store(UNITS, units);
+        let memory = self.header.memory();
+        // Release: the number of units.
+        memory.store(self.place(THROUGH), last + 1, Ordering::Release);
+    }
+
+    /// The last round, once its job is complete.
+    pub(super) fn last_round(&self) -> Option<u64> {
+        let memory = self.header.memory();
+        let through: u64 = memory.load(self.place(THROUGH), Ordering::Acquire);
+        through.checked_sub(1)
+    }
+}
+
+/// A run of tasks, as its driver looks at it.
+pub struct TaskRun<T> {
+    record: Record,
+    phase: &'static str,
+    rounds: u64,
+    result: PhantomData<fn() -> T>,
+}
+
+impl<T> Clone for TaskRun<T> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<T> Copy for TaskRun<T> {}
+
+impl<T> fmt::Debug for TaskRun<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("TaskRun")
+            .field("phase", &self.phase)
+            .finish_non_exhaustive()
+    }
+}
+
+impl<T> TaskRun<T> {
+    pub(super) fn new(record: Record, phase: &'static str, rounds: u64) -> Self {
+        Self {
+            record,
+            phase,
+            rounds,
+            result: PhantomData,
+        }
+    }
+
+    /// What stands in the pod.
+    pub fn record(&self) -> Record {
+        self.record
+    }
+}
+
+impl<T> Running for TaskRun<T> {
+    type Result = T;
+
+    fn header(&self) -> Header {
+        self.record.header
+    }
+
+    fn is_done(&self) -> bool {
+        self.record.last_round().is_some()
+    }
+
+    fn units(&self) -> u64 {
+        match self.is_done() {
+            true => self.record.load(UNITS),
+            false => self.record.header.units(),
+        }
+    }
+
+    fn stretch(&self) -> Stretch {
+        let (done, units) = match self.rounds {
+            0 | 1 => (self.done(), self.units()),
+            rounds => (self.record.load(ROUND), rounds),
+        };
+        Stretch {
+            phase: self.phase,
+            done,
+            units,
+        }
+    }
+
+    fn drawn(&self) -> u64 {
+        self.record.load(BEGUN)
+    }
+
+    fn done(&self) -> u64 {
+        self.record.load(FINISHED)
+    }
+
+    fn attempting(&self, number: u32) -> Option<u64> {
+        let memory = self.record.header.memory();
+        let unit: u64 = memory.load(self.record.worker(number), Ordering::Relaxed);
+        unit.checked_sub(1)
+    }
+
+    fn redone(&self) -> u64 {
+        self.record.load(AGAIN)
+    }
+}

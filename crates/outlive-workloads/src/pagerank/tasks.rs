@@ -1,0 +1,227 @@
+//! PageRank on tasks, by recursive decomposition (MODC, Figure 2).
+//!
+//! Each iteration is a job. Its root, [`iterate`], adds up what the tasks of the iteration before have found, and spawns a
+//! [`rank`] for each large part of the rows, and the job of the next iteration; a `rank` of many rows spawns others of
+//! fewer, until they are as small as was asked for, and these compute.
+//!
+//! The graph is three arrays that the driver has put into the pod. There are two vectors, put there as well: an
+//! iteration reads the one that the iteration before has written, and writes the other one. That is idempotent: a task
+//! writes only its own rows of what nobody reads before its job is complete, and what it reads is written again by the next
+//! job only. What a task adds up (how much its ranks have changed, and how much of them is dangling) goes into a place of
+//! its own, and is added in the order of the places: so the ranks are the same, to the last bit, however many
+//! workers there are and whoever of them dies.
+
+use crate::graph::Vertex;
+use crate::on_tasks::{damaged, next_round, round, spread, unit};
+use core::sync::atomic::{AtomicU64, Ordering};
+use outlive_tasks::{Context, TaskError, task};
+
+/// The name of the vector that iteration `iteration` reads, of two.
+pub(super) fn brings(iteration: u64) -> &'static str {
+    ["brings 0", "brings 1"][iteration as usize % 2]
+}
+
+/// The name of what its tasks found, before it: changes and dangling ranks.
+pub(super) fn sums(iteration: u64) -> &'static str {
+    ["sums 0", "sums 1"][iteration as usize % 2]
+}
+
+/// The names of the arrays of the graph: as [`Graph`](crate::graph::Graph) has them.
+pub(super) const BEGINS: &str = "begins";
+pub(super) const SOURCES: &str = "sources";
+pub(super) const LEAVING: &str = "leaving";
+/// The name of the [plan](Plan).
+pub(super) const PLAN: &str = "plan";
+
+/// What is computed.
+#[derive(Clone, Copy, Debug, bytemuck::Pod, bytemuck::Zeroable)]
+#[repr(C)]
+pub(super) struct Plan {
+    pub damping: f64,
+    pub tolerance: f64,
+    pub iterations: u64,
+    pub vertices: u64,
+    /// How many rows a task computes at most.
+    pub rows: u64,
+}
+
+/// What the last job says: how many iterations were made, and the residual of the last one.
+#[derive(Clone, Copy, Debug, bytemuck::Pod, bytemuck::Zeroable)]
+#[repr(C)]
+pub(super) struct Found {
+    pub iterations: u64,
+    pub residual: f64,
+}
+
+fn plan(context: &Context<'_>) -> Result<Plan, TaskError> {
+    let plan: Plan = context.input_of(PLAN)?;
+    match plan.rows {
+        0 => Err(damaged("tasks have no rows")),
+        _ => Ok(plan),
+    }
+}
+
+task! {
+    /// Begins iteration `iteration`, or ends the run.
+    pub fn iterate(context, iteration: u64) {
+        let plan = plan(context)?;
+        let found = context.array::<f64>(sums(iteration))?.to_vec();
+        let (mut residual, mut dangling) = (0.0, 0.0);
+        for part in found.chunks_exact(2) {
+            residual += part[0];
+            dangling += part[1];
+        }
+        if iteration >= plan.iterations || residual < plan.tolerance {
+            return context.result_of(&Found { iterations: iteration, residual });
+        }
+        round(iteration);
+        let even = 1.0 / plan.vertices as f64;
+        let base = (1.0 - plan.damping) * even + plan.damping * dangling * even;
+        spread(context, 0..plan.vertices, plan.rows, |rows| {
+            rank(iteration, rows.start, rows.end, base)
+        })?;
+        next_round(context, iteration + 1, iterate(iteration + 1))
+    }
+
+    /// Computes the rows from `first` to before `last` in an iteration, or spawns tasks that do. `base` is what each
+    /// rank has without any edge.
+    pub fn rank(context, iteration: u64, first: u64, last: u64, base: f64) {
+        let plan = plan(context)?;
+        if last.saturating_sub(first) > plan.rows {
+            return spread(context, first..last, plan.rows, |rows| {
+                rank(iteration, rows.start, rows.end, base)
+            });
+        }
+        let (part, parts) = (first / plan.rows, plan.vertices.div_ceil(plan.rows));
+        unit(context, iteration * parts + part, || {
+            let rows = (first as usize, last as usize);
+            let found = compute(context, plan.damping, iteration, rows, base)?;
+            let sums = context.array::<f64>(sums(iteration + 1))?;
+            let place = part as usize * 2;
+            if place + 2 > sums.len() {
+                return Err(damaged("there are fewer sums than parts"));
+            }
+            sums.set(place, found[0]);
+            sums.set(place + 1, found[1]);
+            Ok(())
+        })
+    }
+}
+
+/// Computes rows. What they changed in all, and the ranks of those of them that no edge leaves.
+fn compute(
+    context: &Context<'_>,
+    damping: f64,
+    iteration: u64,
+    (first, last): (usize, usize),
+    base: f64,
+) -> Result<[f64; 2], TaskError> {
+    let begins = context.array::<u64>(BEGINS)?;
+    let sources = context.array::<u32>(SOURCES)?;
+    let leaving = context.array::<u32>(LEAVING)?;
+    let brings = context.array::<f64>(brings(iteration))?;
+    let next = context.array::<f64>(self::brings(iteration + 1))?;
+    // SAFETY: the graph was put into the pod before the first job was submitted, and nobody writes to it. The vector was
+    // put there as well, or written by the job of the iteration before, which is complete; who writes to it next is the
+    // job of the iteration after this one, which is not open before this task is done. The names are there
+    // as long as the pool is.
+    let (begins, sources, leaving, brings) = unsafe {
+        (
+            begins.as_slice(),
+            sources.as_slice(),
+            leaving.as_slice(),
+            brings.as_slice(),
+        )
+    };
+    let next = next.atomics();
+    let mut found = [0.0; 2];
+    for from in (first..last).step_by(BLOCK) {
+        let rows = from..last.min(from + BLOCK);
+        let block = Block {
+            begin: begins.get(from).copied(),
+            ends: begins.get(from + 1..=rows.end),
+            leaving: leaving.get(rows.clone()),
+            before: brings.get(rows.clone()),
+            next: next.get(rows),
+        };
+        let here = block.compute(sources, brings, damping, base)?;
+        found[0] += here[0];
+        found[1] += here[1];
+    }
+    Ok(found)
+}
+
+/// How many rows are added up by themselves: a sum of millions of small numbers, one after the other, would lose them.
+const BLOCK: usize = 1024;
+
+/// What arrays have of a few rows; `None` where one is too short, in a damaged segment.
+struct Block<'a> {
+    begin: Option<u64>,
+    ends: Option<&'a [u64]>,
+    leaving: Option<&'a [u32]>,
+    before: Option<&'a [f64]>,
+    next: Option<&'a [AtomicU64]>,
+}
+
+impl Block<'_> {
+    #[inline]
+    fn compute(
+        self,
+        sources: &[Vertex],
+        brings: &[f64],
+        damping: f64,
+        base: f64,
+    ) -> Result<[f64; 2], TaskError> {
+        let Self {
+            begin: Some(begin),
+            ends: Some(ends),
+            leaving: Some(leaving),
+            before: Some(before),
+            next: Some(next),
+        } = self
+        else {
+            return Err(damaged("an array of the graph is too short"));
+        };
+        let mut begin = begin;
+        let (mut residual, mut dangling) = (0.0, 0.0);
+        for (((next, brought), leaving), end) in next.iter().zip(before).zip(leaving).zip(ends) {
+            let row = sources.get(begin as usize..*end as usize);
+            let row = row.ok_or_else(|| damaged("a row ends outside the graph"))?;
+            begin = *end;
+            let rank = base + damping * sum(row, brings);
+            let shares = f64::from((*leaving).max(1));
+            residual += (rank - brought * shares).abs();
+            if *leaving == 0 {
+                dangling += rank;
+            }
+            next.store((rank / shares).to_bits(), Ordering::Relaxed);
+        }
+        Ok([residual, dangling])
+    }
+}
+
+/// The sum of what `sources` bring, in four parts, so that an addition does not wait for the one before.
+#[inline(always)]
+fn sum(sources: &[Vertex], brings: &[f64]) -> f64 {
+    let Some(last) = brings.len().checked_sub(1) else {
+        return 0.0;
+    };
+    let brought = |source: &Vertex| {
+        // A source that is no vertex, in a damaged segment, gives a wrong rank and nothing worse; and there is no branch.
+        let at = (*source as usize).min(last);
+        // SAFETY: not after the last.
+        unsafe { *brings.get_unchecked(at) }
+    };
+    let mut sums = [0.0; 4];
+    let (fours, rest) = sources.as_chunks::<4>();
+    for four in fours {
+        for (sum, source) in sums.iter_mut().zip(four) {
+            *sum += brought(source);
+        }
+    }
+    let mut last = 0.0;
+    for source in rest {
+        last += brought(source);
+    }
+    (sums[0] + sums[1]) + (sums[2] + sums[3]) + last
+}

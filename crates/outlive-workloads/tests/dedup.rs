@@ -1,0 +1,375 @@
+//! Archives of real files: made in whatever order, they are the same; unpacked, so are the files; damaged, they are
+//! refused.
+
+use outlive_workloads::dedup::archive::{Archive, ArchiveError, Catalog, Writer};
+use outlive_workloads::dedup::chunk::{self, WINDOW};
+use outlive_workloads::dedup::tree::{Content, Tree};
+use outlive_workloads::dedup::unpack::{UnpackError, unpack};
+use outlive_workloads::dedup::verify::{Wrong, verify};
+use outlive_workloads::dedup::{pack, pack_alone};
+use outlive_workloads::random::Random;
+use outlive_workloads::wordcount::shipped_text;
+use proptest::prelude::*;
+use std::fs;
+use std::os::unix::fs::{PermissionsExt, symlink};
+use std::path::Path;
+use std::process::Command;
+use std::sync::LazyLock;
+
+/// A directory with the shipped text, most of it again, a small file, one without bytes, and what is not a file.
+fn make(place: &Path) -> Tree {
+    let text = shipped_text();
+    let at = |name: &str| place.join(name);
+    fs::create_dir_all(at("tree/deep/er")).unwrap();
+    fs::create_dir(at("tree/empty")).unwrap();
+    fs::write(at("tree/bible"), &text[..700_000]).unwrap();
+    let again = [
+        &b"In front of it. "[..],
+        &text[..300_000],
+        b" - ",
+        &text[300_100..650_000],
+    ]
+    .concat();
+    fs::write(at("tree/deep/again"), again).unwrap();
+    fs::write(at("tree/deep/er/small"), "small").unwrap();
+    fs::write(at("tree/deep/nothing"), "").unwrap();
+    fs::write(at("tree/zeros"), vec![0; 300_000]).unwrap();
+    let mut random = Random::new(1);
+    let noise: Vec<u8> = (0..100_000).map(|_| random.word() as u8).collect();
+    fs::write(at("tree/noise"), noise).unwrap();
+    fs::set_permissions(at("tree/deep/er/small"), fs::Permissions::from_mode(0o751)).unwrap();
+    fs::set_permissions(at("tree/empty"), fs::Permissions::from_mode(0o500)).unwrap();
+    symlink("../bible", at("tree/deep/link")).unwrap();
+    Tree::find(&[at("tree")]).unwrap()
+}
+
+fn archive_of(tree: &Tree) -> Vec<u8> {
+    let mut archive = Vec::new();
+    pack_alone(tree, 6, &mut archive).unwrap();
+    archive
+}
+
+#[test]
+fn what_is_unpacked_is_what_was_archived() {
+    let place = tempfile::tempdir().unwrap();
+    let tree = make(place.path());
+    let mut file = Vec::new();
+    let summary = pack_alone(&tree, 6, &mut file).unwrap();
+    assert_eq!(
+        (summary.files, summary.archive_bytes),
+        (6, file.len() as u64)
+    );
+    // What is there again takes no room, nor do zeros.
+    assert!(summary.distinct < summary.chunks * 2 / 3, "{summary:?}");
+    assert!(summary.archive_bytes < 500_000, "{summary:?}");
+    println!("{summary:?}");
+
+    let on_disk = place.path().join("archive");
+    fs::write(&on_disk, &file).unwrap();
+    let archive = Archive::open(fs::File::open(on_disk).unwrap()).unwrap();
+    verify(&archive, &tree).unwrap();
+    let copy = place.path().join("copy");
+    let unpacked = unpack(&archive, &copy).unwrap();
+    assert_eq!(
+        (unpacked.files, unpacked.bytes),
+        (summary.files, summary.bytes)
+    );
+    // An independent judge of files, links and directories.
+    let same = Command::new("diff")
+        .args(["-r", "--no-dereference"])
+        .args([place.path().join("tree"), copy.join("tree")])
+        .output()
+        .unwrap();
+    assert!(
+        same.status.success(),
+        "{}",
+        String::from_utf8_lossy(&same.stdout)
+    );
+    // Permissions and the order of names too: it makes the same archive.
+    let again = Tree::find(&[copy.join("tree")]).unwrap();
+    assert_eq!(archive_of(&again), file);
+    let refused = unpack(&archive, &copy).unwrap_err();
+    assert!(matches!(refused, UnpackError::NotEmpty { .. }));
+}
+
+/// The format, read by a program in another language that knows nothing but its description.
+const READER: &str = r#"
+import hashlib, os, struct, sys, zlib
+
+archive, into = sys.argv[1:]
+data = open(archive, "rb").read()
+assert data[:16] == b"OutDedup" + struct.pack("<II", 1, 0)
+at, length = struct.unpack("<QQ", data[-56:-40])
+index = data[at:at + length]
+assert at + length == len(data) - 56 and data[-8:] == b"pudeDtuO"
+assert hashlib.sha256(index + data[-56:-40]).digest() == data[-40:-8]
+place = 0
+
+def read(form):
+    global place
+    found = struct.unpack_from("<" + form, index, place)
+    place += struct.calcsize("<" + form)
+    return found if len(found) > 1 else found[0]
+
+chunks, kept_at = [], 16
+for _ in range(read("Q")):
+    kept_length, length, crc, digest = read("III32s")
+    chunk = kept = data[kept_at:kept_at + kept_length]
+    kept_at += kept_length
+    assert zlib.crc32(kept) == crc
+    if kept_length < length:
+        chunk = zlib.decompress(kept, -15)
+    assert len(chunk) == length and hashlib.sha256(chunk).digest() == digest
+    chunks.append(chunk)
+assert kept_at == at
+directories = []
+for _ in range(read("Q")):
+    kind, mode, length = read("BIQ")
+    name = os.path.join(os.fsencode(into), read(f"{length}s"))
+    if kind == 0:
+        os.mkdir(name)
+        directories.append((name, mode))
+    elif kind == 1:
+        with open(name, "xb") as file:
+            for _ in range(read("Q")):
+                file.write(chunks[read("I")])
+        os.chmod(name, mode)
+    else:
+        os.symlink(read(f"{read('Q')}s"), name)
+assert place == len(index)
+for name, mode in reversed(directories):
+    os.chmod(name, mode)
+"#;
+
+#[test]
+fn another_program_reads_the_same_from_the_description() {
+    if Command::new("python3").arg("--version").output().is_err() {
+        println!("there is no python3 here: not tried");
+        return;
+    }
+    let place = tempfile::tempdir().unwrap();
+    let file = archive_of(&make(place.path()));
+    let (archive, copy) = (place.path().join("archive"), place.path().join("copy"));
+    fs::write(&archive, &file).unwrap();
+    fs::create_dir(&copy).unwrap();
+    let read = Command::new("python3")
+        .args(["-c", READER])
+        .args([&archive, &copy])
+        .output()
+        .unwrap();
+    assert!(
+        read.status.success(),
+        "{}",
+        String::from_utf8_lossy(&read.stderr)
+    );
+    // Names, bytes, links and permissions: all that an archive has.
+    assert_eq!(archive_of(&Tree::find(&[copy.join("tree")]).unwrap()), file);
+}
+
+#[test]
+fn what_differs_from_the_files_is_noticed() {
+    let place = tempfile::tempdir().unwrap();
+    let tree = make(place.path());
+    let file = archive_of(&tree);
+    let archive = Archive::open(file.as_slice()).unwrap();
+    verify(&archive, &tree).unwrap();
+    let bible = place.path().join("tree/bible");
+    let text = fs::read(&bible).unwrap();
+    let mut changed = text.clone();
+    changed[400_000] ^= 1;
+    for changed in [&changed[..], &text[..699_999], &[&text[..], b"."].concat()] {
+        fs::write(&bible, changed).unwrap();
+        assert!(matches!(verify(&archive, &tree), Err(Wrong::Bytes { .. })));
+    }
+    fs::write(&bible, &text).unwrap();
+    fs::set_permissions(&bible, fs::Permissions::from_mode(0o640)).unwrap();
+    let tree = Tree::find(&[place.path().join("tree")]).unwrap();
+    assert!(matches!(verify(&archive, &tree), Err(Wrong::Entry { .. })));
+}
+
+/// What a pod's tasks will do: stretches of `stretch` bytes are searched, chunks are packed, in an order drawn with `seed`, and some
+/// of it is done twice.
+fn by_tasks(tree: &Tree, stretch: usize, seed: u64) -> Vec<u8> {
+    let mut random = Random::new(seed);
+    let mut shuffle = |count: usize| {
+        let mut order: Vec<usize> = (0..count).chain((0..count).step_by(7)).collect();
+        for at in (1..order.len()).rev() {
+            order.swap(at, random.below(at as u64 + 1) as usize);
+        }
+        order
+    };
+    let sources = tree.entries().iter();
+    let files: Vec<Vec<u8>> = sources
+        .map(|source| match source.content {
+            Content::File => fs::read(&source.path).unwrap(),
+            _ => Vec::new(),
+        })
+        .collect();
+
+    // Tasks: the marks of a stretch. Merged: where the chunks of a file end.
+    let mut chunks: Vec<(usize, &[u8])> = Vec::new();
+    for (number, file) in files.iter().enumerate() {
+        let stretches: Vec<usize> = (0..file.len()).step_by(stretch).collect();
+        let mut marks = vec![Vec::new(); stretches.len()];
+        for at in shuffle(stretches.len()) {
+            let from = stretches[at];
+            let before = &file[from.saturating_sub(WINDOW - 1)..from];
+            let bytes = &file[from..file.len().min(from + stretch)];
+            marks[at].clear();
+            chunk::marks(before, bytes, from as u64, &mut marks[at]);
+        }
+        let mut from = 0;
+        for end in chunk::ends(file.len() as u64, &marks.concat()) {
+            chunks.push((number, &file[from..end as usize]));
+            from = end as usize;
+        }
+    }
+    // Tasks: the digest of a chunk, and what is kept of it.
+    let mut done = vec![None; chunks.len()];
+    for at in shuffle(chunks.len()) {
+        let mut packed = Vec::new();
+        pack::pack(chunks[at].1, 6, &mut packed);
+        done[at] = Some((pack::digest(chunks[at].1), packed));
+    }
+    // Merged: in the order of the files.
+    let mut archive = Vec::new();
+    let mut writer = Writer::new(&mut archive).unwrap();
+    let mut catalog = Catalog::default();
+    let mut next = chunks.iter().zip(done).peekable();
+    for (number, source) in tree.entries().iter().enumerate() {
+        let mut numbers = Vec::new();
+        while let Some(((_, chunk), done)) = next.next_if(|((file, _), _)| *file == number) {
+            let (digest, packed) = done.unwrap();
+            let (number, is_new) = catalog.enter(digest, chunk.len()).unwrap();
+            if is_new {
+                writer.chunk(&packed).unwrap();
+            }
+            numbers.push(number);
+        }
+        catalog.add(source, numbers);
+    }
+    writer.finish(&catalog).unwrap();
+    archive
+}
+
+#[test]
+fn whoever_does_what_the_archive_is_the_same() {
+    let place = tempfile::tempdir().unwrap();
+    let tree = make(place.path());
+    let alone = archive_of(&tree);
+    for (seed, stretch) in [(1, 50), (2, 4096), (3, 65_537), (4, 1 << 20)] {
+        assert!(
+            by_tasks(&tree, stretch, seed) == alone,
+            "{stretch} bytes a task"
+        );
+    }
+}
+
+/// Opens an archive and reads all of it.
+fn read(archive: &[u8]) -> Result<u64, ArchiveError> {
+    Archive::open(archive)?.check()
+}
+
+#[test]
+fn a_byte_that_changed_is_noticed_wherever_it_is() {
+    let place = tempfile::tempdir().unwrap();
+    fs::create_dir(place.path().join("t")).unwrap();
+    fs::write(place.path().join("t/a"), &shipped_text()[..9_000]).unwrap();
+    fs::write(place.path().join("t/b"), "b").unwrap();
+    symlink("a", place.path().join("t/l")).unwrap();
+    let archive = archive_of(&Tree::find(&[place.path().join("t")]).unwrap());
+    read(&archive).unwrap();
+    for at in 0..archive.len() {
+        for change in [1, 0x80, 0xFF] {
+            let mut damaged = archive.clone();
+            damaged[at] ^= change;
+            assert!(read(&damaged).is_err(), "byte {at} changed by {change}");
+        }
+        assert!(read(&archive[..at]).is_err(), "cut off at {at}");
+    }
+    let said = |archive: &[u8]| read(archive).unwrap_err().to_string();
+    assert!(said(b"PK\x03\x04").contains("no archive"));
+    assert!(said(&archive[..archive.len() - 1]).contains("cut off"));
+    assert!(said(&[&archive[..], b"\n"].concat()).contains("something was added"));
+    let mut next = archive.clone();
+    next[8] = 2;
+    assert!(said(&next).contains("version 2, and version 1 is read here"));
+    next = archive.clone();
+    next[100] ^= 4;
+    assert!(said(&next).contains("chunk 0"), "{}", said(&next));
+}
+
+/// An archive of some chunks, small enough to be made again often.
+static SMALL: LazyLock<Vec<u8>> = LazyLock::new(|| {
+    let place = tempfile::tempdir().unwrap();
+    fs::create_dir(place.path().join("t")).unwrap();
+    fs::write(place.path().join("t/a"), &shipped_text()[..50_000]).unwrap();
+    fs::write(place.path().join("t/b"), &shipped_text()[20_000..60_000]).unwrap();
+    archive_of(&Tree::find(&[place.path().join("t")]).unwrap())
+});
+
+/// Something that happens to an archive.
+#[derive(Clone, Debug)]
+enum Damage {
+    Changed(prop::sample::Index, u8),
+    Lost(prop::sample::Index, usize),
+    Added(prop::sample::Index, Vec<u8>),
+    Moved(prop::sample::Index, prop::sample::Index, usize),
+    Cut(prop::sample::Index),
+}
+
+fn damage() -> impl Strategy<Value = Damage> {
+    let at = any::<prop::sample::Index>;
+    prop_oneof![
+        (at(), any::<u8>()).prop_map(|(at, to)| Damage::Changed(at, to)),
+        (at(), 1usize..3000).prop_map(|(at, count)| Damage::Lost(at, count)),
+        (at(), prop::collection::vec(any::<u8>(), 1..60))
+            .prop_map(|(at, bytes)| Damage::Added(at, bytes)),
+        (at(), at(), 1usize..3000).prop_map(|(from, to, count)| Damage::Moved(from, to, count)),
+        at().prop_map(Damage::Cut),
+    ]
+}
+
+impl Damage {
+    fn happen(&self, archive: &mut Vec<u8>) {
+        let len = archive.len().max(1);
+        let end = |at: usize, count: usize| archive.len().min(at + count);
+        match self {
+            _ if archive.is_empty() => {}
+            Self::Changed(at, to) => archive[at.index(len)] = *to,
+            Self::Lost(at, count) => {
+                let at = at.index(len);
+                let end = end(at, *count);
+                archive.drain(at..end);
+            }
+            Self::Added(at, bytes) => {
+                let at = at.index(len);
+                archive.splice(at..at, bytes.iter().copied());
+            }
+            Self::Moved(from, to, count) => {
+                let (from, to) = (from.index(len), to.index(len));
+                let count = (*count).min(len - from.max(to));
+                archive.copy_within(from..from + count, to);
+            }
+            Self::Cut(at) => archive.truncate(at.index(len)),
+        }
+    }
+}
+
+proptest! {
+    /// Whatever happens to an archive, it is noticed: every byte has a checksum.
+    #[test]
+    fn a_damaged_archive_is_refused(damages in prop::collection::vec(damage(), 1..4)) {
+        let mut archive = SMALL.clone();
+        damages.iter().for_each(|damage| damage.happen(&mut archive));
+        prop_assert_eq!(read(&archive).is_ok(), archive == *SMALL);
+    }
+
+    #[test]
+    fn any_bytes_are_an_archive_or_are_refused(
+        head in prop::sample::select(vec![&b"OutDedup"[..], b"OutDedup\x01\0\0\0\0\0\0\0", b""]),
+        tail in prop::collection::vec(any::<u8>(), 0..200),
+    ) {
+        prop_assert!(read(&[head, &tail, b"pudeDtuO"].concat()).is_err());
+    }
+}
