@@ -1,9 +1,34 @@
-//! Builds the rivals in C++ and C, if the feature `peers` asks for them.
+//! Builds the rivals in C++ and C, if the features `peers` and `mpi` ask for them.
 
 fn main() {
     println!("cargo::rerun-if-changed=build.rs");
     #[cfg(feature = "peers")]
     peers();
+    #[cfg(feature = "mpi")]
+    mpi();
+}
+
+/// A program of its own, which the study carries with it.
+#[cfg(feature = "mpi")]
+fn mpi() {
+    use std::path::Path;
+    use std::process::Command;
+    println!("cargo::rerun-if-changed=peers/pagerank_mpi.c");
+    println!("cargo::rerun-if-env-changed=PATH");
+    let out = std::env::var_os("OUT_DIR").expect("cargo says where");
+    let built = Command::new("mpicc")
+        .args(["-std=c11", "-O3", "-Wall", "-Wextra"])
+        .arg("peers/pagerank_mpi.c")
+        .arg("-o")
+        .arg(Path::new(&out).join("pagerank_mpi"))
+        .arg("-lm")
+        .status();
+    let packages = "the feature `mpi` needs OpenMPI (on Debian: libopenmpi-dev openmpi-bin)";
+    match built {
+        Ok(status) if status.success() => {}
+        Ok(status) => panic!("{packages}: mpicc ended with {status}"),
+        Err(error) => panic!("{packages}: mpicc cannot be started: {error}"),
+    }
 }
 
 #[cfg(feature = "peers")]

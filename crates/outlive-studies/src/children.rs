@@ -36,7 +36,7 @@ pub(crate) enum Part {
     Phoenix(lupin_restart::Phoenix),
     /// Has threads that die and are started again.
     Mortals(lupin_restart::Mortals),
-    /// Counts words.
+    /// Does what a driver's host does: counts words, or ranks.
     Host,
     /// Says that it is there.
     Bare,

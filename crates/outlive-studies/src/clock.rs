@@ -10,3 +10,22 @@ pub fn now() -> u64 {
 pub fn micros(from: u64, to: u64) -> f64 {
     to.saturating_sub(from) as f64 / 1000.0
 }
+
+/// The processor time of the calling thread so far, in seconds.
+pub fn thread_cpu_seconds() -> f64 {
+    let spent = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
+    spent.tv_sec as f64 + spent.tv_nsec as f64 * 1e-9
+}
+
+/// The processor time of all children that have been waited for, and of theirs, in seconds.
+#[cfg(any(feature = "mpi", feature = "ray"))]
+pub fn children_cpu_seconds() -> f64 {
+    // SAFETY: `getrusage` writes to the structure that it is given, which zeros are valid for.
+    let usage = unsafe {
+        let mut usage: libc::rusage = std::mem::zeroed();
+        libc::getrusage(libc::RUSAGE_CHILDREN, &raw mut usage);
+        usage
+    };
+    let seconds = |time: libc::timeval| time.tv_sec as f64 + time.tv_usec as f64 * 1e-6;
+    seconds(usage.ru_utime) + seconds(usage.ru_stime)
+}

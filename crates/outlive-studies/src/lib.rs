@@ -29,12 +29,14 @@ mod buddy;
 pub mod chart;
 mod children;
 mod clock;
+mod displaced;
 mod heap;
 mod locks;
 mod lupin_restart;
 mod lupin_table1;
 pub mod machine;
 mod map;
+mod modc;
 mod notify;
 pub mod paired;
 mod row;
@@ -60,5 +62,7 @@ pub fn studies() -> &'static [Study] {
         wordcount_kills::STUDY,
         lupin_table1::STUDY,
         lupin_restart::STUDY,
+        modc::FIG3,
+        modc::FIG4,
     ]
 }

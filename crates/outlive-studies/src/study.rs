@@ -38,6 +38,8 @@ pub struct Plan {
     pub effort: Effort,
     /// How its parts in other processes are started.
     pub launcher: Launcher,
+    /// The scale of generated graphs, which have 2^scale rows; by default what the effort allows.
+    pub scale: Option<u32>,
     /// Set by whoever wants the study to end early; what it had begun is cleared away.
     pub stop: Arc<AtomicBool>,
 }
@@ -111,6 +113,7 @@ impl Plan {
         Self {
             effort,
             launcher,
+            scale: None,
             stop: Arc::default(),
         }
     }
@@ -159,6 +162,11 @@ impl Run<'_> {
     /// How much work to make of it.
     pub fn effort(&self) -> Effort {
         self.plan.effort
+    }
+
+    /// The scale that was asked for.
+    pub fn scale(&self) -> Option<u32> {
+        self.plan.scale
     }
 
     /// How its parts are started.

@@ -18,10 +18,11 @@ use crate::statistics::{Estimate, median, median_estimate};
 use crate::{Run, Study, StudyError, machine};
 use outlive::supervise::{Place, Stop};
 use outlive_workloads::driver::{self, KillAt, Options, Outcome, Supervise};
-use outlive_workloads::host;
 use outlive_workloads::input::Inputs;
+use outlive_workloads::on_hosts::{Counts, OnHosts};
 use outlive_workloads::tokens::Tokens;
 use outlive_workloads::wordcount::{WordCount, add_alone, shipped_text, sort};
+use outlive_workloads::{host, programs};
 use rustix::fs::{MemfdFlags, memfd_create};
 use std::collections::HashMap;
 use std::fs::File;
@@ -50,8 +51,6 @@ fn study(run: &mut Run<'_>) -> Result<(), StudyError> {
     killed(run, &text, &whole, megabytes)?;
     alone(run, &text, [&whole, &half], megabytes)
 }
-
-type Counts = Vec<(Vec<u8>, u64)>;
 
 /// The counts of one of two halves that say the same.
 fn halved(whole: &Counts) -> Result<Counts, StudyError> {
@@ -131,7 +130,7 @@ fn count_in_pod(
     inputs: &Inputs,
     expected: &Counts,
     [hosts, threads, kills]: [u32; 3],
-) -> Result<Outcome, StudyError> {
+) -> Result<Outcome<Counts>, StudyError> {
     let options = Options {
         hosts,
         threads,
@@ -139,20 +138,14 @@ fn count_in_pod(
         kill_at: KillAt::Commit,
         supervise: Supervise::Restart,
         seed: 1,
-        ..Options::new(inputs.clone())
+        ..Options::default()
     };
-    let program = WordCount::default();
+    let count = OnHosts::counting(WordCount::default(), inputs.clone());
     let launcher = launcher.clone();
     let command = move || launcher.command(&Part::Host);
-    let outcome = driver::run(
-        &options,
-        (program.number(), &program),
-        command,
-        &Stop::default(),
-        &mut |_| (),
-    );
+    let outcome = driver::run(&options, &count, command, &Stop::default(), &mut |_| ());
     let outcome = outcome.map_err(|error| StudyError::void(error.to_string()))?;
-    if outcome.totals != *expected {
+    if outcome.result != *expected {
         return Err(StudyError::void(format!(
             "{hosts} hosts, of which {kills} were killed, counted differently from the plain program"
         )));
@@ -165,7 +158,7 @@ pub fn play_host() -> Result<(), StudyError> {
     let place = Place::from_env().map_err(|error| StudyError::void(error.to_string()))?;
     let launcher = Launcher::this_program(std::env::args_os().skip(1))?;
     let command = move || launcher.command(&Part::Host);
-    host::work(&place, WordCount::of, command).map_err(|error| StudyError::Part {
+    host::work(&place, programs::of, command).map_err(|error| StudyError::Part {
         what: error.to_string(),
     })
 }
@@ -192,7 +185,7 @@ fn killed(
             with.push(count(run, kills)?);
         }
     }
-    let paired = |of: fn(&Outcome) -> f64| Paired {
+    let paired = |of: fn(&Outcome<Counts>) -> f64| Paired {
         ours: with.iter().map(of).collect(),
         before: without[..pairs].iter().map(of).collect(),
         after: without[1..].iter().map(of).collect(),

@@ -1,4 +1,5 @@
-//! Workers, as threads of this process or as processes of their own, and the round that they are led through.
+//! The stage: a pod with workers, as threads of this process or as processes of their own, and the rounds that the leader
+//! has them go through, each at its [bench](Bench).
 //!
 //! The first page of the pod's payload belongs to the leader and the workers, the rest to what is measured:
 //!
@@ -9,24 +10,20 @@
 //! 512 Ki  cells, 8 KiB for each worker
 //!   1 Mi  the heap: its state and its region
 //! ```
-//!
-//! A worker sleeps until the round's number changes, takes up position, and goes when all are there.
 
-use crate::children::{Launcher, Part, Playing, ready};
+mod bench;
+
+pub use bench::{Bench, Worker};
+
+use crate::StudyError;
+use crate::children::{Launcher, Part, Playing};
 use crate::heap::Allocator;
 use crate::locks::{self, Lock};
-use crate::scratch::{ScratchPod, payload};
-use crate::{StudyError, clock};
-use outlive::heap::{self, Heap};
-use outlive::membership::{Member, Process, ProcessOptions, Settings};
+use crate::scratch::ScratchPod;
+use bench::join;
+use outlive::heap::Heap;
+use outlive::membership::{Process, Settings};
 use outlive::memory::{Memory, Native, Offset, Ordering};
-use outlive::pod::Pod;
-use outlive::recovery::Recoverers;
-use outlive::sync;
-use serde::{Deserialize, Serialize};
-use std::hint::{black_box, spin_loop};
-use std::path::PathBuf;
-use std::sync::atomic::AtomicU64;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -88,176 +85,6 @@ impl Job {
             Self::Increment(lock) => lock.name().to_owned(),
             Self::Allocate(allocator) => allocator.name(),
         }
-    }
-}
-
-/// A worker in a process of its own.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Worker {
-    pod: PathBuf,
-    index: u32,
-}
-
-impl Worker {
-    /// Works until told to end.
-    pub fn play(self) -> Result<(), StudyError> {
-        let pod = Pod::open(&self.pod)?;
-        let process = join(&pod, 1 + self.index)?;
-        let bench = Bench::new(&pod, &process, self.index)?;
-        ready();
-        bench.work();
-        drop(bench);
-        Ok(process.leave()?)
-    }
-}
-
-/// Joins with the handlers for what is in the stage's pod.
-fn join(pod: &Pod, host: u32) -> Result<Process, StudyError> {
-    let heap = open_heap(pod)?;
-    let options = ProcessOptions::on_host(host).name("worker");
-    Ok(pod.join_with(options, |recoverers| heap::recoverers_of(recoverers, heap))?)
-}
-
-fn open_heap(pod: &Pod) -> Result<Heap, StudyError> {
-    let heap = Heap::open(pod.segment().memory(), payload(pod) + HEAP);
-    heap.map_err(|error| StudyError::void(error.to_string()))
-}
-
-/// What a worker has at hand.
-pub struct Bench {
-    pub memory: Native,
-    pub member: Member,
-    pub recoverers: Recoverers,
-    pub heap: Heap,
-    #[cfg(feature = "peers")]
-    pod: String,
-    base: Offset,
-    index: u32,
-}
-
-impl Bench {
-    fn new(pod: &Pod, process: &Process, index: u32) -> Result<Self, StudyError> {
-        let heap = open_heap(pod)?;
-        let recoverers = heap::recoverers(sync::recoverers(pod.logs()));
-        Ok(Self {
-            memory: pod.segment().memory(),
-            member: process.enter(None, "worker")?,
-            recoverers: heap::recoverers_of(recoverers, heap),
-            heap,
-            #[cfg(feature = "peers")]
-            pod: pod.segment().path().display().to_string(),
-            base: payload(pod),
-            index,
-        })
-    }
-
-    /// Where the lock is.
-    #[inline(always)]
-    pub fn lock(&self) -> Offset {
-        self.base + LOCK
-    }
-
-    /// A line that is this worker's own.
-    pub fn own_line(&self) -> Offset {
-        self.base + WORKERS + u64::from(self.index) * WORKER
-    }
-
-    /// Where this worker's cells are.
-    pub fn cells(&self) -> Offset {
-        self.base + CELLS + u64::from(self.index) * CELLS_EACH * 8
-    }
-
-    /// The name of the pod's file.
-    #[cfg(feature = "peers")]
-    pub fn pod(&self) -> &str {
-        &self.pod
-    }
-
-    /// This worker's number.
-    #[cfg(feature = "peers")]
-    pub fn index(&self) -> u64 {
-        self.index.into()
-    }
-
-    /// What is done under the lock.
-    #[inline(always)]
-    pub fn add(&self) {
-        let at = self.base + COUNTER;
-        let sum: u64 = self.memory.load(at, Ordering::Relaxed);
-        self.memory.store(at, black_box(sum + 1), Ordering::Relaxed);
-    }
-
-    fn work(&self) {
-        let (memory, base) = (self.memory, self.base);
-        // A fresh payload is zero, and the first round is 1.
-        let mut last = 0;
-        loop {
-            let round = memory.load::<u64>(base + ROUND, Ordering::Acquire);
-            if round == last {
-                std::thread::sleep(Duration::from_micros(50));
-                continue;
-            }
-            last = round;
-            // Relaxed: the round's number was acquired.
-            let code = memory.load(base + JOB, Ordering::Relaxed);
-            let often = memory.load(base + HOW_OFTEN, Ordering::Relaxed);
-            match Job::of(code) {
-                Some(Job::Increment(lock)) => locks::round(self, lock, often),
-                Some(Job::Allocate(allocator)) => crate::heap::round(self, allocator, often),
-                None => return,
-            }
-            // Release: the stamps and the counter.
-            memory.fetch_add(base + DONE, 1u64, Ordering::Release);
-        }
-    }
-
-    /// Starts with the others, and stamps start and end. Never inlined, so that every loop has the same
-    /// surroundings.
-    #[inline(never)]
-    pub fn run(&self, often: u64, mut job: impl FnMut()) {
-        let (memory, base) = (self.memory, self.base);
-        memory.fetch_add(base + IN_POSITION, 1u64, Ordering::AcqRel);
-        let mut looks = 0u32;
-        // The leader's number stands in the upper half: how many are to be in position.
-        loop {
-            let word: u64 = memory.load(base + IN_POSITION, Ordering::Acquire);
-            if word & 0xFFFF_FFFF >= word >> 32 {
-                break;
-            }
-            looks += 1;
-            if looks < 1000 {
-                spin_loop();
-            } else {
-                std::thread::yield_now();
-            }
-        }
-        let start = clock::now();
-        // One loop for both: what is measured would not be inlined in two places.
-        let (endless, mut left) = (often == UNTIL_STOPPED, often);
-        // Relaxed: nothing is read that the leader wrote before.
-        while left != 0 && !(endless && memory.load::<u64>(base + STOP, Ordering::Relaxed) != 0) {
-            job();
-            left -= 1;
-        }
-        let end = clock::now();
-        let stamps = self.own_line() + STAMPS;
-        memory.store(stamps, start, Ordering::Relaxed);
-        memory.store(stamps + 8, end, Ordering::Relaxed);
-        memory.store(stamps + 16, often - left, Ordering::Relaxed);
-    }
-
-    /// Where the counter is not the value under the lock: it is at least `value` now.
-    pub fn counted(&self, value: u64) {
-        let place = self.memory.address(self.base + COUNTER, 8).cast();
-        // SAFETY: mapped for the rest of the process, aligned, used by atomics only.
-        let counter = unsafe { AtomicU64::from_ptr(place.as_ptr()) };
-        counter.fetch_max(value, std::sync::atomic::Ordering::Relaxed);
-    }
-
-    /// Where nothing is counted: this worker has done its part.
-    pub fn did(&self, often: u64) {
-        let counter = self.base + COUNTER;
-        self.memory.fetch_add(counter, often, Ordering::Relaxed);
     }
 }
 
@@ -388,8 +215,14 @@ impl Stage {
         self.begin(job, UNTIL_STOPPED);
         std::thread::sleep(window);
         let (from, start) = (self.counter(), Instant::now());
-        std::thread::sleep(window);
-        let (to, time) = (self.counter(), start.elapsed());
+        // On a machine that is busy elsewhere the workers may get nothing done in one window.
+        let (to, time) = loop {
+            std::thread::sleep(window);
+            let (now, time) = (self.counter(), start.elapsed());
+            if now > from || time > 100 * window {
+                break (now, time);
+            }
+        };
         memory.store(base + STOP, 1u64, Ordering::Relaxed);
         self.await_end(job)?;
         let made: u64 = (0..u64::from(self.workers))

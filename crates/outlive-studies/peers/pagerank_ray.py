@@ -1,0 +1,110 @@
+"""PageRank on Ray, as one writes it with numpy: a peer of the study `modc-fig4`.
+
+pagerank_ray.py GRAPH ITERATIONS DAMPING ROWS WORKERS REPORT RANKS TEMPORARY [IN]
+
+GRAPH is what pagerank_mpi.c reads. A task computes ROWS rows from the graph, which every worker process maps, and from
+the vector, which is in Ray's object store; it returns its part of the next one. In iteration IN, the first of which is 1, the
+process of one task is killed when it has computed its rows, and Ray makes another one do it. REPORT gets the line
+"done ITERATIONS SECONDS RESIDUAL KILLED", where the seconds are those of the iterations: Ray has been started and its
+workers have been warmed up. RANKS gets all ranks, 64 bits each. Ray's own files go to TEMPORARY.
+"""
+
+import os
+import signal
+import sys
+import time
+
+import numpy as np
+import ray
+
+MAPPED = {}
+
+
+def mapped(path):
+    """The graph at `path`: where rows begin, sources, how many edges leave each vertex."""
+    if path not in MAPPED:
+        magic, vertices, edges = np.memmap(path, np.uint64, "r", 0, 3)
+        assert int(magic).to_bytes(8, "little") == b"outlgrp1", "this is no graph"
+        vertices, edges = int(vertices), int(edges)
+        begins = np.memmap(path, np.uint64, "r", 24, vertices + 1)
+        at = 24 + 8 * (vertices + 1)
+        sources = np.memmap(path, np.uint32, "r", at, edges)
+        leaving = np.memmap(path, np.uint32, "r", at + 4 * edges, vertices)
+        MAPPED[path] = begins, sources, leaving
+    return MAPPED[path]
+
+
+@ray.remote(max_retries=4)
+def compute(path, first, last, damping, base, brings, marker):
+    """Rows `first` to before `last`: what they bring next, how much they changed, the ranks that no edge leaves."""
+    begins, sources, leaving = mapped(path)
+    starts = begins[first : last + 1].astype(np.int64)
+    leaving = leaving[first:last]
+    brought = brings[sources[starts[0] : starts[-1]]]
+    sums = np.zeros(last - first)
+    some = starts[1:] > starts[:-1]
+    if some.any():
+        # The rows in between have no edges, so that one of these ends where the next begins.
+        sums[some] = np.add.reduceat(brought, (starts[:-1] - starts[0])[some])
+    ranks = base + damping * sums
+    shares = np.maximum(leaving, 1)
+    residual = np.abs(ranks - brings[first:last] * shares).sum()
+    lost = ranks[leaving == 0].sum()
+    if marker:
+        try:
+            os.close(os.open(marker, os.O_CREAT | os.O_EXCL))
+            os.kill(os.getpid(), signal.SIGKILL)
+        except FileExistsError:
+            pass
+    return ranks / shares, residual, lost
+
+
+@ray.remote
+def warm(path):
+    """Starts a worker."""
+    mapped(path)
+    time.sleep(0.2)
+
+
+def main(path, iterations, damping, rows, workers, report, ranks, temporary, dies_in="0"):
+    iterations, rows, workers = int(iterations), int(rows), int(workers)
+    damping, dies_in = float(damping), int(dies_in)
+    ray.init(
+        num_cpus=workers,
+        include_dashboard=False,
+        log_to_driver=False,
+        logging_level="ERROR",
+        _temp_dir=temporary,
+    )
+    ray.get([warm.remote(path) for _ in range(workers)])
+    _, _, leaving = mapped(path)
+    vertices = len(leaving)
+    even = 1.0 / vertices
+    brings = even / np.maximum(leaving, 1)
+    lost = np.count_nonzero(leaving == 0) * even
+    parts = [(first, min(first + rows, vertices)) for first in range(0, vertices, rows)]
+    marker, residual = temporary + "/killed", float("inf")
+    began = time.perf_counter()
+    for iteration in range(1, iterations + 1):
+        base = (1.0 - damping) * even + damping * lost * even
+        there = ray.put(brings)
+        tasks = [
+            compute.remote(
+                path, first, last, damping, base, there,
+                marker if iteration == dies_in and part == len(parts) // 2 else None,
+            )
+            for part, (first, last) in enumerate(parts)
+        ]
+        found = ray.get(tasks)
+        brings = np.concatenate([part for part, _, _ in found])
+        residual = sum(changed for _, changed, _ in found)
+        lost = sum(dangling for _, _, dangling in found)
+    seconds = time.perf_counter() - began
+    (brings * np.maximum(leaving, 1)).astype(np.float64).tofile(ranks)
+    with open(report, "a") as out:
+        out.write(f"done {iterations} {seconds:.9f} {residual:.17g} {int(os.path.exists(marker))}\n")
+    ray.shutdown()
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

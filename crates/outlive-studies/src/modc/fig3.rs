@@ -1,0 +1,270 @@
+//! `modc-fig3`: PageRank's time by the size of its tasks (MODC, section 5.2), and beside a plain program.
+//!
+//! Runs with the paper's best size, 15,000 rows, stand before and after each run with another one. The best of them all is
+//! the size with the smallest ratio to these, and what every size is set beside: chance chooses it, too, so it is a little
+//! better than any size is. A size is judged where the graph has enough
+//! rows for it: where dealing out whole tasks, were they all alike, would not cost half of what is allowed.
+//!
+//! *Alone*: one worker beside the plain program, two workers beside one, and the limit of that: the plain program run twice
+//! at once, by two threads that share the graph and nothing else but the machine.
+
+use super::{
+    CPU, Cost, Costs, PAPERS_ROWS, Subject, WALL, as_many_as_cores, emulated, faster, workers_here,
+};
+use crate::paired::{Comparison, SAME};
+use crate::row::{Goal, Row};
+use crate::statistics::{Estimate, median, median_estimate};
+use crate::{Run, Study, StudyError, machine};
+
+pub const STUDY: Study = Study {
+    name: "modc-fig3",
+    about: "PageRank by the size of its tasks (MODC Figure 3), and beside a plain program",
+    body: study,
+};
+
+/// The paper's iterations.
+const ITERATIONS: u32 = 10;
+/// The paper's workers.
+const PAPERS_WORKERS: u32 = 8;
+/// Those above 100,000 are powers of two, as the graph's rows are.
+const SIZES: [u32; 11] = [
+    5_000,
+    10_000,
+    25_000,
+    50_000,
+    100_000,
+    1 << 18,
+    1 << 19,
+    1 << 20,
+    1 << 21,
+    1 << 22,
+    1 << 23,
+];
+
+/// What the paper says of a size: how far from the best its time is at most.
+fn within(rows: u32) -> Option<f64> {
+    match rows {
+        5_000..=100_000 => Some(1.05),
+        100_001.. => Some(1.17),
+        _ => None,
+    }
+}
+
+/// How much longer it takes than necessary to deal out tasks of so many rows that are all alike.
+fn dealing(vertices: u32, rows: u32, workers: u32) -> f64 {
+    let turns = vertices.div_ceil(rows).div_ceil(workers);
+    f64::from(turns) * f64::from(rows) * f64::from(workers) / f64::from(vertices)
+}
+
+fn study(run: &mut Run<'_>) -> Result<(), StudyError> {
+    let subject = Subject::of(run, run.effort().of(2, ITERATIONS, ITERATIONS))?;
+    let cores = as_many_as_cores();
+    let (sizes, usual): (&[u32], u32) = match run.effort() {
+        crate::Effort::Tiny => (&[300, 600], 150),
+        _ => (&SIZES, PAPERS_ROWS),
+    };
+    let rounds = run.effort().of(1, 3, 6);
+    by_size(run, &subject, cores, (sizes, usual), rounds)?;
+    if cores != PAPERS_WORKERS {
+        let some = sizes
+            .iter()
+            .filter(|rows| [300, 5_000, 100_000].contains(rows));
+        let some: Vec<u32> = some.copied().collect();
+        let rounds = run.effort().of(1, 1, 3);
+        by_size(run, &subject, PAPERS_WORKERS, (&some, usual), rounds)?;
+    }
+    alone(run, &subject, usual)
+}
+
+/// What a size took, beside the usual one.
+struct Sized {
+    rows: u32,
+    costs: Costs,
+}
+
+impl Sized {
+    fn to_the_usual(&self) -> Estimate {
+        self.costs.paired(WALL.1).ratio()
+    }
+}
+
+fn by_size(
+    run: &mut Run<'_>,
+    subject: &Subject,
+    workers: u32,
+    (sizes, usual): (&[u32], u32),
+    rounds: usize,
+) -> Result<(), StudyError> {
+    let vertices = subject.graph.vertices();
+    let workers_are = workers_here(workers);
+    let launcher = run.launcher().clone();
+    let rank = |rows| {
+        let outcome = subject.in_pod(&launcher, workers, rows, None)?;
+        Ok::<Cost, StudyError>(Cost::from(&outcome))
+    };
+    // Larger ones would leave somebody without any.
+    let sizes = sizes.iter().filter(|rows| **rows <= vertices / workers);
+    let mut sized: Vec<Sized> = sizes
+        .map(|rows| Sized {
+            rows: *rows,
+            costs: Costs::default(),
+        })
+        .collect();
+    if sized.is_empty() {
+        return Ok(());
+    }
+    let mut usuals = vec![rank(usual)?];
+    for round in 1..=rounds {
+        for size in &mut sized {
+            run.go_on()?;
+            let rows = size.rows;
+            run.begin(&format!(
+                "{workers_are}, tasks of {rows} rows: round {round} of {rounds}"
+            ));
+            let before = usuals[usuals.len() - 1];
+            let ours = rank(rows)?;
+            let after = rank(usual)?;
+            size.costs.push(before, ours, after);
+            usuals.push(after);
+        }
+    }
+    let ratios: Vec<(u32, Estimate)> = sized
+        .iter()
+        .map(|size| (size.rows, size.to_the_usual()))
+        .collect();
+    let one = Estimate {
+        value: 1.0,
+        low: 1.0,
+        high: 1.0,
+    };
+    let (best_rows, best_ratio) = ratios.iter().fold((usual, one), |best, next| {
+        if next.1.value < best.1.value {
+            *next
+        } else {
+            best
+        }
+    });
+    let best = best_ratio.value;
+    let usual_wall = median(&usuals.iter().map(|cost| cost.wall).collect::<Vec<_>>());
+    let peer = format!("tasks of {best_rows} rows, the best of all");
+    let to_the_best = |ratio: Estimate| Estimate {
+        value: ratio.value / best,
+        low: ratio.low / best,
+        high: ratio.high / best,
+    };
+    let (metric, of) = CPU;
+    for (size, (rows, ratio)) in sized.iter().zip(&ratios) {
+        let case = format!("{workers_are}, tasks of {rows} rows");
+        let said = within(*rows);
+        let mut row = emulated(Row::new(&case, WALL.0, "s"))
+            .ours(median(&size.costs.paired(WALL.1).ours))
+            .peer(&peer, usual_wall * best)
+            .ratio(to_the_best(*ratio));
+        row.paper = said;
+        let enough = |limit: f64| dealing(vertices, *rows, workers) <= 1.0 + (limit - 1.0) / 2.0;
+        if let Some(limit) = said.filter(|limit| enough(*limit))
+            && workers as usize <= machine::cores()
+        {
+            row = row.goal(Goal::ratio_at_most(limit));
+        }
+        let spent = size.costs.paired(of);
+        let beside = emulated(Row::new(&case, metric, "s"))
+            .ours(median(&spent.ours))
+            .peer(format!("tasks of {usual} rows"), spent.peer())
+            .ratio(spent.ratio());
+        run.answer([row, beside]);
+    }
+    let same: Vec<f64> = usuals
+        .windows(2)
+        .map(|two| two[1].wall / two[0].wall)
+        .collect();
+    let case = format!("{workers_are}, tasks of {usual} rows, the paper's best");
+    let mut row = emulated(Row::new(&case, WALL.0, "s"))
+        .ours(usual_wall)
+        .peer(&peer, usual_wall * best)
+        .ratio(faster(1.0, best_ratio))
+        .paper(1.0);
+    if workers as usize <= machine::cores() && dealing(vertices, usual, workers) <= 1.025 {
+        row = row.goal(Goal::ratio_at_most(1.05));
+    }
+    run.answer([
+        row,
+        emulated(Row::new(&case, SAME, "s"))
+            .peer("the same again", usual_wall)
+            .ratio(median_estimate(&same)),
+    ]);
+    Ok(())
+}
+
+fn alone(run: &mut Run<'_>, subject: &Subject, rows: u32) -> Result<(), StudyError> {
+    let rounds = run.effort().of(1, 3, 9);
+    let launcher = run.launcher().clone();
+    let rank = |workers| {
+        let outcome = subject.in_pod(&launcher, workers, rows, None)?;
+        Ok::<Cost, StudyError>(Cost::from(&outcome))
+    };
+    let plain = || Ok(subject.plain());
+    let one = format!("1 worker, tasks of {rows} rows");
+    let beside_plain = Costs::measure(run, (&one, rounds), || rank(1), plain)?;
+    for ((metric, of), goal) in [(WALL, Some(Goal::ratio_at_most(1.1))), (CPU, None)] {
+        let comparison = Comparison {
+            case: &one,
+            metric,
+            unit: "s",
+            peer: "the plain program, one thread",
+            paper: None,
+            goal,
+        };
+        let rows = comparison.rows(&beside_plain.paired(of));
+        run.answer(rows.map(emulated));
+    }
+    if machine::cores() < 2 {
+        return Ok(());
+    }
+    let limit = "the plain program twice at once, by two threads";
+    let twice = Costs::measure(run, (limit, rounds), || Ok(subject.plain_twice()), plain)?;
+    let twice = twice.paired(WALL.1);
+    let two = format!("2 workers, tasks of {rows} rows");
+    let beside_one = Costs::measure(run, (&two, rounds), || rank(2), || rank(1))?;
+    let beside_one = beside_one.paired(WALL.1);
+    let times = "how many times as fast";
+    let allowed = faster(2.0, twice.ratio());
+    let row = emulated(Row::new(&two, times, "s"))
+        .ours(median(&beside_one.ours))
+        .peer("1 worker", beside_one.peer())
+        .ratio(faster(1.0, beside_one.ratio()));
+    // Where even the plain program cannot have it, nobody can.
+    let is_allowed = allowed.high >= 1.8;
+    run.answer([
+        match is_allowed {
+            true => row.goal(Goal::ratio_at_least(1.8)),
+            false => row,
+        },
+        Row::new(
+            format!("the limit of that: {limit}"),
+            "how many times as much in the same time",
+            "s",
+        )
+        .ours(median(&twice.ours))
+        .peer("the plain program once", twice.peer())
+        .ratio(allowed),
+    ]);
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_size_is_judged_where_there_are_rows_enough() {
+        // Two tasks for two workers; three take two turns.
+        assert_eq!(dealing(1 << 22, 1 << 21, 2), 1.0);
+        assert!(dealing(1 << 22, 2_000_000, 2) > 1.9);
+        assert!(dealing(1 << 22, 100_000, 2) < 1.01 && dealing(1 << 20, 100_000, 2) > 1.1);
+        assert_eq!(
+            (within(15_000), within(1 << 20), within(300)),
+            (Some(1.05), Some(1.17), None)
+        );
+    }
+}
