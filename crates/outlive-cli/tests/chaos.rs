@@ -16,7 +16,7 @@ const RUN: [&str; 5] = ["prove", "chaos", "--json", "--seed", "7"];
 #[test]
 fn every_operation_is_accounted_for() {
     let mut arguments = RUN.to_vec();
-    arguments.extend(["--seconds", "6"]);
+    arguments.extend(["--minutes", "0.1"]);
     let found = json(&outlive(arguments).succeeds());
     let found = &found.as_array().unwrap()[0];
     println!("{found:#}");
@@ -136,6 +136,13 @@ fn what_cannot_be_is_bad_usage() {
         &["--hosts", "4", "--processes", "3"],
         &["--minutes", "1", "--seconds", "1"],
         &["--seconds", "0"],
+        &["--seconds", "0.5"],
+        &["--minutes", "0.01"],
+        &["--minutes", "-1"],
+        &["--minutes", "nan"],
+        &["--minutes", "inf"],
+        &["--minutes", "1e9"],
+        &["--minutes", "soon"],
     ] {
         let mut arguments = vec!["prove", "chaos"];
         arguments.extend(flags);

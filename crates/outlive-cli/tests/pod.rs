@@ -121,6 +121,12 @@ fn what_cannot_be_is_refused_with_a_reason() {
     outlive(["pod", "destroy", path, "--force"]).fails(1, "not removed");
     outlive(["pod", "create", path]).fails(1, "exists already");
     assert!(fs::exists(path).unwrap(), "a foreign file was removed");
+    // Anybody's empty file.
+    fs::write(path, "").unwrap();
+    looks(path, "it is empty");
+    outlive(["pod", "destroy", path]).fails(1, "not a segment: it is empty");
+    outlive(["pod", "destroy", path, "--force"]).fails(1, "not a segment");
+    assert!(fs::exists(path).unwrap(), "an empty file was removed");
     fs::remove_file(path).unwrap();
     // Exists.
     outlive(["pod", "create", path, "--size", "4M", "--ids", "16"]).succeeds();
@@ -147,12 +153,23 @@ fn there_is_no_room_for_more_than_there_is() {
         !fs::exists(place.path()).unwrap(),
         "something was left behind"
     );
-    // Too small for its own tables.
-    outlive(["pod", "create", place.path(), "--size", "64K"]).fails(1, "MiB");
-    assert!(
-        !fs::exists(place.path()).unwrap(),
-        "something was left behind"
-    );
+    // Too small for its own tables; what it says that these need is enough.
+    for ids in ["1", "256", "5000"] {
+        let create =
+            |size: &str| outlive(["pod", "create", place.path(), "--ids", ids, "--size", size]);
+        let refused = create("4K");
+        assert!(
+            !fs::exists(place.path()).unwrap(),
+            "something was left behind"
+        );
+        let (_, asked) = refused.errors.split_once("at least ").unwrap();
+        let (enough, _) = asked.split_once(" bytes").unwrap();
+        let less = enough.parse::<u64>().unwrap() - 4096;
+        create(&less.to_string()).fails(1, "ask for at least");
+        create(enough).succeeds();
+        outlive(["pod", "check", place.path()]).succeeds();
+        outlive(["pod", "destroy", place.path()]).succeeds();
+    }
     outlive(["pod", "create", place.path(), "--domain", "write-back"]).fails(1, "write-back");
     assert!(
         !fs::exists(place.path()).unwrap(),
@@ -341,6 +358,17 @@ fn a_pod_that_is_used_is_destroyed_by_force_only() {
     let mut host = Running::start(["pod", "host", path, "--host", "0"]);
     host.wait_for(&["joined"]);
     assert_eq!(kept(), 1);
+    let listed = || {
+        let listed = json(&outlive(["pod", "clean", "--json"]).succeeds());
+        let mut files = listed.as_array().unwrap().iter();
+        let mine = files.find(|file| file["pod"] == uuid.as_str());
+        mine.unwrap().clone()
+    };
+    let mine = listed();
+    assert_eq!(
+        (&mine["found"], &mine["in_use"]),
+        (&path.into(), &true.into())
+    );
     outlive(["pod", "destroy", path]).fails(1, "--force");
     assert!(fs::exists(path).unwrap());
     let forced = outlive(["pod", "destroy", path, "--force"]);
@@ -351,13 +379,23 @@ fn a_pod_that_is_used_is_destroyed_by_force_only() {
     );
     forced.succeeds();
     assert!(!fs::exists(path).unwrap());
+    // Its pod has no name any more, and it is used all the same.
+    let mine = listed();
+    assert_eq!(
+        (&mine["found"], &mine["in_use"]),
+        (&Value::Null, &true.into())
+    );
+    let text = outlive(["pod", "clean"]).succeeds();
+    let line = text.lines().find(|line| line.contains(&uuid)).unwrap();
+    assert!(line.ends_with("in use; stays"), "{text}");
     host.interrupt();
     assert!(host.ends().contains("left in good order"));
     // It could not be removed while it was used, and was then forgotten.
-    let listed = json(&outlive(["pod", "clean", "--json"]).succeeds());
-    let mut files = listed.as_array().unwrap().iter();
-    let mine = files.find(|file| file["pod"] == uuid.as_str()).unwrap();
-    assert_eq!(mine["found"], Value::Null);
+    let mine = listed();
+    assert_eq!(
+        (&mine["found"], &mine["in_use"]),
+        (&Value::Null, &false.into())
+    );
     place.remove_side_files(&uuid);
     assert_eq!(kept(), 0);
 }

@@ -39,7 +39,26 @@ fn proofs_are_listed_run_and_counted() {
 #[test]
 fn interleavings_are_listed_tried_and_counted() {
     let list = outlive(["prove", "schedule", "--list"]).succeeds();
-    assert!(list.lines().any(|name| name == "logged tatas"), "{list}");
+    // Each is there once, and the line says how far it is explored.
+    let lines: Vec<&str> = list.lines().collect();
+    let named = |name: &str| {
+        let is_it = |line: &&&str| line.split("  ").next() == Some(name);
+        lines.iter().filter(is_it).count()
+    };
+    let listed = outlive(["prove", "schedule", "--list", "--json"]).succeeds();
+    let listed: Value = serde_json::from_str(&listed).unwrap();
+    let listed = listed.as_array().unwrap();
+    assert_eq!(lines.len(), listed.len() + 1, "{list}");
+    for one in listed {
+        assert_eq!(named(one["name"].as_str().unwrap()), 1, "{list}");
+        assert!(
+            one["default"].is_string() && one["full"].is_string(),
+            "{one}"
+        );
+    }
+    for name in ["two removers of a key", "two removers of a key, drawn"] {
+        assert_eq!(named(name), 1, "{list}");
+    }
     let json = outlive(["prove", "schedule", "queue of two, one", "--json"]).succeeds();
     let proofs: Value = serde_json::from_str(&json).unwrap();
     assert_eq!(proofs.as_array().unwrap().len(), 1);
@@ -50,7 +69,26 @@ fn interleavings_are_listed_tried_and_counted() {
         proof["points"].as_u64() > Some(100) && proof["deaths"].as_u64() > Some(0),
         "{proof:#}"
     );
+    assert_eq!(proof["seed"], Value::Null);
     outlive(["prove", "schedule", "perpetual.motion"]).fails(2, "--list");
+}
+
+#[test]
+fn what_is_drawn_says_from_which_seed() {
+    let run = |more: &[&str]| {
+        let mut arguments = vec!["prove", "schedule", "work list, drawn"];
+        arguments.extend(more);
+        outlive(arguments).succeeds()
+    };
+    let seed = |json: &str| -> Value {
+        let proofs: Value = serde_json::from_str(json).unwrap();
+        assert_eq!(proofs.as_array().unwrap().len(), 1);
+        proofs[0]["seed"].clone()
+    };
+    assert_eq!(seed(&run(&["--json"])), 1);
+    assert_eq!(seed(&run(&["--json", "--seed", "4711"])), 4711);
+    let text = run(&["--seed", "4711"]);
+    assert!(text.contains("drawn from seed 4711 on"), "{text}");
 }
 
 #[test]

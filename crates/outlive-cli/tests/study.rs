@@ -42,6 +42,8 @@ fn studies_are_listed() {
         "wordcount-kills",
         "lupin-table1",
         "lupin-restart",
+        "modc-fig3",
+        "modc-fig4",
     ] {
         assert!(list.lines().any(|line| line.starts_with(name)), "{list}");
         assert!(names.iter().any(|listed| listed["name"] == name), "{json}");

@@ -17,7 +17,9 @@ use std::path::Path;
     outlive pod check /dev/shm/demo --json | jq '.violations[]'\n  \
     outlive pod check /dev/shm/demo --repair\n\n\
     Changes nothing, and may be run while the pod is used; --repair changes what is wrong, and may not. Exits \
-    with 1 if anything is violated, with --repair if anything is still.")]
+    with 1 if anything is violated, with --repair if anything is still.\n\n\
+    JSON: path, ids, alive, groups, events, heap, violations (room, offset, what) and, after --repair, repaired \
+    (recovered, unrecovered, freed, mended); docs/json.md says what they mean.")]
 pub struct Check {
     #[command(flatten)]
     which: Which,

@@ -21,14 +21,16 @@ use std::path::{Path, PathBuf};
     Every operating system that has members in a pod keeps a side file for it in /dev/shm, called \
     outlive.POD.BOOT.NAMESPACE, by which the kernel tells of deaths. `outlive pod destroy` removes it; \
     it stays if the pod's file is removed in another way (rm, a reboot of another machine). This command lists \
-    the side files and which pod each belongs to. It looks for pods in /dev/shm only: name those that are \
-    elsewhere with --keep, or their side files count as left over. A side file that a process uses is never \
-    removed.")]
+    the side files, which pod each belongs to, and which are in use. It looks for pods in /dev/shm and where \
+    temporary files are: name those that are elsewhere with --keep, or their side files count as left over when \
+    nobody uses them. A side file that a process uses is never removed.\n\n\
+    JSON: an array of {path, pod (its identity), found (its path, or null), in_use (null if it could not be told), \
+    removed}.")]
 pub struct Clean {
     /// Remove the side files of pods that were not found
     #[arg(long)]
     remove: bool,
-    /// Pods outside /dev/shm, whose side files are to stay
+    /// Pods elsewhere, whose side files are to stay
     #[arg(long, value_name = "PATH", num_args = 1..)]
     keep: Vec<PathBuf>,
     /// Print what was found as JSON
@@ -42,9 +44,9 @@ struct Kept {
     pod: String,
     /// Where the pod was found.
     found: Option<PathBuf>,
+    /// Whether a process uses it, unless that could not be told.
+    in_use: Option<bool>,
     removed: bool,
-    /// A process uses it. Known only of those that were to be removed.
-    in_use: bool,
 }
 
 impl Clean {
@@ -58,15 +60,22 @@ impl Clean {
         if self.json {
             return output::json(&kept);
         }
-        let mut table = Table::new(["FILE", "POD"]);
+        let mut table = Table::new(["FILE", "POD", "STATE"]);
         for kept in &kept {
-            let pod = match (&kept.found, kept.removed, kept.in_use) {
-                (Some(path), ..) => path.display().to_string(),
-                (None, true, _) => "not found; removed".into(),
-                (None, _, true) => "not found, but a process uses it; not removed".into(),
-                (None, false, false) => "not found; --remove removes it".into(),
+            let pod = match &kept.found {
+                Some(path) => path.display().to_string(),
+                // Whoever uses it has the pod open, by a path that is no more or that was not looked at.
+                None if kept.in_use == Some(true) => "elsewhere, or its name is removed".into(),
+                None => "not found".into(),
             };
-            table.row([kept.path.display().to_string(), pod]);
+            let state = match (kept.removed, kept.in_use, &kept.found) {
+                (true, ..) => "removed",
+                (_, Some(true), _) => "in use; stays",
+                (_, None, _) => "not known whether it is used",
+                (_, Some(false), Some(_)) => "not in use; its pod is there",
+                (_, Some(false), None) => "left over; --remove removes it",
+            };
+            table.row([kept.path.display().to_string(), pod, state.into()]);
         }
         if table.rows() == 0 {
             return output::line("nothing is kept here for any pod");
@@ -79,14 +88,14 @@ impl Clean {
             path: file.path.clone(),
             pod: format!("{:032x}", file.pod),
             found: found.cloned(),
+            in_use: file.is_in_use().ok(),
             removed: false,
-            in_use: false,
         };
         if self.remove && found.is_none() {
             match file.remove() {
                 // Somebody else may have been quicker.
                 Ok(_) => kept.removed = true,
-                Err(OsError::InUse { .. }) => kept.in_use = true,
+                Err(OsError::InUse { .. }) => kept.in_use = Some(true),
                 Err(error) => return Err(error.into()),
             }
         }
@@ -97,7 +106,12 @@ impl Clean {
     fn pods(&self) -> Result<HashMap<u128, PathBuf>, Failure> {
         let shm = std::fs::read_dir("/dev/shm")
             .map_err(|error| Failure::new(format_args!("/dev/shm cannot be listed: {error}")))?;
-        let mut pods: HashMap<_, _> = shm
+        // Where a run makes its pod that has no room in /dev/shm.
+        let elsewhere = std::fs::read_dir(std::env::temp_dir())
+            .into_iter()
+            .flatten();
+        let mut pods: HashMap<_, _> = elsewhere
+            .chain(shm)
             .flatten()
             .filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_file()))
             .filter_map(|entry| Some((identity(&entry.path())?, entry.path())))

@@ -11,7 +11,9 @@ mod prove;
 mod run;
 mod status;
 mod study;
+mod unpack;
 mod watch;
+mod worker;
 
 use crate::failure::Failure;
 use clap::{Args, Parser, Subcommand};
@@ -28,6 +30,8 @@ use std::path::{Path, PathBuf};
                   RUST_LOG=outlive=debug shows what happens inside.",
     after_long_help = "Examples:\n  \
         outlive run wordcount                       # count words while hosts are killed\n  \
+        outlive run pagerank rmat:16 --kill 2       # rank a graph while hosts are killed\n  \
+        outlive run dedup src --output src.dedup    # archive files; `outlive unpack` restores them\n  \
         outlive pod create /dev/shm/demo            # a pod of 64 MiB\n  \
         outlive pod host /dev/shm/demo --host 0     # in one terminal\n  \
         outlive pod host /dev/shm/demo --host 1     # in another; kill -9 it\n  \
@@ -51,6 +55,10 @@ enum Command {
     /// Run a program on hosts of its own, and kill some of them
     #[command(subcommand, arg_required_else_help = true)]
     Run(run::Run),
+    /// Unpack an archive that `outlive run dedup` made
+    Unpack(unpack::Unpack),
+    /// Work in the pool of tasks of a pod, started by hand, mpirun, srun or a service manager
+    Worker(worker::Worker),
     /// Run the proofs that what is claimed about crashes holds
     #[command(subcommand, arg_required_else_help = true)]
     Prove(prove::Prove),
@@ -115,6 +123,8 @@ impl Outlive {
             Command::Pod(PodCommand::Destroy(command)) => command.run(),
             Command::Pod(PodCommand::Clean(command)) => command.run(),
             Command::Run(command) => command.run(),
+            Command::Unpack(command) => command.run(),
+            Command::Worker(command) => command.run(),
             Command::Prove(command) => command.run(),
             Command::Study(command) => command.run(),
             Command::StudyPart => study::part(),

@@ -1,13 +1,25 @@
 //! `outlive run`: programs that outlive the hosts running them.
 
+mod blackscholes;
+mod dedup;
+mod destination;
+mod flags;
+mod generated;
+mod histogram;
+mod hosts;
+mod kmeans;
+mod matmul;
+mod pagerank;
+mod play;
+mod report;
+mod unnamed;
 mod wordcount;
 
 use crate::failure::Failure;
 use clap::{Args, Subcommand};
 use outlive::supervise::Place;
 use outlive_workloads::driver::{die_with, own_program};
-use outlive_workloads::host;
-use outlive_workloads::wordcount::WordCount;
+use outlive_workloads::{host, programs};
 use std::process::{self, Command, Stdio};
 
 /// Which program.
@@ -15,6 +27,18 @@ use std::process::{self, Command, Stdio};
 pub enum Run {
     /// Count the words of files, on hosts that may be killed
     Wordcount(wordcount::Command),
+    /// Rank the vertices of a graph, on hosts that may be killed
+    Pagerank(pagerank::Command),
+    /// Count the values of a picture's channels, or of a file's bytes, on hosts that may be killed
+    Histogram(histogram::Command),
+    /// Group points around centres, on hosts that may be killed
+    Kmeans(kmeans::Command),
+    /// Price options, on hosts that may be killed
+    Blackscholes(blackscholes::Command),
+    /// Multiply two matrices, on hosts that may be killed
+    Matmul(matmul::Command),
+    /// Archive files and keep what occurs twice once, on hosts that may be killed
+    Dedup(dedup::Command),
     /// Be a process of one of the hosts of a run: what the driver starts, and what that starts
     #[command(hide = true)]
     Host(Host),
@@ -24,6 +48,12 @@ impl Run {
     pub fn run(self) -> Result<(), Failure> {
         match self {
             Self::Wordcount(command) => command.run(),
+            Self::Pagerank(command) => command.run(),
+            Self::Histogram(command) => command.run(),
+            Self::Kmeans(command) => command.run(),
+            Self::Blackscholes(command) => command.run(),
+            Self::Matmul(command) => command.run(),
+            Self::Dedup(command) => command.run(),
             Self::Host(command) => command.run(),
         }
     }
@@ -57,6 +87,6 @@ impl Host {
     fn run(self) -> Result<(), Failure> {
         die_with(self.parent).map_err(Failure::new)?;
         let place = Place::from_env().map_err(Failure::new)?;
-        host::work(&place, WordCount::of, host_command()?).map_err(Failure::new)
+        host::work(&place, programs::of, host_command()?).map_err(Failure::new)
     }
 }

@@ -20,7 +20,10 @@ use std::time::{Duration, SystemTime};
     outlive pod status /dev/shm/demo\n  \
     outlive pod status /dev/shm/demo --json | jq '.members[] | select(.status == \"live\")'\n\n\
     Joins nothing and changes nothing. \"live, but gone\" is somebody who was killed when nobody was left to \
-    notice: the next process that joins does.")]
+    notice: the next process that joins does.\n\n\
+    JSON: path, uuid, size, backend, domain, created, heap, ids, settings, manager, members (id, generation, \
+    instance, level, status, there, host, process, pid, tid, uid, name, beats, locks, recovered_by) and groups; \
+    docs/json.md says what they mean.")]
 pub struct Status {
     #[command(flatten)]
     which: Which,

@@ -20,6 +20,7 @@ use std::sync::Arc;
     after_help = "Examples:\n  \
     outlive study list\n  \
     outlive study locks --quick\n  \
+    outlive study modc-fig3 modc-fig4 --scale 20\n  \
     outlive study all --output /tmp/studies --json\n\n\
     Every claim is a ratio to a named peer, measured in turns in one run; a goal holds when the 95% interval of \
     the median ratio reaches it. Lines \"A/A\" are the peer beside itself: what this machine makes of equal things. \
@@ -32,6 +33,10 @@ pub struct Study {
     /// A first look, in less than a minute each
     #[arg(long)]
     quick: bool,
+    /// The graphs of modc-fig3 and modc-fig4 have 2^S rows, and 16 edges for each; by default 2^22, with --quick 2^19. The paper's
+    /// have 2^26, which takes 20 GB of memory and some hours
+    #[arg(long, value_name = "S", value_parser = clap::value_parser!(u32).range(10..=28))]
+    scale: Option<u32>,
     /// Print the rows as JSON: one array
     #[arg(long)]
     json: bool,
@@ -74,7 +79,10 @@ impl Study {
         } else {
             Effort::Full
         };
-        let plan = Plan::new(effort, launcher);
+        let plan = Plan {
+            scale: self.scale,
+            ..Plan::new(effort, launcher)
+        };
         for signal in [SIGINT, SIGTERM] {
             signal_hook::flag::register(signal, Arc::clone(&plan.stop)).map_err(|error| {
                 Failure::new(format_args!("no signal handler could be set up: {error}"))

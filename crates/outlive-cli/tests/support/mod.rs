@@ -2,6 +2,9 @@
 
 #![allow(dead_code, reason = "each test uses what it needs")]
 
+pub mod programs;
+pub mod run;
+
 use rustix::process::{Pid, Signal, kill_process};
 use std::ffi::OsStr;
 use std::io::{BufRead, BufReader};
@@ -216,6 +219,12 @@ impl Running {
     /// Waits until it ends with exit code 0; all that it printed.
     #[track_caller]
     pub fn ends(&mut self) -> String {
+        self.ends_with(0)
+    }
+
+    /// Waits until it ends with this exit code; all that it printed.
+    #[track_caller]
+    pub fn ends_with(&mut self, code: i32) -> String {
         let until = Instant::now() + LIMIT;
         let status = loop {
             match self.child.try_wait().unwrap() {
@@ -227,7 +236,7 @@ impl Running {
         for line in self.lines.iter().flatten() {
             self.seen += &(line + "\n");
         }
-        assert_eq!(status.code(), Some(0), "{}", self.seen);
+        assert_eq!(status.code(), Some(code), "{}", self.seen);
         self.seen.clone()
     }
 }

@@ -17,19 +17,20 @@ use std::time::{Duration, SystemTime};
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:\n  \
     outlive prove chaos --minutes 5\n  \
+    outlive prove chaos --minutes 0.5\n  \
     outlive prove chaos --seconds 20 --hosts 4 --processes 8 --seed 7 --json\n\n\
     Makes a pod of its own in /dev/shm (4 MiB for each process, at least 32 MiB) and removes it. Each worker writes down what it is about to do; \
     restarted after a death, it asks whether that took effect. In the end the locks' counters and the heap must \
     be what all workers together know that they did: nothing lost, nothing twice, nothing leaked. The kills \
-    follow from the seed, which is printed. Interrupted, it ends early, with the reckoning. Exits with 1 if anything is wrong.")]
+    follow from the seed, which is printed. Interrupted, it ends early, with the reckoning. Exits with 1 if anything is wrong.\n\n\
+    JSON: an array of one {name, points, failures, seconds, seed, messages, ...}; docs/json.md names the rest.")]
 pub struct Chaos {
-    /// For how many minutes members are killed [default: 1]
-    #[arg(long, value_name = "M", conflicts_with = "seconds",
-          value_parser = clap::value_parser!(u64).range(1..=10_080))]
-    minutes: Option<u64>,
+    /// For how many minutes members are killed, such as 5 or 0.5 [default: 1]
+    #[arg(long, value_name = "M", conflicts_with = "seconds", value_parser = minutes)]
+    minutes: Option<Duration>,
     /// For how many seconds, instead
-    #[arg(long, value_name = "S", value_parser = clap::value_parser!(u64).range(1..=604_800))]
-    seconds: Option<u64>,
+    #[arg(long, value_name = "S", value_parser = seconds)]
+    seconds: Option<Duration>,
     /// How many hosts there are
     #[arg(long, default_value_t = 4, value_parser = clap::value_parser!(u32).range(1..=8))]
     hosts: u32,
@@ -72,10 +73,7 @@ impl Chaos {
         if self.worker {
             return chaos::work().map_err(Failure::new);
         }
-        let time = match (self.minutes, self.seconds) {
-            (_, Some(seconds)) => Duration::from_secs(seconds),
-            (minutes, None) => Duration::from_secs(60 * minutes.unwrap_or(1)),
-        };
+        let time = self.minutes.or(self.seconds).unwrap_or(MINUTE);
         let seed = self.seed.unwrap_or_else(|| {
             let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
             now.map_or(0, |now| now.as_millis() as u64)
@@ -120,17 +118,48 @@ impl Chaos {
                 output::note(progress);
             }
         })
-        .map_err(Failure::new)?;
+        .map_err(|error| Failure::new(format_args!("{error} (seed {seed})")))?;
         if self.json {
             output::json(&[proof(&report, seed)])?;
         } else {
             output::line(&report)?;
+            if !report.is_clean() {
+                output::line(format_args!(
+                    "the same kills come with --seed {seed} --hosts {} --processes {}",
+                    self.hosts, self.processes
+                ))?;
+            }
         }
         if report.is_clean() {
             Ok(())
         } else {
             Err(Failure::Found)
         }
+    }
+}
+
+const MINUTE: Duration = Duration::from_secs(60);
+const WEEK: f64 = 604_800.0;
+
+fn minutes(text: &str) -> Result<Duration, String> {
+    duration(text, 60.0, "minutes")
+}
+
+fn seconds(text: &str) -> Result<Duration, String> {
+    duration(text, 1.0, "seconds")
+}
+
+/// Reads a time from a second to a week: a number of units of so many seconds, whole or not.
+fn duration(text: &str, unit: f64, name: &str) -> Result<Duration, String> {
+    let number: f64 = text
+        .parse()
+        .map_err(|_| format!("a number of {name}, such as 5 or 0.5"))?;
+    let seconds = number * unit;
+    if (1.0..=WEEK).contains(&seconds) {
+        // To the millisecond.
+        Ok(Duration::from_millis((seconds * 1e3).round() as u64))
+    } else {
+        Err("it is from a second to a week".into())
     }
 }
 

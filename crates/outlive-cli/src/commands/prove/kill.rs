@@ -19,7 +19,8 @@ use std::cell::RefCell;
     outlive prove kill --all --full --json\n\n\
     A child runs one operation under single-stepping; what a death after each of its instructions leaves behind \
     is recovered by a survivor and checked, twice, and recovery itself is swept in turn. Exits with 1 if \
-    anything failed or a declared crash point was not covered. Needs ptrace."
+    anything failed or a declared crash point was not covered. Needs ptrace.\n\n\
+    JSON: an array of {name, points, failures, seconds, messages, ...}; docs/json.md names the rest."
 )]
 pub struct Kill {
     /// Only operations whose name contains one of these
@@ -57,6 +58,8 @@ struct Details {
 impl Kill {
     pub fn run(self) -> Result<(), Failure> {
         let mut suite = sweeps::all();
+        outlive_tasks::sweeps::add_to(&mut suite);
+        outlive_tasks::proofs::sweeps::add_to(&mut suite);
         outlive_workloads::sweeps::add_to(&mut suite);
         let names = suite.names();
         if self.list {

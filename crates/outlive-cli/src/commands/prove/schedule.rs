@@ -1,24 +1,29 @@
 //! `outlive prove schedule`: every interleaving, with deaths.
 
-use super::{Progress, Proof};
+use super::{Progress, Proof as Proven};
 use crate::failure::Failure;
 use crate::output;
+use crate::table::Table;
 use clap::Args;
-use outlive_prove::scenarios;
+use outlive_prove::scenarios::{self, Proof};
 use outlive_prove::schedule::ScheduleReport;
 use serde::Serialize;
 
 /// Every interleaving of small scenarios, with deaths.
 #[derive(Args, Debug)]
 #[command(
-    override_usage = "outlive prove schedule <--all|NAME...|--list> [--full] [--json]",
+    override_usage = "outlive prove schedule <--all|NAME...|--list> [--full] [--seed SEED] [--json]",
     after_help = "Examples:\n  \
     outlive prove schedule --list\n  \
     outlive prove schedule queue          # every scenario with \"queue\" in its name\n  \
     outlive prove schedule --all --full --json\n\n\
+    --list names the scenarios and says how far each is explored by default and with --full: every execution within \
+    bounds, or so many that are drawn. (Where there are two of a name, the second draws.) A failure among drawn ones is \
+    printed with its seed: `outlive prove schedule NAME --seed SEED` meets it first, with or without --full as before.\n\n\
     Two to four threads run the real algorithms over a memory whose model is weaker than x86's; any access \
     may be a thread's last. All executions within bounds are tried, or a sample where there are too many. \
-    Exits with 1 if one failed, and prints its trace."
+    Exits with 1 if one failed, and prints its trace.\n\n\
+    JSON: an array of {name, points, failures, seconds, complete, seed, deaths, messages}; see docs/json.md."
 )]
 pub struct Schedule {
     /// Only scenarios whose name contains one of these
@@ -30,18 +35,32 @@ pub struct Schedule {
     /// Wider bounds and larger samples: takes long
     #[arg(long)]
     full: bool,
-    /// Print the names of the scenarios instead
-    #[arg(long, conflicts_with_all = ["all", "full", "names"])]
+    /// What the draws begin with, instead of each scenario's own seed
+    #[arg(long)]
+    seed: Option<u64>,
+    /// Print the names of the scenarios instead, and how far each is explored by default and with --full
+    #[arg(long, conflicts_with_all = ["all", "full", "names", "seed"])]
     list: bool,
     /// Print what was found as JSON: one array, one object for each scenario
     #[arg(long)]
     json: bool,
 }
 
+/// A scenario, listed.
+#[derive(Serialize)]
+struct Listed {
+    name: String,
+    /// How far it is explored, for people.
+    default: String,
+    full: String,
+}
+
 #[derive(Serialize)]
 struct Details {
     /// Whether every execution within the bounds was tried.
     complete: bool,
+    /// What the draws began with, where not every execution was to be tried.
+    seed: Option<u64>,
     deaths: u64,
     /// What is wrong, for people, with the schedule that shows it.
     messages: Vec<String>,
@@ -50,17 +69,13 @@ struct Details {
 impl Schedule {
     pub fn run(self) -> Result<(), Failure> {
         let mut scenarios = scenarios::all();
+        scenarios.extend(outlive_tasks::scenarios::all());
+        scenarios.extend(outlive_tasks::proofs::scenarios::all());
         scenarios.extend(outlive_workloads::scenarios::all());
-        let names: Vec<_> = scenarios
-            .iter()
-            .map(|proof| proof.name().to_owned())
-            .collect();
         if self.list {
-            return match self.json {
-                true => output::json(&names),
-                false => names.iter().try_for_each(output::line),
-            };
+            return self.list(&scenarios);
         }
+        let names: Vec<_> = scenarios.iter().map(Proof::name).collect();
         if self.names.is_empty() && !self.all {
             return Err(Failure::Usage(
                 "say which scenarios: --all, or a part of their names (`outlive prove schedule --list` \
@@ -86,14 +101,14 @@ impl Schedule {
         let progress = Progress::new(scenarios.len());
         let mut proofs = Vec::new();
         for scenario in &scenarios {
-            progress.begin(scenario.name());
-            let report = scenario.run(self.full);
+            progress.begin(&scenario.name());
+            let report = scenario.run_from(self.full, self.seed);
             progress.end(|| match self.json {
                 true => Ok(()),
                 // A report ends its lines itself.
                 false => output::print(&report),
             })?;
-            proofs.push(proof(&report));
+            proofs.push(proven(&report));
         }
         drop(progress);
         let failures: u64 = proofs.iter().map(|proof| proof.failures).sum();
@@ -112,16 +127,33 @@ impl Schedule {
             _ => Err(Failure::Found),
         }
     }
+
+    fn list(&self, scenarios: &[Proof]) -> Result<(), Failure> {
+        let listed = scenarios.iter().map(|proof| Listed {
+            name: proof.name(),
+            default: proof.extent(false),
+            full: proof.extent(true),
+        });
+        if self.json {
+            return output::json(&listed.collect::<Vec<_>>());
+        }
+        let mut table = Table::new(["SCENARIO", "BY DEFAULT", "WITH --full"]);
+        for one in listed {
+            table.row([one.name, one.default, one.full]);
+        }
+        table.lines().try_for_each(output::line)
+    }
 }
 
-fn proof(report: &ScheduleReport) -> Proof<Details> {
-    Proof {
+fn proven(report: &ScheduleReport) -> Proven<Details> {
+    Proven {
         name: format!("schedule: {}", report.scenario),
         points: report.executions,
         failures: report.failures.len() as u64,
         seconds: report.seconds,
         more: Details {
             complete: report.complete,
+            seed: report.seed,
             deaths: report.deaths,
             messages: report.failures.iter().map(ToString::to_string).collect(),
         },

@@ -1,0 +1,164 @@
+//! `outlive run dedup`: archives files on hosts, and some of them are killed.
+
+use super::destination::Destination;
+use super::flags::Flags;
+use super::play::{Interrupted, loading, play};
+use crate::amount::{self, Bytes};
+use crate::failure::Failure;
+use clap::Args;
+use outlive_workloads::dedup::archive::Archive;
+use outlive_workloads::dedup::tree::Tree;
+use outlive_workloads::dedup::{Archived, Archiving, Options, Text, verify};
+use outlive_workloads::driver;
+use serde::Serialize;
+use std::fs::File;
+use std::io::{self, BufWriter, Write};
+use std::path::PathBuf;
+use std::sync::Arc;
+
+/// The archiving of files.
+#[derive(Args, Debug)]
+#[command(mut_arg("output", |output| {
+    output.value_name("ARCHIVE").help("Write the archive there; `outlive unpack` unpacks it. What is there stays until all is done; \
+        it cannot be one of the files")
+}))]
+#[command(after_help = "Examples:\n  \
+    outlive run dedup src/ --output src.dedup --kill 2     # two of four hosts are killed\n  \
+    outlive unpack src.dedup copy/                         # the identical files\n  \
+    outlive run dedup /usr/lib/python3 --hosts 2 --verify  # how small it would be\n\n\
+    Files are cut into chunks where their content says so (2 to 64 KiB, most some 8), chunks are compared by their SHA-256, and each \
+    different one is kept once, compressed. Names, permissions and links are archived as well, owners and times are not. The archive is \
+    the same to the last byte however many hosts there are, and whoever dies.\n\n\
+    Each host is a process tree of its own (--processes), a member of a pod in /dev/shm that is made for the run and removed after it. \
+    The pod holds --window of the files at a time, twice as much of the archive, and some 3% of the size of all files. \
+    Killed hosts get SIGKILL: --kill of them, spread over the run.\n\n\
+    JSON: result (files, bytes, chunks, distinct, archive_bytes, windows, level, task_bytes, verified), seconds, \
+    cpu_seconds, units, units_redone, seed, pod, failures (host, killed_at, detected_at, detected_by, recovered_at, \
+    rejoined_at, units_redone, ...; seconds since the hosts were started) and more: docs/json.md names them all.")]
+pub struct Command {
+    /// Files, and directories with all that is in them
+    #[arg(value_name = "FILE|DIR", required = true)]
+    paths: Vec<PathBuf>,
+    #[command(flatten)]
+    flags: Flags,
+    /// How hard to compress: 0 (not at all) to 9
+    #[arg(long, value_name = "L", default_value_t = Options::default().level,
+          value_parser = clap::value_parser!(u32).range(0..=9))]
+    level: u32,
+    /// How many bytes a task is about, from 4K to 64M [default: chosen by the files and the number of workers]
+    #[arg(long, value_name = "SIZE", value_parser = amount::size)]
+    task_bytes: Option<u64>,
+    /// How much of the files is in the pod at a time, from 256K to 1G [default: 15M]
+    #[arg(long, value_name = "SIZE", value_parser = amount::size)]
+    window: Option<u64>,
+    /// Read the archive, and compare it with the files, byte by byte
+    #[arg(long)]
+    verify: bool,
+}
+
+impl Command {
+    pub fn run(self) -> Result<(), Failure> {
+        let tree = loading("looking for files".into(), || Tree::find(&self.paths));
+        let tree = Arc::new(tree.map_err(Failure::new)?);
+        let text = Text::find(&tree).map_err(Failure::new)?;
+        let read = tree.entries().iter().map(|source| &*source.path);
+        let destination = self.flags.destination(read, "archived")?;
+        let archive = self.archive(destination.as_ref())?;
+        let interrupted = Interrupted::listen()?;
+        let options = self.flags.options(0);
+        let defaults = Options::default();
+        let how = Options {
+            level: self.level,
+            task_bytes: self.task_bytes,
+            window: self.window.unwrap_or(defaults.window),
+            workers: options.workers(),
+        };
+        let unwritable =
+            |error| Failure::new(format_args!("the archive cannot be written: {error}"));
+        let out: Box<dyn Write + Send> = match &archive {
+            Some(file) => Box::new(BufWriter::new(file.try_clone().map_err(unwritable)?)),
+            None => Box::new(io::sink()),
+        };
+        let archiving = Archiving::begin(&tree, &text, how, out).map_err(unwritable)?;
+        let what = format!("units of {}", Bytes(text.bytes()));
+        let outcome = play(&options, &archiving, &interrupted, what)?;
+        drop(archiving);
+        if let (true, Some(archive)) = (self.verify, archive) {
+            let tree = Arc::clone(&tree);
+            interrupted
+                .unless(move || verify::verify(&Archive::open(archive)?, &tree))?
+                .map_err(|wrong: verify::Wrong| Failure::new(wrong))?;
+        }
+        if let Some(destination) = destination {
+            destination.keep()?;
+        }
+        self.tell(&options, &outcome)
+    }
+
+    /// The file that the archive is written to; none if it is only to be known how small it is.
+    fn archive(&self, destination: Option<&Destination>) -> Result<Option<File>, Failure> {
+        let failed =
+            |error: io::Error| Failure::new(format_args!("a file cannot be made: {error}"));
+        match destination {
+            Some(destination) if self.verify && !destination.is_file() => {
+                Err(Failure::new(format_args!(
+                    "{} cannot be read again, so --verify is not possible; name an ordinary file",
+                    destination.path().display()
+                )))
+            }
+            Some(destination) => destination.file().map(Some),
+            None if self.verify => tempfile::tempfile().map(Some).map_err(failed),
+            None => Ok(None),
+        }
+    }
+
+    fn tell(
+        &self,
+        options: &driver::Options,
+        outcome: &driver::Outcome<Archived>,
+    ) -> Result<(), Failure> {
+        let Archived {
+            summary,
+            windows,
+            task_bytes,
+        } = outcome.result;
+        let found = Found {
+            files: summary.files,
+            bytes: summary.bytes,
+            chunks: summary.chunks,
+            distinct: summary.distinct,
+            archive_bytes: summary.archive_bytes,
+            windows,
+            level: self.level,
+            task_bytes,
+            // What is wrong is an error.
+            verified: self.verify.then_some(true),
+        };
+        let headline = format!(
+            "{} of {} files, of {} chunks, {} of them different: an archive of {}",
+            Bytes(found.bytes),
+            found.files,
+            found.chunks,
+            found.distinct,
+            Bytes(found.archive_bytes)
+        );
+        let verified = self.verify;
+        let lines = verified.then(|| "the archive has what the files have, byte by byte".into());
+        self.flags.tell(options, outcome, &found, headline, lines)
+    }
+}
+
+/// What came of it, as programs read it.
+#[derive(Serialize)]
+struct Found {
+    files: u64,
+    bytes: u64,
+    chunks: u64,
+    distinct: u64,
+    archive_bytes: u64,
+    windows: u64,
+    level: u32,
+    task_bytes: u64,
+    /// Whether the archive was compared with the files.
+    verified: Option<bool>,
+}

@@ -1,0 +1,112 @@
+//! A run from the command line: it can be interrupted, and shows how far it is.
+
+use super::host_command;
+use crate::failure::Failure;
+use indicatif::{ProgressBar, ProgressStyle};
+use outlive::supervise::Stop;
+use outlive_workloads::driver::{self, Options, Outcome, Program, Progress, RunError, Running};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::Duration;
+
+/// Whether somebody wants an end, by a signal.
+pub struct Interrupted(Arc<AtomicBool>);
+
+impl Interrupted {
+    /// Listens from now on. A terminal does not stop this process any more.
+    pub fn listen() -> Result<Self, Failure> {
+        driver::not_stopped_by_a_terminal();
+        let interrupted = Arc::new(AtomicBool::new(false));
+        for signal in [SIGINT, SIGTERM, SIGHUP, SIGQUIT] {
+            signal_hook::flag::register(signal, Arc::clone(&interrupted)).map_err(|error| {
+                Failure::new(format_args!(
+                    "signal {signal} cannot be waited for: {error}"
+                ))
+            })?;
+        }
+        Ok(Self(interrupted))
+    }
+
+    /// Whether somebody does.
+    pub fn is_heard(&self) -> bool {
+        self.0.load(Ordering::Relaxed)
+    }
+
+    /// Does `work`, which may take long, on a thread of its own, and does not wait for it once somebody wants an end.
+    pub fn unless<T: Send + 'static>(
+        &self,
+        work: impl FnOnce() -> T + Send + 'static,
+    ) -> Result<T, Failure> {
+        let work = thread::spawn(work);
+        while !work.is_finished() {
+            if self.is_heard() {
+                return Err(Failure::new("interrupted"));
+            }
+            thread::sleep(Duration::from_millis(5));
+        }
+        work.join()
+            .map_err(|panic| std::panic::resume_unwind(panic))
+    }
+}
+
+/// Lets `load` load an input, and shows meanwhile, on a terminal, that this is done.
+pub fn loading<T>(what: String, load: impl FnOnce() -> T) -> T {
+    let spinner = ProgressBar::new_spinner();
+    spinner.set_message(what);
+    spinner.enable_steady_tick(Duration::from_millis(100));
+    let loaded = load();
+    spinner.finish_and_clear();
+    loaded
+}
+
+/// Runs `program` on hosts that are this program. `what` is shown beside the bar: of what there is so much.
+pub fn play<P: Program>(
+    options: &Options,
+    program: &P,
+    interrupted: &Interrupted,
+    what: String,
+) -> Result<Outcome<<P::Running as Running>::Result>, Failure> {
+    let command = host_command()?;
+    let stop = Stop::default();
+    let bar = bar(what);
+    let mut progress = {
+        let (stop, bar) = (stop.clone(), bar.clone());
+        move |now: Progress| {
+            if interrupted.is_heard() {
+                stop.stop();
+            }
+            show(&bar, &now);
+        }
+    };
+    let outcome = driver::run(options, program, command, &stop, &mut progress);
+    bar.finish_and_clear();
+    outcome.map_err(|error| match error {
+        RunError::Impossible { .. } => Failure::Usage(error.to_string()),
+        RunError::AllDead { .. } | RunError::Failed(_) | RunError::Job(_) => {
+            Failure::new(format_args!(
+                "{error} (--seed {} repeats the choices of this run)",
+                options.seed
+            ))
+        }
+        _ => Failure::new(error),
+    })
+}
+
+/// A bar on standard error, if that is a terminal.
+fn bar(what: String) -> ProgressBar {
+    let bar = ProgressBar::new(1);
+    bar.set_message(what);
+    bar.enable_steady_tick(Duration::from_millis(100));
+    match ProgressStyle::with_template("{prefix:7} {wide_bar} {pos}/{len} {msg} {elapsed}") {
+        Ok(style) => bar.with_style(style),
+        Err(_) => bar,
+    }
+}
+
+fn show(bar: &ProgressBar, now: &Progress) {
+    bar.set_length(now.stretch.units);
+    bar.set_prefix(now.stretch.phase);
+    bar.set_position(now.stretch.done);
+}

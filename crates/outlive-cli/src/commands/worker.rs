@@ -1,0 +1,193 @@
+//! `outlive worker`: a process that comes to work in a pool of tasks, whoever starts it.
+
+use crate::failure::Failure;
+use crate::output;
+use clap::Args;
+use outlive::host::Linux;
+use outlive::pod::Pod;
+use outlive::supervise::Stop;
+use outlive_tasks::{Volunteer, VolunteerError, WorkerPool};
+use outlive_workloads::header::Header;
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use std::num::NonZeroU32;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+/// A worker of this program's tasks.
+#[derive(Args, Debug)]
+#[command(after_help = "Examples:\n  \
+    outlive run pagerank rmat:22 --pod /dev/shm/ranks --tolerance 0   # in one terminal\n  \
+    outlive worker --pod /dev/shm/ranks                               # in another, as often as you like; kill -9 it\n  \
+    mpirun -n 4 outlive worker --pod /dev/shm/ranks --threads 2\n  \
+    srun -n 64 outlive worker --pod /dev/dax0.0 --wait 60\n  \
+    systemd-run --user -p Restart=on-failure outlive worker --pod /dev/shm/ranks\n\n\
+    Workers need not be counted, named or known to each other, and may come at any time: one that is started joins the pod, takes \
+    tasks from those that are there, and ends when the pool wants no workers any more; on SIGINT, SIGTERM or SIGHUP it finishes its \
+    tasks and leaves in good order. If it is killed, others do again what it had begun. The pool is that of a run of this program \
+    (pagerank, for example) or of anything that registers the same tasks; the report of a run counts its own workers' units only.\n\n\
+    Each process is a host of its own unless --host says which one dies with it.")]
+pub struct Worker {
+    /// The pod: a file (in /dev/shm, say), a DAX device, or a PCI device's resource file
+    #[arg(long, value_name = "PATH")]
+    pod: PathBuf,
+    /// Which pool of the pod, if it has several
+    #[arg(long, value_name = "NAME")]
+    pool: Option<String>,
+    /// How many threads work
+    #[arg(long, value_name = "T", default_value = "1")]
+    threads: NonZeroU32,
+    /// The host that it is a process of [default: one that nobody is]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(..=65_535))]
+    host: Option<u32>,
+    /// What it is called, for people
+    #[arg(long, default_value = "worker")]
+    name: String,
+    /// Stand by as a hot spare: work when the pool has fewer workers than it wants, until interrupted or the pod is removed
+    #[arg(long)]
+    spare: bool,
+    /// For how long to wait for the pod and its pool to be there
+    #[arg(long, value_name = "SECONDS", default_value_t = 0)]
+    wait: u64,
+}
+
+/// How long it may take until an interruption, or the end of what is waited for, is noticed.
+const PATIENCE: Duration = Duration::from_millis(20);
+
+impl Worker {
+    pub fn run(self) -> Result<(), Failure> {
+        let interrupted = Arc::new(AtomicBool::new(false));
+        for signal in [SIGINT, SIGTERM, SIGHUP] {
+            signal_hook::flag::register(signal, Arc::clone(&interrupted)).map_err(|error| {
+                Failure::new(format_args!(
+                    "signal {signal} cannot be waited for: {error}"
+                ))
+            })?;
+        }
+        let is_interrupted = || interrupted.load(Ordering::Relaxed);
+        let (pod, pool, file) = self.find(is_interrupted)?;
+        let volunteer = Volunteer::new()
+            .name(&self.name)
+            .threads(self.threads)
+            .stands_by(self.spare);
+        let volunteer = match self.host {
+            Some(host) => volunteer.host(host),
+            None => volunteer,
+        };
+        let (stop, ended) = (Stop::default(), AtomicBool::new(false));
+        let served = std::thread::scope(|scope| {
+            scope.spawn(|| {
+                while !ended.load(Ordering::Relaxed) {
+                    // Nobody can come to a pod that is removed, and of a run whose driver is dead nobody waits for anything.
+                    let is_over = file_at(&self.pod) != file || driver_is_gone(&pod);
+                    if is_over || is_interrupted() {
+                        return stop.stop();
+                    }
+                    std::thread::sleep(PATIENCE);
+                }
+            });
+            let tell = |process| {
+                // Whether anybody reads is no matter to the work.
+                let _ = output::line(format_args!(
+                    "process {process}, pid {}, works in the pool {pool} of {} with {} thread{}",
+                    std::process::id(),
+                    self.pod.display(),
+                    self.threads,
+                    if self.threads.get() == 1 { "" } else { "s" },
+                ));
+            };
+            let _ended = SaysSo(&ended);
+            volunteer.work_as(&pod, &pool, &stop, tell)
+        });
+        if file_at(&self.pod) != file {
+            // The pod is removed: the last one who was there also removes what the kernel told of him by.
+            let _ = Linux::remove_side_file(pod.segment().uuid().as_u128());
+        }
+        let served = served.map_err(|error| match error {
+            VolunteerError::Pod(error) => error.into(),
+            error => Failure::new(error),
+        })?;
+        let _ = output::line(format_args!(
+            "left in good order; {} tasks done, {} of them begun by the dead",
+            served.tasks, served.taken_over
+        ));
+        Ok(())
+    }
+
+    /// The pod and the name of its pool, once they are there.
+    fn find(&self, is_interrupted: impl Fn() -> bool) -> Result<(Pod, String, File), Failure> {
+        let until = std::time::Instant::now() + Duration::from_secs(self.wait);
+        loop {
+            // Before it is opened: another one that comes there later is none of this worker's.
+            let file = file_at(&self.pod);
+            let missing = match self.look() {
+                Ok((pod, pool)) => return Ok((pod, pool, file)),
+                Err(missing) => missing,
+            };
+            if std::time::Instant::now() >= until || is_interrupted() {
+                return Err(missing);
+            }
+            std::thread::sleep(PATIENCE);
+        }
+    }
+
+    fn look(&self) -> Result<(Pod, String), Failure> {
+        let pod = Pod::open(&self.pod)?;
+        let there = WorkerPool::names(&pod).map_err(Failure::new)?;
+        let shown = self.pod.display();
+        let pool = match (&self.pool, &there[..]) {
+            (Some(name), there) if there.contains(name) => name.clone(),
+            (None, [only]) => only.clone(),
+            (None, []) => {
+                return Err(Failure::new(format_args!(
+                    "{shown} has no pool of workers; --wait SECONDS waits for one"
+                )));
+            }
+            (Some(name), _) => {
+                return Err(Failure::new(format_args!(
+                    "{shown} has no pool `{name}`; it has {}",
+                    match there.is_empty() {
+                        true => "none".into(),
+                        false => there.join(", "),
+                    }
+                )));
+            }
+            (None, several) => {
+                return Err(Failure::new(format_args!(
+                    "{shown} has several pools; choose one with --pool: {}",
+                    several.join(", ")
+                )));
+            }
+        };
+        Ok((pod, pool))
+    }
+}
+
+/// Says that something has ended, by a panic too.
+struct SaysSo<'e>(&'e AtomicBool);
+
+impl Drop for SaysSo<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+/// Whether the pod is that of a run whose driver may not write any more.
+fn driver_is_gone(pod: &Pod) -> bool {
+    let run = Header::find(pod).ok().flatten();
+    run.is_some_and(|run| {
+        let driver = pod.tables().generations().state(run.crew().driver());
+        driver.is_ok_and(|driver| !driver.status.may_write())
+    })
+}
+
+/// Which file: device and number.
+type File = Option<(u64, u64)>;
+
+/// Which file stands there.
+fn file_at(path: &Path) -> File {
+    let file = std::fs::metadata(path).ok()?;
+    Some((file.dev(), file.ino()))
+}

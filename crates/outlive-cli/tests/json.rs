@@ -1,0 +1,131 @@
+//! Every field that `--json` prints is explained in `docs/json.md`.
+
+mod support;
+
+use serde_json::Value;
+use std::collections::BTreeSet;
+use support::run::Stage;
+use support::{Place, Running, outlive};
+
+const EXPLAINED: &str = include_str!("../../../docs/json.md");
+
+/// The names of all fields in `value`, but for those of objects whose fields are data.
+fn fields(value: &Value, found: &mut BTreeSet<String>) {
+    match value {
+        Value::Array(all) => all.iter().for_each(|one| fields(one, found)),
+        Value::Object(all) => {
+            for (name, value) in all {
+                found.insert(name.clone());
+                if name != "effects" {
+                    fields(value, found);
+                }
+            }
+        }
+        _ => {}
+    }
+}
+
+/// Demands that the part of the document that begins with `heading` names all fields.
+#[track_caller]
+fn assert_explained(heading: &str, printed: &str) {
+    let printed: Value = serde_json::from_str(printed).unwrap();
+    let (_, part) = EXPLAINED.split_once(heading).expect("a heading");
+    let part = part.split("\n## ").next().unwrap();
+    let mut found = BTreeSet::new();
+    fields(&printed, &mut found);
+    assert!(found.len() > 3, "{printed:#}");
+    let missing: Vec<_> = found
+        .iter()
+        .filter(|name| !part.contains(&format!("`{name}`")))
+        .collect();
+    assert!(missing.is_empty(), "{heading}: {missing:?}");
+}
+
+#[test]
+fn the_fields_of_pods_are_explained() {
+    let place = Place::new("json");
+    let path = place.path();
+    outlive(["pod", "create", path, "--size", "4M", "--ids", "16"]).succeeds();
+    let mut host = Running::start(["pod", "host", path, "--host", "0"]);
+    host.wait_for(&["joined"]);
+    let print = |command: &str| outlive(["pod", command, path, "--json"]).succeeds();
+    assert_explained("## `outlive pod status", &print("status"));
+    assert_explained("## `outlive pod check", &print("check"));
+    let clean = outlive(["pod", "clean", "--json"]).succeeds();
+    assert_explained("## `outlive pod clean", &clean);
+    host.interrupt();
+    host.ends();
+    let repair = outlive(["pod", "check", path, "--repair", "--json"]).succeeds();
+    assert!(repair.contains("repaired"), "{repair}");
+    assert_explained("## `outlive pod check", &repair);
+}
+
+#[test]
+fn the_fields_of_a_run_are_explained() {
+    let _stage = Stage::new("json");
+    let run = outlive(["run", "wordcount", "--json", "--seed", "7"]).succeeds();
+    let summary: Value = serde_json::from_str(&run).unwrap();
+    assert_eq!(summary["failures"].as_array().unwrap().len(), 2);
+    assert_eq!(summary["seed"], 7);
+    assert_explained("## `outlive run wordcount", &run);
+    let text = outlive(["run", "wordcount", "--seed", "7"]).succeeds();
+    assert!(text.contains(", seed 7\n"), "{text}");
+}
+
+#[test]
+fn the_fields_of_a_ranking_are_explained() {
+    let _stage = Stage::new("json-ranks");
+    let rank = |more: &[&str]| {
+        let mut arguments = vec!["run", "pagerank", "rmat:10", "--task-rows", "100"];
+        arguments.extend(["--kill", "1", "--seed", "7"]);
+        arguments.extend(more);
+        outlive(arguments).succeeds()
+    };
+    let run = rank(&["--json", "--verify"]);
+    let summary: Value = serde_json::from_str(&run).unwrap();
+    assert_eq!(summary["failures"].as_array().unwrap().len(), 1);
+    assert_eq!(summary["seed"], 7);
+    assert_explained("## `outlive run wordcount", &run);
+    let text = rank(&[]);
+    assert!(text.contains(", seed 7\n"), "{text}");
+}
+
+#[test]
+fn the_fields_of_other_programs_are_explained() {
+    let _stage = Stage::new("json-programs");
+    for program in [
+        "histogram random:20:20",
+        "kmeans random:100",
+        "blackscholes random:100",
+        "matmul random:20:20 random:20:20",
+        "dedup Cargo.toml",
+    ] {
+        let mut arguments = vec!["run"];
+        arguments.extend(program.split(' '));
+        arguments.extend(["--kill", "1", "--seed", "7", "--verify", "--json"]);
+        let run = outlive(arguments).succeeds();
+        let summary: Value = serde_json::from_str(&run).unwrap();
+        assert_eq!(summary["failures"].as_array().unwrap().len(), 1);
+        assert_eq!(summary["result"]["verified"], true);
+        assert_explained("## `outlive run wordcount", &run);
+    }
+}
+
+#[test]
+fn the_fields_of_proofs_are_explained() {
+    let heading = "## `outlive prove";
+    let list = outlive(["prove", "schedule", "--list", "--json"]).succeeds();
+    let parsed: Value = serde_json::from_str(&list).unwrap();
+    for field in parsed[0].as_object().unwrap().keys() {
+        assert!(EXPLAINED.contains(&format!("`{field}`")), "{field}");
+    }
+    let schedule = outlive(["prove", "schedule", "role, two backups", "--json"]).succeeds();
+    assert_explained(heading, &schedule);
+    let chaos = outlive(["prove", "chaos", "--seconds", "1.5", "--json"]).succeeds();
+    assert_explained(heading, &chaos);
+    let kill = outlive(["prove", "kill", "role.take", "--json"]);
+    match kill.errors.contains("ptrace is forbidden here") {
+        true => println!("skipped: {}", kill.errors),
+        false => assert_explained(heading, &kill.succeeds()),
+    }
+}

@@ -1,0 +1,293 @@
+//! `outlive run dedup` and `outlive unpack` as people and programs meet them: hosts are killed, the archive is the plain
+//! program's to the last byte, and what is unpacked are the files.
+
+mod support;
+
+use outlive_workloads::dedup::{pack_alone, tree::Tree};
+use serde_json::Value;
+use std::fs;
+use std::os::unix::fs::{PermissionsExt, symlink};
+use std::path::Path;
+use std::process::Command;
+use support::programs::{an_interrupted_run_leaves_nothing, assert_killed};
+use support::run::{Stage, assert_nothing_is_left, wait_until};
+use support::{Ended, outlive};
+
+/// Archives: what is written, and what the command says of it.
+fn archive(stage: &Stage, paths: &[&str], arguments: &[&str]) -> (Vec<u8>, Value) {
+    let output = stage.path("archive");
+    let mut all = vec!["run", "dedup", "--json", "--output", &output];
+    all.extend(arguments);
+    all.extend(paths);
+    let summary: Value = serde_json::from_str(&outlive(all).succeeds()).unwrap();
+    assert_nothing_is_left(&summary);
+    (fs::read(&output).unwrap(), summary)
+}
+
+/// What the plain program makes of it.
+fn plainly(path: &str, level: u32) -> Vec<u8> {
+    let mut archive = Vec::new();
+    pack_alone(&Tree::find(&[path]).unwrap(), level, &mut archive).unwrap();
+    archive
+}
+
+/// This test's own executable: a real file, of code.
+fn executable() -> Vec<u8> {
+    fs::read(std::env::current_exe().unwrap()).unwrap()
+}
+
+/// A directory with code, most of it again elsewhere, many small files, some without bytes, directories and links.
+fn tree(stage: &Stage) -> String {
+    let code = executable();
+    let code = &code[..code.len().min(3_000_000)];
+    stage.write("tree/code", code);
+    let again = [b"moved", &code[..1_500_000], b"and", &code[1_600_000..]].concat();
+    stage.write("tree/deep/again", &again);
+    for number in 0..300 {
+        stage.write(
+            &format!("tree/small/{number}"),
+            &code[number * 70..][..number % 40],
+        );
+    }
+    stage.write("tree/zeros", &vec![0; 900_000]);
+    fs::create_dir(stage.path("tree/nothing")).unwrap();
+    symlink("../code", stage.path("tree/deep/link")).unwrap();
+    let mode = fs::Permissions::from_mode(0o751);
+    fs::set_permissions(stage.path("tree/code"), mode).unwrap();
+    stage.path("tree")
+}
+
+/// Demands that two directories have the same in them, by an independent judge.
+#[track_caller]
+fn assert_same(one: &str, other: &str) {
+    let same = Command::new("diff")
+        .args(["-r", "--no-dereference", one, other])
+        .output()
+        .unwrap();
+    assert!(
+        same.status.success(),
+        "{}",
+        String::from_utf8_lossy(&same.stdout)
+    );
+}
+
+#[test]
+fn archives_are_the_same_to_the_last_byte_however_hosts_are_killed() {
+    let stage = Stage::new("archive");
+    let tree = tree(&stage);
+    let expected = plainly(&tree, 1);
+    for (hosts, processes, threads, kills, task, window) in [
+        ("1", "1", "1", 0, None, None),
+        ("1", "1", "1", 1, Some("64K"), Some("1M")),
+        ("2", "1", "2", 1, Some("5000"), Some("256K")),
+        ("3", "2", "1", 2, Some("100K"), Some("3M")),
+        ("4", "1", "2", 6, Some("40K"), Some("700K")),
+    ] {
+        for (supervise, at) in [
+            ("restart", "commit"),
+            ("restart", "random"),
+            ("none", "commit"),
+        ] {
+            if supervise == "none" && kills >= hosts.parse().unwrap() {
+                continue;
+            }
+            let kill = kills.to_string();
+            let mut arguments = vec!["--kill", &kill, "--kill-at", at, "--supervise", supervise];
+            arguments.extend(["--hosts", hosts, "--processes", processes]);
+            arguments.extend(["--threads", threads, "--level", "1"]);
+            arguments.extend(task.iter().flat_map(|task| ["--task-bytes", task]));
+            arguments.extend(window.iter().flat_map(|window| ["--window", window]));
+            let (found, summary) = archive(&stage, &[&tree], &arguments);
+            assert!(found == expected, "{summary}");
+            let result = &summary["result"];
+            assert_eq!(result["archive_bytes"], found.len());
+            assert_eq!(result["files"], 303);
+            assert_eq!(result["windows"].as_u64().unwrap() > 1, window.is_some());
+            // At least: windows overlap.
+            let stretches =
+                result["bytes"].as_u64().unwrap() / result["task_bytes"].as_u64().unwrap();
+            assert!(
+                summary["units"].as_u64().unwrap() >= 3 * stretches,
+                "{summary}"
+            );
+            // Others of a host's threads may do all the rest before it is killed.
+            assert_killed(&summary, kills, at == "commit" && threads == "1");
+        }
+    }
+    let copy = stage.path("copy");
+    let shown = outlive(["unpack", &stage.path("archive"), &copy]).succeeds();
+    assert!(shown.contains("303 files"), "{shown}");
+    assert_same(&tree, &stage.path("copy/tree"));
+    assert_eq!(plainly(&stage.path("copy/tree"), 1), expected);
+}
+
+#[test]
+fn a_real_file_is_archived_while_hosts_die_and_unpacked_to_the_identical_bytes() {
+    let stage = Stage::new("executable");
+    let code = executable();
+    let file = stage.write("code", &code);
+    let arguments = ["--kill", "2", "--verify", "--level", "3"];
+    let (found, summary) = archive(&stage, &[&file], &arguments);
+    let result = &summary["result"];
+    println!("{result}");
+    assert_eq!(
+        (&result["bytes"], &result["verified"]),
+        (&code.len().into(), &true.into())
+    );
+    assert_eq!(summary["failures"].as_array().unwrap().len(), 2);
+    assert!(found.len() < code.len() * 2 / 3);
+    let copy = stage.path("copy");
+    let unpacked = outlive(["unpack", &stage.path("archive"), &copy, "--json"]).succeeds();
+    let unpacked: Value = serde_json::from_str(&unpacked).unwrap();
+    assert_eq!(
+        unpacked,
+        serde_json::json!({"files": 1, "bytes": code.len()})
+    );
+    assert!(fs::read(stage.path("copy/code")).unwrap() == code);
+}
+
+#[test]
+fn there_may_be_nothing_to_archive() {
+    let stage = Stage::new("nothing");
+    fs::create_dir_all(stage.path("tree/empty")).unwrap();
+    let tree = stage.path("tree");
+    let (found, summary) = archive(&stage, &[&tree], &["--verify"]);
+    assert_eq!((found, &summary["units"]), (plainly(&tree, 6), &0.into()));
+    stage.write("tree/file", b"");
+    let (found, summary) = archive(&stage, &[&tree], &["--kill", "1"]);
+    assert_eq!(
+        (found, &summary["kills_too_late"]),
+        (plainly(&tree, 6), &1.into())
+    );
+    // For people; and only to know how small it would be.
+    stage.write("tree/file", &[7; 100_000]);
+    let shown = outlive([
+        "run", "dedup", &tree, "--hosts", "1", "--verify", "--kill", "1",
+    ])
+    .succeeds();
+    assert!(shown.contains("of 1 files, of 2 chunks"), "{shown}");
+    assert!(shown.contains("nothing was lost"), "{shown}");
+    assert!(
+        shown.contains("the archive has what the files have"),
+        "{shown}"
+    );
+    outlive(["run", "dedup", &tree, "--output", "/dev/null"]).succeeds();
+}
+
+#[test]
+fn what_cannot_be_archived_is_refused() {
+    let stage = Stage::new("refused");
+    let run = |arguments: &[&str]| -> Ended {
+        let mut all = vec!["run", "dedup"];
+        all.extend(arguments);
+        outlive(all)
+    };
+    run(&[]).fails(2, "FILE|DIR");
+    run(&[&stage.path("missing")]).fails(1, "missing cannot be read: No such file");
+    run(&["/dev/null"]).fails(1, "/dev/null is neither a file nor a directory");
+    run(&["/proc/self/status"]).fails(1, "says that it is empty, and is not");
+    let file = stage.write("a/file", &executable()[..700_000]);
+    run(&[&file, &stage.write("b/file", b"b")]).fails(1, "would be called");
+    run(&[&file, "--output", &file]).fails(1, "--output would replace it");
+    run(&[&file, "--output", &stage.path("no/where")]).fails(1, "cannot be written");
+    run(&[&file, "--output", "/dev/null", "--verify"]).fails(1, "--verify is not possible");
+    run(&[&file, "--level", "10"]).fails(2, "--level");
+    run(&[&file, "--task-bytes", "1K"]).fails(2, "a number of bytes of a task of 1024");
+    run(&[&file, "--window", "64K"]).fails(2, "a number of bytes of a window of 65536");
+    let large = stage.write("a/large", &executable());
+    run(&[&large, "--size", "4M"]).fails(1, "--size");
+    let mut none = vec![&*file, "--hosts", "2", "--kill", "2", "--supervise", "none"];
+    none.extend(["--task-bytes", "10K"]);
+    run(&none).fails(1, "all 2 hosts are dead");
+    assert_eq!(fs::read_dir(&stage.directory).unwrap().count(), 2);
+}
+
+#[test]
+fn a_damaged_archive_is_refused_and_says_where_it_is_damaged() {
+    let stage = Stage::new("damaged");
+    let file = stage.write("file", &executable()[..300_000]);
+    let (good, _) = archive(&stage, &[&file], &["--hosts", "1"]);
+    let mut number = 0;
+    let mut unpack = |archive: &[u8]| -> Ended {
+        number += 1;
+        let archive = stage.write("damaged", archive);
+        outlive(["unpack", &archive, &stage.path(&format!("into {number}"))])
+    };
+    let changed = |at: usize| {
+        let mut changed = good.clone();
+        changed[at] ^= 0x40;
+        changed
+    };
+    unpack(b"PK\x03\x04").fails(1, "damaged: this is no archive");
+    unpack(b"").fails(1, "this is no archive");
+    unpack(&good[..good.len() / 2]).fails(1, "is cut off");
+    unpack(&good[..good.len() - 1]).fails(1, "is cut off");
+    unpack(&[&good[..], b"\n"].concat()).fails(1, "something was added");
+    unpack(&changed(8)).fails(1, "of version 65, and version 1 is read here");
+    unpack(&changed(good.len() - 100)).fails(1, "index, ");
+    assert!(
+        !fs::exists(stage.path("into 7")).unwrap(),
+        "nothing was made"
+    );
+    unpack(&changed(20_000)).fails(
+        1,
+        "is damaged: its checksum is wrong; what was unpacked before",
+    );
+    let into = stage.path("into");
+    let whole = stage.write("whole", &good);
+    outlive(["unpack", &whole, &into]).succeeds();
+    outlive(["unpack", &whole, &into]).fails(1, "into is not empty");
+    assert_eq!(
+        fs::read(stage.path("into/file")).unwrap(),
+        fs::read(&file).unwrap()
+    );
+    outlive(["unpack", &stage.path("missing"), &into]).fails(1, "missing: No such file");
+}
+
+#[test]
+fn a_file_that_changes_while_it_is_read_is_named() {
+    let stage = Stage::new("changed");
+    let file = stage.write("file", &executable()[..2_000_000]);
+    let pod = format!("/dev/shm/outlive-changed-test-{}", std::process::id());
+    for len in [1_999_000, 2_000_001] {
+        fs::write(&file, &executable()[..2_000_000]).unwrap();
+        let output = stage.path("archive");
+        let mut arguments = vec!["run", "dedup", &file, "--pod", &pod, "--output", &output];
+        // Slow enough to be overtaken: the file is changed when the pod is there, and one worker reads it bit by bit.
+        arguments.extend(["--hosts", "1", "--window", "256K", "--level", "9"]);
+        let running = support::command(&arguments)
+            .stderr(std::process::Stdio::piped())
+            .stdout(std::process::Stdio::piped())
+            .spawn()
+            .unwrap();
+        wait_until("the pod is there", || fs::exists(&pod).unwrap());
+        let changed = fs::OpenOptions::new().write(true).open(&file).unwrap();
+        changed.set_len(len).unwrap();
+        let ended = running.wait_with_output().unwrap();
+        let said = String::from_utf8_lossy(&ended.stderr);
+        assert!(
+            said.contains("file has changed while it was read"),
+            "{said}"
+        );
+        assert_eq!(ended.status.code(), Some(1));
+        assert!(!Path::new(&output).exists() && !Path::new(&pod).exists());
+    }
+}
+
+#[test]
+fn an_interrupted_run_of_dedup_leaves_nothing() {
+    let stage = Stage::new("archive-interrupted");
+    let code = executable();
+    // Much that is new, so that there is something to do.
+    let piece = &code[..code.len().min(3_000_000)];
+    let much: Vec<u8> = (0..30u8)
+        .flat_map(|by| piece.iter().map(move |it| it ^ by))
+        .collect();
+    let file = stage.write("much", &much);
+    let output = stage.write("archive", b"as it was");
+    let archive = ["dedup", &file, "--level", "9", "--window", "1M"];
+    an_interrupted_run_leaves_nothing(&[&archive[..], &["--output", &output]].concat());
+    assert_eq!(fs::read(&output).unwrap(), b"as it was");
+    // Nor is the file beside it.
+    assert_eq!(fs::read_dir(&stage.directory).unwrap().count(), 2);
+}

@@ -1,0 +1,131 @@
+//! What `outlive run wordcount` takes and where it writes: what cannot be is refused before anything starts, and what
+//! is there stays until all is counted.
+
+mod support;
+
+use std::fs;
+use support::run::{Stage, plainly, read, text};
+use support::{Ended, outlive};
+
+#[test]
+fn what_cannot_be_counted_is_refused_before_anything_starts() {
+    let stage = Stage::new("refused");
+    let run = |arguments: &[&str]| -> Ended {
+        let mut all = vec!["run", "wordcount"];
+        all.extend(arguments);
+        outlive(all)
+    };
+    let missing = stage.path("missing");
+    run(&[&missing]).fails(1, "missing cannot be read: No such file");
+    let empty = stage.path("empty");
+    fs::create_dir(&empty).unwrap();
+    run(&[&empty]).fails(1, "there is no file in the directory");
+    run(&["/dev/null"]).fails(1, "neither a file nor a directory");
+    let text = stage.write("text", &text(3_000_000, 3));
+    run(&[&text, "--output", "/nowhere/counts"]).fails(1, "/nowhere/counts cannot be written");
+    run(&[&text, "--size", "5M"]).fails(1, "--size");
+    run(&[&text, "--hosts", "0"]).fails(2, "--hosts");
+    run(&[&text, "--hosts", "2", "--kill", "2", "--supervise", "none"])
+        .fails(1, "all 2 hosts are dead");
+    let taken = stage.write("taken", b"something");
+    run(&[&text, "--pod", &taken]).fails(1, "exists already");
+}
+
+#[test]
+fn what_says_that_it_is_empty_and_is_not_is_refused() {
+    outlive(["run", "wordcount", "/proc/cpuinfo"]).fails(1, "/proc/cpuinfo says that it is empty");
+}
+
+#[test]
+fn a_pod_that_is_too_small_is_refused_with_the_size_to_ask_for() {
+    let stage = Stage::new("small");
+    let text = stage.write("text", &text(3_000_000, 3));
+    let run = |size: &str| outlive(["run", "wordcount", &text, "--hosts", "2", "--size", size]);
+    let mut refused = 0;
+    for size in ["5M", "6M", "7M", "8M", "9M", "10M", "12M"] {
+        let ended = run(size);
+        if ended.code != Some(0) {
+            let (_, ask) = ended.errors.trim().rsplit_once("with --size ").unwrap();
+            let ask = ask.to_owned();
+            ended.fails(1, "with --size ");
+            run(&ask).succeeds();
+            refused += 1;
+        }
+    }
+    assert!(refused > 0, "even 5 MiB were enough");
+}
+
+#[test]
+fn what_a_sample_missed_is_counted_before_a_size_is_named() {
+    let stage = Stage::new("missed");
+    // Where the input is looked at, it says the same all the time; all other words are there once.
+    let (bytes, looks, look) = (8 << 20, 32, 64 << 10);
+    let mut text = String::new();
+    while text.len() < bytes {
+        match text.len() % (bytes / looks) {
+            ..70_000 => text += "as always ",
+            n => text += &format!("only-{:x}-{n} ", text.len() / look),
+        }
+    }
+    let path = stage.write("text", text.as_bytes());
+    let arguments = ["run", "wordcount", &path, "--tokens", "whitespace"];
+    let ended = outlive(arguments);
+    let (_, ask) = ended.errors.trim().rsplit_once("with --size ").unwrap();
+    let ask = ask.to_owned();
+    ended.fails(1, "with --size ");
+    outlive(arguments.into_iter().chain(["--size", &ask])).succeeds();
+}
+
+#[test]
+fn what_is_there_stays_until_all_is_counted() {
+    let stage = Stage::new("output");
+    let bytes = text(300_000, 3);
+    let text = stage.write("in/text", &bytes);
+    let run = |arguments: &[&str]| -> Ended {
+        let mut all = vec!["run", "wordcount"];
+        all.extend(arguments);
+        outlive(all)
+    };
+    // An input, by whatever name, is not replaced.
+    let link = stage.path("link");
+    std::os::unix::fs::symlink(&text, &link).unwrap();
+    for output in [&text, &link] {
+        run(&[&text, "--output", output]).fails(1, "one of the files to be counted");
+    }
+    run(&[&stage.path("in"), "--output", &text]).fails(1, "one of the files to be counted");
+    assert!(fs::read(&text).unwrap() == bytes);
+    // An earlier result outlives a run that fails.
+    let earlier = stage.write("earlier", b"1\tword\n");
+    let fails = [
+        "--hosts",
+        "1",
+        "--kill",
+        "1",
+        "--supervise",
+        "none",
+        "--output",
+    ];
+    let mut arguments = vec![&text[..]];
+    arguments.extend(fails);
+    arguments.push(&earlier);
+    run(&arguments).fails(1, "hosts are dead");
+    assert_eq!(fs::read(&earlier).unwrap(), b"1\tword\n");
+    // One that succeeds replaces it, what a link leads to as well, and keeps who may read it.
+    use std::os::unix::fs::PermissionsExt;
+    fs::set_permissions(&earlier, fs::Permissions::from_mode(0o640)).unwrap();
+    fs::remove_file(&link).unwrap();
+    std::os::unix::fs::symlink(&earlier, &link).unwrap();
+    run(&[&text, "--output", &link]).succeeds();
+    assert!(read(&earlier) == plainly(&[&bytes]));
+    assert!(fs::symlink_metadata(&link).unwrap().is_symlink());
+    let mode = fs::metadata(&earlier).unwrap().permissions().mode();
+    assert_eq!(mode & 0o777, 0o640);
+    run(&[&text, "--output", "/dev/null"]).succeeds();
+    // Nothing else is left beside them.
+    let mut names: Vec<_> = fs::read_dir(&stage.directory)
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name())
+        .collect();
+    names.sort();
+    assert_eq!(names, ["earlier", "in", "link"]);
+}

@@ -1,0 +1,125 @@
+//! `outlive run histogram` as people and programs meet it: hosts are killed, and the counts are those of the plain program.
+
+mod support;
+
+use outlive_workloads::histogram::{Format, Layout, count, generate};
+use std::fmt::Write;
+use std::fs;
+use support::outlive;
+use support::programs::{
+    an_interrupted_run_leaves_nothing, is_the_same_however_hosts_are_killed, refused, run,
+};
+use support::run::Stage;
+
+/// What `--output` should say.
+fn expected(file: &[u8], format: Format) -> String {
+    let layout = Layout::find(file, format).unwrap();
+    let bins = count(file, &layout);
+    let mut text = String::new();
+    for (channel, counts) in layout.channels().iter().zip(bins.counts()) {
+        for (value, count) in counts.iter().enumerate() {
+            writeln!(text, "{channel}\t{value}\t{count}").unwrap();
+        }
+    }
+    text
+}
+
+#[test]
+fn counts_are_the_same_however_hosts_are_killed() {
+    let stage = Stage::new("histogram-killed");
+    let picture = generate::bmp(601, 500, 3);
+    let path = stage.write("picture.bmp", &picture);
+    let expected = expected(&picture, Format::Any);
+    // Parts begin within points, and within the padding behind rows.
+    let count = ["histogram", &path, "--task-bytes", "7777", "--verify"];
+    is_the_same_however_hosts_are_killed(&stage, &count, &expected, true, |summary| {
+        assert_eq!(summary["result"]["verified"], true);
+        assert_eq!(summary["result"]["values"], 601 * 500 * 3);
+        assert_eq!(summary["units"], (1804u64 * 500).div_ceil(7777));
+    });
+}
+
+#[test]
+fn pictures_and_any_files_are_counted() {
+    let stage = Stage::new("histogram-files");
+    let ppm = generate::ppm(64, 65, 9);
+    let path = stage.write("picture.ppm", &ppm);
+    let (found, summary) = run(&stage, &["histogram", &path, "--verify", "--kill", "1"]);
+    assert_eq!(found, expected(&ppm, Format::Any));
+    assert_eq!(summary["result"]["channels"][0]["channel"], "red");
+    let (found, summary) = run(&stage, &["histogram", &path, "--verify", "--bytes"]);
+    assert_eq!(found, expected(&ppm, Format::Bytes));
+    assert_eq!(summary["result"]["values"], ppm.len());
+    assert_eq!(summary["result"]["bytes"], ppm.len());
+    let nothing = stage.write("nothing", b"");
+    let (found, summary) = run(&stage, &["histogram", &nothing, "--verify"]);
+    assert_eq!(found, expected(b"", Format::Any));
+    assert_eq!(
+        summary["result"]["channels"][0]["mode"],
+        serde_json::Value::Null
+    );
+    let (found, _) = run(
+        &stage,
+        &["histogram", "random:33:20:4", "--task-bytes", "100"],
+    );
+    assert_eq!(found, expected(&generate::bmp(33, 20, 4), Format::Any));
+    // For people, in a directory of one's own.
+    let bytes = stage.write("bytes", &[7, 7, 9]);
+    let shown = outlive(["run", "histogram", &bytes, "--kill", "1", "--verify"]).succeeds();
+    assert!(shown.contains("3 values in 3 bytes of"), "{shown}");
+    assert!(
+        shown.contains(" bytes  from 7 to 9, 7.667 in the mean, 7 most often: 2 times"),
+        "{shown}"
+    );
+    assert!(shown.contains("counted another way: the same"), "{shown}");
+}
+
+#[test]
+fn what_cannot_be_counted_is_refused() {
+    let stage = Stage::new("histogram-refused");
+    let count = |arguments: &[&str]| {
+        let mut all = vec!["histogram"];
+        all.extend(arguments);
+        refused(&all)
+    };
+    count(&[&stage.path("missing")]).fails(1, "missing cannot be read: No such file");
+    let directory = stage.directory.to_str().unwrap();
+    stage.write("one", b"1");
+    count(&[directory]).fails(1, "is not a file; name one file");
+    let cut = stage.write("cut.bmp", &generate::bmp(20, 20, 1)[..500]);
+    count(&[&cut]).fails(1, "the bitmap is cut off: it has 500 bytes");
+    let (_, summary) = run(&stage, &["histogram", &cut, "--bytes"]);
+    assert_eq!(summary["result"]["values"], 500);
+    let deep = stage.write("deep.ppm", b"P6 2 1 65535 ");
+    count(&[&deep]).fails(1, "values up to 65535");
+    count(&["random:0:5"]).fails(2, "write random:WIDTH:HEIGHT[:SEED], WIDTH from 1 to 30000");
+    count(&["random:5"]).fails(2, "write random:WIDTH:HEIGHT");
+    count(&[&cut, "--task-bytes", "0"]).fails(2, "a size of nothing");
+    let kept = stage.write("kept", b"to be kept");
+    count(&[&kept, "--output", &kept]).fails(1, "--output would replace it");
+    assert_eq!(fs::read(&kept).unwrap(), b"to be kept");
+    let taken = stage.write("taken", b"something");
+    count(&[&kept, "--pod", &taken]).fails(1, "exists already");
+    let small = ["random:2000:2000", "--task-bytes", "1K", "--size", "8M"];
+    count(&small).fails(1, "--size");
+    let none = [
+        "random:99:99",
+        "--task-bytes",
+        "99",
+        "--hosts",
+        "2",
+        "--kill",
+        "2",
+    ];
+    count(&[&none[..], &["--supervise", "none"]].concat()).fails(1, "all 2 hosts are dead");
+}
+
+#[test]
+fn an_interrupted_count_leaves_nothing() {
+    let stage = Stage::new("histogram-interrupted");
+    // A hole of many gigabytes.
+    let path = stage.write("hole", b"");
+    let hole = fs::OpenOptions::new().write(true).open(&path).unwrap();
+    hole.set_len(200 << 30).unwrap();
+    an_interrupted_run_leaves_nothing(&["histogram", &path, "--task-bytes", "4M"]);
+}

@@ -1,0 +1,184 @@
+//! `outlive run pagerank` as people and programs meet it: hosts are killed, and the ranks are those that networkx finds,
+//! and to the last bit those of a run without failures.
+
+mod support;
+
+use serde_json::Value;
+use std::collections::HashMap;
+use std::fs;
+use std::path::Path;
+use support::programs::{
+    an_interrupted_run_leaves_nothing, is_the_same_however_hosts_are_killed, run,
+};
+use support::run::Stage;
+use support::{Ended, outlive};
+
+/// Ranks: what is written, and what the command says of it.
+fn rank(stage: &Stage, graph: &str, arguments: &[&str]) -> (String, Value) {
+    run(stage, &[&["pagerank", graph], arguments].concat())
+}
+
+/// Where the graphs are that networkx has ranked.
+fn fixture(name: &str) -> String {
+    let crates = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
+    let path = crates.join("outlive-workloads/tests/pagerank").join(name);
+    path.to_str().unwrap().to_owned()
+}
+
+/// Reads `vertex<TAB>rank` lines.
+fn read(text: &str) -> HashMap<&str, f64> {
+    let lines = text.lines().filter(|line| !line.starts_with('#'));
+    let ranks = lines.map(|line| {
+        let (vertex, rank) = line.split_once('\t').unwrap();
+        (vertex, rank.parse().unwrap())
+    });
+    ranks.collect()
+}
+
+#[test]
+fn ranks_are_those_of_networkx_while_hosts_are_killed() {
+    let stage = Stage::new("networkx");
+    for (graph, ranks, rows) in [
+        (fixture("packages.txt.gz"), "packages.txt.gz.ranks", "40"),
+        (fixture("small.mtx"), "small.mtx.ranks", "3"),
+        ("rmat:9:8:5".into(), "rmat-9-8-5.ranks", "30"),
+    ] {
+        let expected = fs::read_to_string(fixture(ranks)).unwrap();
+        let expected = read(&expected);
+        let kills = ["--kill", "2", "--task-rows", rows, "--verify", "--top", "1"];
+        let (written, summary) = rank(&stage, &graph, &kills);
+        let found = read(&written);
+        assert_eq!(found.len(), expected.len());
+        for (vertex, rank) in &expected {
+            assert!((found[vertex] - rank).abs() < 1e-9, "{vertex}: {rank}");
+        }
+        let result = &summary["result"];
+        assert_eq!(result["vertices"], expected.len());
+        assert_eq!(result["converged"], true);
+        assert!(result["residual"].as_f64().unwrap() < 1e-10);
+        assert!(result["largest_difference"].as_f64().unwrap() < 1e-12);
+        let highest = expected.iter().max_by(|a, b| a.1.total_cmp(b.1)).unwrap();
+        assert_eq!(result["top"][0]["vertex"], *highest.0);
+        assert_eq!(
+            summary["failures"].as_array().unwrap().len(),
+            2,
+            "{summary}"
+        );
+        assert_eq!(summary["kills_too_late"], 0);
+    }
+}
+
+#[test]
+fn ranks_are_the_same_to_the_last_bit_however_hosts_are_killed() {
+    let stage = Stage::new("killed");
+    let graph = "rmat:13";
+    let (expected, alone) = rank(&stage, graph, &["--hosts", "1", "--task-rows", "300"]);
+    assert_eq!(alone["units_redone"], 0);
+    let iterations = &alone["result"]["iterations"];
+    assert_eq!(alone["units"], iterations.as_u64().unwrap() * 28);
+    let ranking = ["pagerank", graph, "--task-rows", "300"];
+    is_the_same_however_hosts_are_killed(&stage, &ranking, &expected, false, |summary| {
+        assert_eq!(&summary["result"]["iterations"], iterations);
+    });
+}
+
+#[test]
+fn iterations_damping_and_tolerance_are_what_was_asked_for() {
+    let stage = Stage::new("asked");
+    let arguments = [
+        "--iterations",
+        "10",
+        "--tolerance",
+        "0",
+        "--damping",
+        "0.5",
+        "--verify",
+    ];
+    let (_, summary) = rank(&stage, "rmat:8", &arguments);
+    let result = &summary["result"];
+    assert_eq!(
+        (&result["iterations"], &result["converged"]),
+        (&10.into(), &false.into())
+    );
+    assert_eq!(result["damping"], 0.5);
+    let (ranks, summary) = rank(&stage, "rmat:4", &["--iterations", "0"]);
+    assert_eq!(summary["result"]["residual"], Value::Null);
+    assert!(
+        ranks.lines().all(|line| line.ends_with("\t0.0625")),
+        "{ranks}"
+    );
+    // For people.
+    let list = stage.write(
+        "list",
+        b"# weighted\nhome about 0.5\nabout home 2\nhome n\xc3\xa9ws 1\n",
+    );
+    let (ranks, _) = rank(&stage, &list, &[]);
+    let names: Vec<&str> = ranks
+        .lines()
+        .map(|line| line.split('\t').next().unwrap())
+        .collect();
+    assert_eq!(names, ["home", "about", "n\u{e9}ws"]);
+    let shown = outlive([
+        "run", "pagerank", &list, "--kill", "1", "--verify", "--top", "1",
+    ]);
+    assert!(
+        shown.errors.contains("has more than edges"),
+        "{}",
+        shown.errors
+    );
+    let shown = shown.succeeds();
+    assert!(shown.contains("nothing was lost"), "{shown}");
+    assert!(shown.contains("3 vertices and 3 edges"), "{shown}");
+    assert!(
+        shown.contains("beside what the plain computation finds"),
+        "{shown}"
+    );
+    assert!(shown.trim_end().ends_with("  home"), "{shown}");
+}
+
+#[test]
+fn what_cannot_be_ranked_is_refused() {
+    let stage = Stage::new("refused");
+    let run = |arguments: &[&str]| -> Ended {
+        let mut all = vec!["run", "pagerank"];
+        all.extend(arguments);
+        outlive(all)
+    };
+    run(&[&stage.path("missing")]).fails(1, "missing cannot be read: No such file");
+    run(&["/dev/null"]).fails(1, "/dev/null has no edge and no vertex");
+    run(&["rmat:99"]).fails(2, "rmat:SCALE");
+    run(&["rmat:4", "--damping", "1.5"]).fails(2, "from 0 to 1");
+    run(&["rmat:4", "--tolerance=-1"]).fails(2, "0 or more");
+    let list = stage.write("list", b"1 2\n2\n");
+    run(&[&list]).fails(1, "list, line 2: it has the field \"2\"");
+    let list = stage.write("list", b"1 2\n2 1\n");
+    run(&[&list, "--output", &list]).fails(1, "--output would replace it");
+    assert_eq!(fs::read(&list).unwrap(), b"1 2\n2 1\n");
+    let matrix = stage.write(
+        "m",
+        b"%%MatrixMarket matrix coordinate pattern general\n2 2 1\n3 1\n",
+    );
+    run(&[&matrix]).fails(1, "m, line 3: row 3, column 1 is outside");
+    let none = [
+        "rmat:8",
+        "--hosts",
+        "2",
+        "--kill",
+        "2",
+        "--supervise",
+        "none",
+        "--task-rows",
+        "9",
+    ];
+    run(&none).fails(1, "all 2 hosts are dead");
+    let taken = stage.write("taken", b"something");
+    run(&["rmat:4", "--pod", &taken]).fails(1, "exists already");
+    run(&["rmat:16", "--size", "4M"]).fails(1, "--size");
+}
+
+#[test]
+fn an_interrupted_ranking_leaves_nothing() {
+    let _stage = Stage::new("interrupted");
+    let ranking = ["pagerank", "rmat:14", "--tolerance", "0"];
+    an_interrupted_run_leaves_nothing(&[&ranking[..], &["--iterations", "1000000"]].concat());
+}

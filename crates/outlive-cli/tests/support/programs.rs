@@ -1,0 +1,110 @@
+//! Runs of programs of tasks: whoever dies, what they write is the same to the last byte, and nothing is left.
+
+use super::run::{Stage, assert_nothing_is_left, processes_of, wait_until};
+use super::{Ended, Running, outlive};
+use rustix::process::Signal;
+use serde_json::Value;
+use std::fs;
+use std::time::Duration;
+
+/// Runs a program: what it wrote, and what the command says of it. `arguments` begin with its name.
+pub fn run(stage: &Stage, arguments: &[&str]) -> (String, Value) {
+    let output = stage.path("result");
+    let mut all = vec!["run"];
+    all.extend(arguments);
+    all.extend(["--json", "--output", &output]);
+    let summary: Value = serde_json::from_str(&outlive(all).succeeds()).unwrap();
+    assert_nothing_is_left(&summary);
+    (fs::read_to_string(&output).unwrap(), summary)
+}
+
+/// Runs a program that does not come to its end.
+pub fn refused(arguments: &[&str]) -> Ended {
+    let mut all = vec!["run"];
+    all.extend(arguments);
+    outlive(all)
+}
+
+/// Runs a program while hosts are killed in all kinds of ways, and demands that it writes `expected`. `check` is given
+/// each summary. Those killed right before a commit are killed in time; if the program is so `short` that others of a host's threads
+/// might do all the rest before it is killed, that is only demanded where it has one.
+#[track_caller]
+pub fn is_the_same_however_hosts_are_killed(
+    stage: &Stage,
+    arguments: &[&str],
+    expected: &str,
+    short: bool,
+    check: impl Fn(&Value),
+) {
+    for (hosts, processes, threads, kills) in
+        [(1, 1, 1, 1), (2, 1, 2, 1), (3, 2, 1, 2), (4, 1, 2, 6)]
+    {
+        for (supervise, at) in [
+            ("restart", "commit"),
+            ("restart", "random"),
+            ("none", "commit"),
+            ("none", "random"),
+        ] {
+            if supervise == "none" && kills >= hosts {
+                continue;
+            }
+            for _ in 0..2 {
+                let numbers = [hosts, processes, threads, kills].map(|it: u64| it.to_string());
+                let [hosts, processes, threads, kill] = &numbers;
+                let mut all = arguments.to_vec();
+                all.extend(["--kill-at", at, "--supervise", supervise]);
+                all.extend(["--hosts", hosts, "--processes", processes]);
+                all.extend(["--threads", threads, "--kill", kill]);
+                let (found, summary) = run(stage, &all);
+                assert!(found == expected, "{summary:#}");
+                check(&summary);
+                assert_killed(
+                    &summary,
+                    kills,
+                    at == "commit" && (!short || threads == "1"),
+                );
+            }
+        }
+    }
+}
+
+/// Demands that hosts were killed, that each cost no more than a unit for each of its threads, and that all kills came in time
+/// if that is `sure`.
+#[track_caller]
+pub fn assert_killed(summary: &Value, kills: u64, sure: bool) {
+    let failures = summary["failures"].as_array().unwrap();
+    let late = summary["kills_too_late"].as_u64().unwrap();
+    assert_eq!(failures.len() as u64 + late, kills, "{summary:#}");
+    for failure in failures {
+        assert!(failure["recovered_at"].is_number(), "{failure}");
+        let redone = failure["units_redone"].as_u64().unwrap();
+        let lost = failure["threads_lost"].as_u64().unwrap();
+        assert!(redone <= lost, "{failure}");
+    }
+    if sure {
+        assert_eq!(late, 0, "{summary:#}");
+        let redone = summary["units_redone"].as_u64().unwrap();
+        assert!(redone >= kills, "{summary:#}");
+    }
+}
+
+/// Interrupts a program that is not to be done in a minute: it ends because it was asked to, not because it is through.
+#[track_caller]
+pub fn an_interrupted_run_leaves_nothing(arguments: &[&str]) {
+    let pod = format!("/dev/shm/outlive-program-test-{}", std::process::id());
+    for signal in [Signal::INT, Signal::TERM] {
+        let mut all = vec!["run"];
+        all.extend(arguments);
+        all.extend(["--pod", &pod]);
+        let mut running = Running::start(all);
+        wait_until("the pod is there", || fs::exists(&pod).unwrap());
+        std::thread::sleep(Duration::from_millis(400));
+        assert!(fs::exists(&pod).unwrap(), "it was done too soon");
+        running.signal(signal);
+        let printed = running.ends_with(1);
+        assert_eq!(printed, "");
+        assert!(!fs::exists(&pod).unwrap(), "{pod} is left");
+        let left = processes_of(&pod);
+        assert!(left.is_empty(), "{left:?} are left");
+    }
+}
