@@ -3,7 +3,7 @@
 //! ```text
 //! header  0x000  magic | slots, roots | fingerprint and text of the registry
 //!         0x020  cells of the maps: names, jobs, errors
-//!         0x040  settings
+//!         0x040  settings, those of resizing among them
 //!         0x080  version: raised when jobs come, open or end | how many workers are wanted
 //!         0x100  frontier
 //!         0x180  waits: how many tasks were ever made to wait | settled: how many of them had ended, when none waited
@@ -17,6 +17,7 @@
 //! different lines.
 
 use crate::names::Names;
+use crate::pool::{Band, Elastic};
 use crate::{PoolError, Settings, Slots};
 use core::time::Duration;
 use outlive::heap::LocalHeap;
@@ -35,6 +36,8 @@ const ERRORS: u64 = 0x030;
 const LIMITS: u64 = 0x040;
 const FREEZE: u64 = 0x048;
 const ORIGINAL: u64 = 0x050;
+const RANGE: u64 = 0x058;
+const BAND: u64 = 0x060;
 const VERSION: u64 = 0x080;
 const WANTED: u64 = 0x088;
 const FRONTIER: u64 = 0x100;
@@ -53,7 +56,7 @@ pub(crate) const DESKS_IN_ALL: u64 = (ROOTS - DESKS) / DESK;
 pub(crate) const ROOT: u64 = 256;
 
 /// How a pool is made.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Shape {
     pub slots: Settings,
     /// How many jobs can be open at a time.
@@ -66,6 +69,8 @@ pub(crate) struct Shape {
     pub freeze: Duration,
     /// How many workers the pool is to begin with.
     pub original: u32,
+    /// Within what it resizes itself, if it does.
+    pub elastic: Option<Elastic>,
     /// Whether its maps are as small as can be: for the proofs.
     pub small: bool,
 }
@@ -153,6 +158,13 @@ impl<M: Memory> Layout<M> {
         store(FREEZE, shape.freeze.as_nanos() as u64);
         store(ORIGINAL, shape.original.into());
         store(WANTED, shape.original.into());
+        if let Some(elastic) = shape.elastic {
+            let Elastic { least, most, band } = elastic;
+            store(RANGE, u64::from(least) | u64::from(most) << 32);
+            store(BAND, band.failed.to_bits());
+            store(BAND + 8, band.fewest.to_bits());
+            store(BAND + 16, band.most.to_bits());
+        }
         let block = heap.allocate_into(8 + text.len() as u64, at + TEXT)?;
         memory.store(block, text.len() as u64, Ordering::Relaxed);
         memory.copy_in(block + 8, text.as_bytes());
@@ -277,6 +289,31 @@ impl<M: Memory> Layout<M> {
     pub fn want(self, workers: u32) {
         self.memory
             .store(self.at + WANTED, u64::from(workers), Ordering::Relaxed);
+    }
+
+    /// Says that `to` workers are wanted instead of `from`, unless somebody has said something else meanwhile.
+    pub fn want_instead(self, from: u32, to: u32) -> bool {
+        // Relaxed: a number by itself.
+        let order = (Ordering::Relaxed, Ordering::Relaxed);
+        let (at, from, to) = (self.at + WANTED, u64::from(from), u64::from(to));
+        let swapped = self.memory.compare_exchange(at, from, to, order.0, order.1);
+        swapped.is_ok()
+    }
+
+    /// Within what it resizes itself, if it does.
+    pub fn elastic(self) -> Option<Elastic> {
+        // Relaxed, all of them: written before anybody saw the pool.
+        let range = self.load(RANGE, Ordering::Relaxed);
+        let number = |place| f64::from_bits(self.load(place, Ordering::Relaxed));
+        (range != 0).then(|| Elastic {
+            least: range as u32,
+            most: (range >> 32) as u32,
+            band: Band {
+                failed: number(BAND),
+                fewest: number(BAND + 8),
+                most: number(BAND + 16),
+            },
+        })
     }
 
     /// Where the version stands: the bell of those who wait for jobs.

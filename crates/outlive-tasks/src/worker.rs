@@ -18,6 +18,7 @@ use crate::context::Context;
 use crate::crew::{Crew, Judged, ticket_of};
 use crate::frontier::Frontier;
 use crate::layout::{Hand, Layout};
+use crate::pool::Resizer;
 use crate::registry::{Definition, Registry, TaskError};
 use crate::{EngineError, JobState, PoolError, Running, Spec, Task};
 use core::any::Any;
@@ -77,6 +78,7 @@ pub(crate) struct Worker<'w> {
     hand: Hand<'w>,
     served: Served,
     stop: &'w Stop,
+    resizer: Resizer,
 }
 
 /// Why a worker stops.
@@ -103,6 +105,7 @@ impl<'w> Worker<'w> {
             hand,
             served: Served::default(),
             stop,
+            resizer: Resizer::new(layout),
         })
     }
 
@@ -135,13 +138,13 @@ impl<'w> Worker<'w> {
                 idle = 0;
                 self.run(run)?;
                 if self.served.tasks.is_multiple_of(TASKS_PER_LOOK) {
-                    self.beat();
+                    self.beat()?;
                     if let Some(ended) = self.is_to_end() {
                         return Ok(ended);
                     }
                 }
             }
-            self.beat();
+            self.beat()?;
             let Some(arrival) = seat.arrive_since(moment)? else {
                 continue;
             };
@@ -205,7 +208,7 @@ impl<'w> Worker<'w> {
                 Outcome::Changed => return Ok(None),
                 Outcome::TimedOut => {}
             }
-            self.beat();
+            self.beat()?;
             if let Some(ended) = self.is_to_end() {
                 return Ok(Some(ended));
             }
@@ -234,9 +237,10 @@ impl<'w> Worker<'w> {
         )
     }
 
-    fn beat(&self) {
+    fn beat(&mut self) -> Result<(), PoolError> {
         let generations = self.hand.heap.member().generations();
         self.frontier().beat(generations, self.crew.engine.number());
+        self.resizer.look(self.layout, self.hand)
     }
 
     /// Whether it is told to stop, or is one too many: of those that are, the last slots' are.

@@ -6,7 +6,7 @@ use outlive::heap::LocalHeap;
 use outlive::membership::{ProcessOptions, Settings};
 use outlive::pod::{Pod, PodOptions};
 use outlive::supervise::Stop;
-use outlive_tasks::{JobState, Options, WorkerPool, task};
+use outlive_tasks::{Band, JobState, Options, WorkerPool, task};
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -261,4 +261,41 @@ fn results_are_exact_while_workers_are_killed() {
 #[test]
 fn spares_take_the_places_of_the_dead() {
     survive("spares", 2, 2, 6);
+}
+
+/// A pool without its own way of resizing replaces each; this one when more than half are gone.
+#[test]
+fn some_of_the_dead_are_not_replaced_if_that_is_wanted() {
+    let mut scene = Scene::new("accepted");
+    let pod = scene.pod.clone();
+    let process = pod.join(ProcessOptions::on_host(1)).unwrap();
+    let member = process.enter(None, "caller").unwrap();
+    let heap = member.heap(&pod).unwrap();
+    let band = Band {
+        failed: 0.5,
+        ..Band::default()
+    };
+    let options = Options::new().elastic(4..=4, band);
+    let pool = WorkerPool::create(&pod, &heap, "pool", options).unwrap();
+    let status = || pool.status(&pod).unwrap();
+    (0..4).for_each(|_| scene.child(1, true));
+    await_that("all work", || status().living() == 4);
+    (0..2).for_each(|_| scene.child(1, true));
+    scene.kill(0);
+    scene.kill(0);
+    await_that("two are dead", || status().living() == 2);
+    std::thread::sleep(Duration::from_millis(500));
+    assert_eq!(status().living(), 2);
+    scene.kill(0);
+    await_that("a spare has come", || {
+        let status = status();
+        let dead = status.workers.len() as u32 - status.living();
+        status.living() == 2 && dead == 2
+    });
+    while !scene.children.is_empty() {
+        scene.kill(0);
+    }
+    drop(heap);
+    drop(member);
+    process.leave().unwrap();
 }

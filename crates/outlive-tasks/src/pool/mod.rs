@@ -1,15 +1,20 @@
 //! The front door: a worker pool is created, worked in, given jobs, looked at and destroyed here.
 
+mod elastic;
 mod header;
 mod job;
+mod load;
 mod options;
 mod status;
 #[cfg(test)]
 mod tests;
 
+pub(crate) use elastic::Resizer;
 pub use job::{Job, JobError};
+pub(crate) use load::Elastic;
+pub use load::{Advice, Band};
 pub use options::Options;
-pub use status::{Advice, Band, PoolStatus, WorkerStatus};
+pub use status::{PoolStatus, WorkerStatus};
 
 use crate::PoolError;
 use crate::array::{Array, Element};
@@ -23,6 +28,7 @@ use crate::registry::{Call, Registry};
 use crate::worker::{Ended, Served, Worker, shown};
 use core::time::Duration;
 use header::Place;
+use load::Load;
 use outlive::heap::LocalHeap;
 use outlive::membership::{Generations, Instance};
 use outlive::memory::{Memory, Native, Offset};
@@ -119,7 +125,7 @@ impl WorkerPool {
     }
 
     /// A hot spare: waits until the pool has fewer workers than it wants, then [works](Self::work), and so on, until `stop`
-    /// says so.
+    /// says so. A pool that [resizes itself](Options::elastic) may do without some of its dead.
     ///
     /// # Errors
     /// As [`work`](Self::work).
@@ -129,7 +135,7 @@ impl WorkerPool {
         while !stop.is_stopped() {
             let bells = member.bells();
             let seen = bells.map(|bells| bells.read(key));
-            if self.living(member.generations()) < self.layout.wanted() {
+            if self.wants_a_spare(member.generations())? {
                 match self.work(heap, stop) {
                     Ok((served, _)) => all.add(served),
                     // Another spare was faster, or the pool wants more than it has places for.
@@ -172,13 +178,9 @@ impl WorkerPool {
         Ok(left)
     }
 
-    fn living(&self, generations: Generations) -> u32 {
-        let slots = self.layout.slots;
-        let lives = |number: &u32| {
-            let owner = slots.slot(*number).owner();
-            owner.is_some_and(|owner| !generations.is_gone(owner))
-        };
-        (0..slots.used()).filter(lives).count() as u32
+    fn wants_a_spare(&self, generations: Generations) -> Result<bool, PoolError> {
+        let (layout, load) = (self.layout, Load::of(self.layout, generations)?);
+        Ok(load.wants_a_spare(layout.wanted(), layout.original(), layout.elastic()))
     }
 
     /// Submits the job `name`, whose root is `call`, or finds it if it has been submitted: with the same root, arguments and
@@ -442,7 +444,7 @@ impl WorkerPool {
             layout,
             registry: Registry::collected(),
         };
-        let workers = pool.living(generations);
+        let workers = Load::of(pool.layout, generations)?.living;
         if workers > 0 {
             return Err(PoolError::InUse {
                 name: name.into(),

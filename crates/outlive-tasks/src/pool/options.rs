@@ -1,11 +1,13 @@
 //! How a pool is made: its room, and what it puts up with.
 
+use super::{Band, Elastic};
 use crate::Settings;
 use crate::layout::Shape;
+use core::ops::RangeInclusive;
 use core::time::Duration;
 
 /// How a pool is made.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 #[must_use]
 pub struct Options {
     pub(super) shape: Shape,
@@ -28,6 +30,7 @@ impl Options {
                 deaths: 100,
                 freeze: Duration::from_secs(10),
                 original: u32::MAX,
+                elastic: None,
                 small: false,
             },
         }
@@ -42,6 +45,28 @@ impl Options {
     /// How many workers the pool wants to begin with: others that come leave again, or stand by.
     pub fn workers(mut self, workers: u32) -> Self {
         self.shape.original = workers;
+        self
+    }
+
+    /// The pool resizes itself while it works, within `workers`, which begins with as many as [`workers`](Self::workers) said
+    /// before, or the fewest (MODC §3.1). Its workers see to it: if they have more ready tasks each than `band` says, it wants
+    /// more of them, and if they have fewer and some wait, fewer. Whoever [stands by](super::WorkerPool::stand_by) comes and
+    /// goes accordingly. Of the dead, as many as `band` says are not replaced.
+    ///
+    /// ```
+    /// use outlive_tasks::{Band, Options};
+    ///
+    /// let band = Band { fewest: 0.5, ..Band::default() };
+    /// let options = Options::new().elastic(2..=8, band);
+    /// ```
+    pub fn elastic(mut self, workers: RangeInclusive<u32>, band: Band) -> Self {
+        let least = (*workers.start()).max(1);
+        let most = (*workers.end()).max(least);
+        self.shape.original = match self.shape.original {
+            u32::MAX => least,
+            said => said.clamp(least, most),
+        };
+        self.shape.elastic = Some(Elastic { least, most, band });
         self
     }
 

@@ -1,5 +1,6 @@
-//! How a pool stands, and what its launcher should make of that.
+//! How a pool stands.
 
+use super::load::{Advice, Band, Load};
 use crate::frontier::Frontier;
 use crate::jobs::Root;
 use crate::layout::Layout;
@@ -48,41 +49,6 @@ pub struct WorkerStatus {
     pub running: Option<(String, Status)>,
     /// Its heartbeat.
     pub heartbeat: u64,
-}
-
-/// When a pool should be resized by itself (MODC §4).
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Band {
-    /// Which part of the original workers may fail, from 0 to 1.
-    pub failed: f64,
-    /// How few tasks may be ready for each worker.
-    pub fewest: f64,
-    /// How many may.
-    pub most: f64,
-}
-
-impl Default for Band {
-    /// A quarter of the workers may fail; 64 tasks may be ready for each, and none need be.
-    fn default() -> Self {
-        Self {
-            failed: 0.25,
-            fewest: 0.0,
-            most: 64.0,
-        }
-    }
-}
-
-/// What a launcher should do.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Advice {
-    /// Nothing.
-    Stay,
-    /// So many of the original workers have failed that as many should be started.
-    Replace(u32),
-    /// Each worker has more to do than it should: start so many.
-    Grow(u32),
-    /// There is so little to do that so many can go: [`WorkerPool::resize`](super::WorkerPool::resize).
-    Shrink(u32),
 }
 
 impl PoolStatus {
@@ -142,25 +108,19 @@ impl PoolStatus {
 
     /// What a launcher should do: the paper's two triggers.
     pub fn advice(&self, band: Band) -> Advice {
-        let (living, room) = (self.living(), self.capacity.saturating_sub(self.living()));
+        let living = self.living();
+        let load = Load {
+            living,
+            dead: self.workers.len() as u32 - living,
+            ready: self.ready,
+            waiting: self.barrier.waiting,
+            is_open: !self.open.is_empty(),
+        };
         let wanted = self.wanted.min(self.capacity);
-        if self.original != u32::MAX {
-            let original = f64::from(self.original);
-            if f64::from(living) < original * (1.0 - band.failed) {
-                return Advice::Replace((wanted.saturating_sub(living)).min(room));
-            }
+        if load.has_lost(self.original, band) {
+            let room = self.capacity.saturating_sub(living);
+            return Advice::Replace((wanted.saturating_sub(living)).min(room));
         }
-        if living == 0 {
-            return Advice::Stay;
-        }
-        let each = self.ready as f64 / f64::from(living);
-        if each > band.most && room > 0 {
-            return Advice::Grow(living.min(room));
-        }
-        let waiting = self.barrier.waiting.min(living.saturating_sub(1));
-        if each < band.fewest && waiting > 0 && !self.open.is_empty() {
-            return Advice::Shrink(waiting);
-        }
-        Advice::Stay
+        load.advice(band, self.capacity)
     }
 }

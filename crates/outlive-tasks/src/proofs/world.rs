@@ -51,6 +51,7 @@ const SHAPE: Shape = Shape {
     deaths: 100,
     freeze: Duration::from_secs(1),
     original: 4,
+    elastic: None,
     small: true,
 };
 

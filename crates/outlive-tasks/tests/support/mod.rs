@@ -19,9 +19,21 @@ impl Drop for Place {
 }
 
 /// A pod with a pool of so many worker threads; `body` submits, and looks.
+#[allow(dead_code)] // each test uses its part of this
 pub fn with_workers(
     name: &str,
     threads: usize,
+    options: Options,
+    body: impl FnOnce(&Pod, &outlive::heap::LocalHeap<'_>, WorkerPool),
+) {
+    with_spares(name, threads, 0, options, body);
+}
+
+/// The same, with threads that stand by.
+pub fn with_spares(
+    name: &str,
+    threads: usize,
+    spares: usize,
     options: Options,
     body: impl FnOnce(&Pod, &outlive::heap::LocalHeap<'_>, WorkerPool),
 ) {
@@ -44,13 +56,17 @@ pub fn with_workers(
             }
         }
         let _stopping = Stopping(&stop);
-        for _ in 0..threads {
+        for number in 0..threads + spares {
             let (pod, process, stop) = (&pod, &process, &stop);
             scope.spawn(move || {
                 let member = process.enter(None, "worker").unwrap();
                 let heap = member.heap(pod).unwrap();
                 let pool = WorkerPool::open(pod, "pool").unwrap();
-                pool.work(&heap, stop).unwrap()
+                if number < threads {
+                    pool.work(&heap, stop).unwrap();
+                } else {
+                    pool.stand_by(&heap, stop).unwrap();
+                }
             });
         }
         body(&pod, &heap, pool);

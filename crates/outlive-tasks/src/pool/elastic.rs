@@ -1,0 +1,135 @@
+//! A pool that resizes itself: what its workers do about the [load](super::load).
+//!
+//! There is nobody whose task it is. Every worker looks now and then, when it beats; who has found the same several times says
+//! how many workers are wanted, by one compare-and-swap from what it has read. Nobody says anything while the
+//! pool is not of the size that was said last: so one need is answered once, whoever looks, and what has been said has time
+//! to show. Who dies after that has said it, and before it has said nothing.
+
+use super::load::{Advice, Elastic, Load};
+use crate::PoolError;
+use crate::layout::{Hand, Layout};
+use core::time::Duration;
+use std::time::Instant;
+
+/// How often a worker looks.
+const LOOKS: Duration = Duration::from_millis(10);
+/// How often it has to find the same, one time after another.
+const SAME: u32 = 3;
+
+/// One worker's part in it.
+#[derive(Debug)]
+pub(crate) struct Resizer {
+    elastic: Option<Elastic>,
+    next: Option<Instant>,
+    /// Whether it was more that was wanted, and how often it has been found.
+    found: (bool, u32),
+}
+
+impl Resizer {
+    pub fn new(layout: Layout) -> Self {
+        Self {
+            elastic: layout.elastic(),
+            next: None,
+            found: (false, 0),
+        }
+    }
+
+    /// Looks, if it is time to. Makes a system call only when it says something.
+    #[inline]
+    pub fn look(&mut self, layout: Layout, hand: Hand<'_>) -> Result<(), PoolError> {
+        match self.elastic {
+            None => Ok(()),
+            Some(elastic) => self.look_at(elastic, layout, hand),
+        }
+    }
+
+    #[cold]
+    fn look_at(
+        &mut self,
+        elastic: Elastic,
+        layout: Layout,
+        hand: Hand<'_>,
+    ) -> Result<(), PoolError> {
+        let now = Instant::now();
+        if self.next.is_some_and(|next| now < next) {
+            return Ok(());
+        }
+        self.next = Some(now + LOOKS);
+        let member = hand.heap.member();
+        let wanted = layout.wanted();
+        let load = Load::of(layout, member.generations())?;
+        let Some(better) = better(&load, elastic, wanted) else {
+            self.found.1 = 0;
+            return Ok(());
+        };
+        let more = better > wanted;
+        self.found = match self.found {
+            (before, times) if before == more => (more, times + 1),
+            _ => (more, 1),
+        };
+        if self.found.1 >= SAME {
+            self.found.1 = 0;
+            if layout.want_instead(wanted, better) {
+                tracing::debug!(wanted, better, ?load, "the pool resizes itself");
+                // Spares sleep at this bell, and so does who is one too many now.
+                layout.barrier.interrupt(member)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// How many workers would be better than `wanted`.
+fn better(load: &Load, elastic: Elastic, wanted: u32) -> Option<u32> {
+    // Those who are missing because they died are not waited for.
+    let (least, most) = (load.living, load.living + load.dead);
+    if !(least..=most).contains(&wanted) {
+        return None;
+    }
+    let better = match load.advice(elastic.band, elastic.most) {
+        Advice::Grow(more) => wanted + more,
+        Advice::Shrink(fewer) => wanted.saturating_sub(fewer),
+        Advice::Stay | Advice::Replace(_) => return None,
+    };
+    let better = better.clamp(elastic.least, elastic.most);
+    (better != wanted).then_some(better)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::Band;
+    use super::*;
+
+    #[test]
+    fn nothing_is_said_before_the_last_word_shows() {
+        let elastic = Elastic {
+            least: 2,
+            most: 8,
+            band: Band {
+                failed: 0.25,
+                fewest: 1.0,
+                most: 4.0,
+            },
+        };
+        let load = |living, dead, ready, waiting| Load {
+            living,
+            dead,
+            ready,
+            waiting,
+            is_open: true,
+        };
+        assert_eq!(better(&load(2, 0, 100, 0), elastic, 2), Some(4));
+        // Two are on their way.
+        assert_eq!(better(&load(2, 0, 100, 0), elastic, 4), None);
+        assert_eq!(better(&load(3, 0, 100, 0), elastic, 4), None);
+        assert_eq!(better(&load(4, 0, 100, 0), elastic, 4), Some(8));
+        assert_eq!(better(&load(8, 0, 100, 0), elastic, 8), None);
+        // One died, and may stay dead; or is replaced, and then there are as many as are wanted.
+        assert_eq!(better(&load(3, 1, 100, 0), elastic, 4), Some(7));
+        assert_eq!(better(&load(4, 0, 1, 3), elastic, 4), Some(2));
+        assert_eq!(better(&load(4, 0, 1, 1), elastic, 4), Some(3));
+        // One is on its way out.
+        assert_eq!(better(&load(4, 0, 1, 1), elastic, 3), None);
+        assert_eq!(better(&load(2, 0, 1, 1), elastic, 2), None);
+    }
+}

@@ -1,0 +1,196 @@
+//! How much a pool has to do, and what should come of that (MODC §3.1): more workers, fewer, or others for the dead.
+
+use crate::jobs::Root;
+use crate::layout::Layout;
+use crate::{JobState, PoolError};
+use outlive::membership::Generations;
+
+/// When a pool should be resized by itself (MODC §3.1).
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Band {
+    /// Which part of the original workers may fail, from 0 to 1.
+    pub failed: f64,
+    /// How few tasks may be ready for each worker.
+    pub fewest: f64,
+    /// How many may.
+    pub most: f64,
+}
+
+impl Default for Band {
+    /// A quarter of the workers may fail; 64 tasks may be ready for each, and none need be.
+    fn default() -> Self {
+        Self {
+            failed: 0.25,
+            fewest: 0.0,
+            most: 64.0,
+        }
+    }
+}
+
+/// What a launcher should do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Advice {
+    /// Nothing.
+    Stay,
+    /// So many of the original workers have failed that as many should be started.
+    Replace(u32),
+    /// Each worker has more to do than it should: start so many.
+    Grow(u32),
+    /// There is so little to do that so many can go: [`WorkerPool::resize`](super::WorkerPool::resize).
+    Shrink(u32),
+}
+
+/// Within what a pool resizes itself.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Elastic {
+    /// How few workers it may want.
+    pub least: u32,
+    /// How many.
+    pub most: u32,
+    /// When it wants others.
+    pub band: Band,
+}
+
+/// How much there is to do, and for how many.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Load {
+    /// Workers that live.
+    pub living: u32,
+    /// Workers that died, and whose places nobody has taken.
+    pub dead: u32,
+    /// Tasks that are ready, in all deques.
+    pub ready: u64,
+    /// Workers that wait at the barrier.
+    pub waiting: u32,
+    /// Whether a job is open.
+    pub is_open: bool,
+}
+
+impl Load {
+    /// The present one, one slot after another as they are read.
+    pub fn of(layout: Layout, generations: Generations) -> Result<Self, PoolError> {
+        let (mut living, mut dead, mut ready) = (0, 0, 0);
+        for number in 0..layout.slots.used() {
+            let slot = layout.slots.slot(number);
+            ready += slot.queued();
+            match slot.owner() {
+                Some(owner) if generations.is_gone(owner) => dead += 1,
+                Some(_) => living += 1,
+                None => {}
+            }
+        }
+        let is_open = |number: u32| {
+            let job = Root::of(layout, number).job();
+            job.is_some_and(|job| job.state() == JobState::Open)
+        };
+        Ok(Self {
+            living,
+            dead,
+            ready,
+            waiting: layout.barrier.view()?.waiting,
+            is_open: (0..layout.roots).any(is_open),
+        })
+    }
+
+    /// Whether so many of `original` workers are missing that they should be replaced.
+    pub fn has_lost(&self, original: u32, band: Band) -> bool {
+        original != u32::MAX && f64::from(self.living) < f64::from(original) * (1.0 - band.failed)
+    }
+
+    /// What the number of ready tasks for each worker says; there is room for `capacity` workers.
+    pub fn advice(&self, band: Band, capacity: u32) -> Advice {
+        if self.living == 0 {
+            return Advice::Stay;
+        }
+        let room = capacity.saturating_sub(self.living);
+        let each = self.ready as f64 / f64::from(self.living);
+        if each > band.most && room > 0 {
+            return Advice::Grow(self.living.min(room));
+        }
+        let waiting = self.waiting.min(self.living - 1);
+        if each < band.fewest && waiting > 0 && self.is_open {
+            return Advice::Shrink(waiting);
+        }
+        Advice::Stay
+    }
+
+    /// Whether a spare is wanted in a pool that began with `original` workers and wants `wanted`. One that does not resize
+    /// itself replaces all its dead.
+    pub fn wants_a_spare(&self, wanted: u32, original: u32, elastic: Option<Elastic>) -> bool {
+        let accepted = elastic.map_or(0, |Elastic { band, .. }| {
+            // Of a part of what is no number of workers, nothing.
+            let original = if original == u32::MAX { 0 } else { original };
+            (f64::from(original) * band.failed) as u32
+        });
+        self.living + self.dead.min(accepted) < wanted
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LOAD: Load = Load {
+        living: 4,
+        dead: 0,
+        ready: 0,
+        waiting: 0,
+        is_open: true,
+    };
+
+    fn band(failed: f64, fewest: f64, most: f64) -> Band {
+        Band {
+            failed,
+            fewest,
+            most,
+        }
+    }
+
+    #[test]
+    fn ready_tasks_outside_of_the_band_ask_for_others() {
+        let band = band(0.0, 1.0, 8.0);
+        let with = |ready, waiting| Load {
+            ready,
+            waiting,
+            ..LOAD
+        };
+        assert_eq!(with(32, 0).advice(band, 64), Advice::Stay);
+        assert_eq!(with(33, 0).advice(band, 64), Advice::Grow(4));
+        assert_eq!(with(33, 0).advice(band, 5), Advice::Grow(1));
+        assert_eq!(with(33, 0).advice(band, 4), Advice::Stay);
+        assert_eq!(with(3, 2).advice(band, 64), Advice::Shrink(2));
+        assert_eq!(with(3, 4).advice(band, 64), Advice::Shrink(3));
+        assert_eq!(with(3, 0).advice(band, 64), Advice::Stay);
+        let idle = Load {
+            is_open: false,
+            ..with(0, 3)
+        };
+        assert_eq!(idle.advice(band, 64), Advice::Stay);
+    }
+
+    #[test]
+    fn as_many_of_the_dead_as_the_band_says_are_not_replaced() {
+        let elastic = |failed| {
+            Some(Elastic {
+                least: 1,
+                most: 8,
+                band: band(failed, 0.0, 64.0),
+            })
+        };
+        let lost = |dead| Load {
+            living: 4 - dead,
+            dead,
+            ..LOAD
+        };
+        for dead in 0..=4 {
+            assert_eq!(lost(dead).wants_a_spare(4, 4, None), dead > 0);
+            assert_eq!(lost(dead).wants_a_spare(4, 4, elastic(0.5)), dead > 2);
+            assert_eq!(lost(dead).wants_a_spare(4, 4, elastic(0.0)), dead > 0);
+        }
+        // More are wanted than there are, whoever died.
+        assert!(lost(1).wants_a_spare(5, 4, elastic(0.5)));
+        assert!(!lost(4).has_lost(u32::MAX, band(0.5, 0.0, 64.0)));
+        assert!(lost(3).has_lost(4, band(0.5, 0.0, 64.0)));
+        assert!(!lost(2).has_lost(4, band(0.5, 0.0, 64.0)));
+    }
+}
