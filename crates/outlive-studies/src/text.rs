@@ -3,9 +3,9 @@
 use crate::StudyError;
 use crate::cost::Cost;
 use outlive_workloads::input::Inputs;
-use outlive_workloads::on_hosts::Counts;
+use outlive_workloads::on_hosts::{Counts, OnHosts};
 use outlive_workloads::tokens::Tokens;
-use outlive_workloads::wordcount::{add_alone, shipped_text, sort};
+use outlive_workloads::wordcount::{WordCount, add_alone, shipped_text, sort};
 use rustix::fs::{MemfdFlags, memfd_create};
 use std::collections::HashMap;
 use std::fs::File;
@@ -75,6 +75,11 @@ impl Text {
         sort(&mut counts);
         Ok((cost, counts))
     }
+}
+
+/// The counting of `inputs` by hosts.
+pub fn counting(inputs: &Inputs) -> OnHosts<WordCount> {
+    OnHosts::counting(WordCount::default(), inputs.clone())
 }
 
 fn path(file: &File) -> PathBuf {

@@ -15,12 +15,11 @@ use crate::children::Launcher;
 use crate::paired::{Comparison, Paired};
 use crate::row::{Goal, How, Row};
 use crate::statistics::{Estimate, longest, median, median_estimate};
-use crate::text::Text;
+use crate::text::{Text, counting};
 use crate::{Run, Study, StudyError, machine};
 use outlive_workloads::driver::{KillAt, Options, Outcome, Supervise};
 use outlive_workloads::input::Inputs;
-use outlive_workloads::on_hosts::{Counts, OnHosts};
-use outlive_workloads::wordcount::WordCount;
+use outlive_workloads::on_hosts::Counts;
 
 pub const STUDY: Study = Study {
     name: "wordcount-kills",
@@ -70,8 +69,7 @@ fn count_in_pod(
         seed: 1,
         ..Options::default()
     };
-    let count = OnHosts::counting(WordCount::default(), inputs.clone());
-    let outcome = crate::hosts::run(launcher, &options, &count)?;
+    let outcome = crate::hosts::run(launcher, &options, &counting(inputs))?;
     if outcome.result != *expected {
         return Err(StudyError::void(format!(
             "{hosts} hosts, of which {kills} were killed, counted differently from the plain program"

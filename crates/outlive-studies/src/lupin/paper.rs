@@ -98,25 +98,21 @@ pub const TABLE_4: [Slowdown; 6] = [
 pub fn table_3() -> Vec<Row> {
     type Column = (&'static str, &'static str, fn(&Times) -> Option<f64>);
     let columns: [Column; 7] = [
-        ("LUPIN, 16 machines of 2 processors", "s", |it| {
+        ("LUPIN, 16 hosts of 2 processors", "s", |it| {
             Some(it.many[0])
         }),
-        ("LUPIN-1, one machine of 32", "s", |it| Some(it.one[0])),
-        (
-            "LUPIN, 16 machines, speed-up over one thread",
-            "times",
-            |it| Some(it.many[1]),
-        ),
-        ("LUPIN-1, speed-up over one thread", "times", |it| {
-            Some(it.one[1])
+        ("LUPIN-1, 1 host of 32", "s", |it| Some(it.one[0])),
+        ("LUPIN, 16 hosts, beside one thread", "times", |it| {
+            Some(it.many[1])
         }),
-        ("Phoenix, one machine of 32", "s", |it| it.phoenix),
-        ("Metis, one machine of 32", "s", |it| it.metis),
-        ("CXL-SHM, one machine of 32", "s", |it| it.cxl_shm),
+        ("LUPIN-1, beside one thread", "times", |it| Some(it.one[1])),
+        ("Phoenix, 1 host of 32", "s", |it| it.phoenix),
+        ("Metis, 1 host of 32", "s", |it| it.metis),
+        ("CXL-SHM, 1 host of 32", "s", |it| it.cxl_shm),
     ];
     let mut rows = Vec::new();
     for (system, unit, of) in columns {
-        let case = format!("the paper's Table 3, on its machine and inputs: {system}");
+        let case = format!("the paper's Table 3, on its machine: {system}");
         for ((name, _), times) in super::PROGRAMS.iter().zip(&TABLE_3) {
             let said = of(times);
             rows.extend(said.map(|said| Row::paper_alone(&case, *name, unit, said)));
@@ -127,7 +123,7 @@ pub fn table_3() -> Vec<Row> {
 
 /// What both tables say of runs without crashes.
 pub fn without_crashes() -> Vec<Row> {
-    let case = |table| format!("the paper's Table {table}, on its machine and inputs: no crash");
+    let case = |table| format!("the paper's Table {table}, on its machine: no crash");
     let seconds = |table, at: usize, seconds| {
         Row::paper_alone(case(table), super::PROGRAMS[at].0, "s", seconds)
     };

@@ -6,10 +6,9 @@ use crate::children::Launcher;
 use crate::cost::Cost;
 #[cfg(feature = "lupin")]
 use crate::scratch::Directory;
-use crate::text::Text;
+use crate::text::{Text, counting};
 use outlive_workloads::driver::Outcome;
-use outlive_workloads::on_hosts::{Counts, OnHosts};
-use outlive_workloads::wordcount::WordCount;
+use outlive_workloads::on_hosts::Counts;
 
 struct Words {
     text: Text,
@@ -41,8 +40,7 @@ impl Subject for Words {
     }
 
     fn in_pod(&self, launcher: &Launcher, crew: Crew) -> Result<Outcome<()>, StudyError> {
-        let count = OnHosts::counting(WordCount::default(), self.text.whole.clone());
-        crew.run(launcher, &count, &self.expected)
+        crew.run(launcher, &counting(&self.text.whole), &self.expected)
     }
 
     #[cfg(feature = "lupin")]
