@@ -1,4 +1,4 @@
-//! Builds the rivals in C++ and C, if the features `peers` and `mpi` ask for them.
+//! Builds the rivals in C++ and C, if the features `peers`, `mpi` and `lupin` ask for them.
 
 fn main() {
     println!("cargo::rerun-if-changed=build.rs");
@@ -6,28 +6,74 @@ fn main() {
     peers();
     #[cfg(feature = "mpi")]
     mpi();
+    #[cfg(feature = "lupin")]
+    lupin();
 }
 
 /// A program of its own, which the study carries with it.
 #[cfg(feature = "mpi")]
 fn mpi() {
-    use std::path::Path;
-    use std::process::Command;
     println!("cargo::rerun-if-changed=peers/pagerank_mpi.c");
+    let packages = "the feature `mpi` needs OpenMPI (on Debian: libopenmpi-dev openmpi-bin)";
+    let mpicc = std::process::Command::new("mpicc");
+    let files = ["peers/pagerank_mpi.c", "pagerank_mpi"];
+    build(mpicc, &["-O3"], files, &["-lm"], packages);
+}
+
+/// Six programs.
+#[cfg(feature = "lupin")]
+fn lupin() {
+    println!("cargo::rerun-if-changed=peers/lupin");
+    let packages = "the feature `lupin` needs a C compiler, zlib and OpenSSL's libcrypto \
+                    (on Debian: gcc zlib1g-dev libssl-dev)";
+    let programs: [(&str, &[&str]); 6] = [
+        ("wordcount", &[]),
+        ("kmeans", &["-lm"]),
+        ("matmul", &[]),
+        ("histogram", &[]),
+        ("blackscholes", &["-lm"]),
+        ("dedup", &["-lz", "-lcrypto"]),
+    ];
+    for (name, libraries) in programs {
+        // However the study itself is built, they are not to be slow.
+        let cc = cc::Build::new()
+            .opt_level(3)
+            .debug(false)
+            .force_frame_pointer(false)
+            .pic(false)
+            .try_get_compiler();
+        let cc = cc.unwrap_or_else(|error| panic!("{packages}: {error}"));
+        // Every product and every sum is rounded once.
+        let flags = ["-ffp-contract=off", "-pthread"];
+        let files = [&*format!("peers/lupin/{name}.c"), &*format!("lupin-{name}")];
+        build(cc.to_command(), &flags, files, libraries, packages);
+    }
+}
+
+/// Builds `program` of `source`, with a compiler that `packages` bring.
+#[cfg(any(feature = "mpi", feature = "lupin"))]
+fn build(
+    mut compiler: std::process::Command,
+    flags: &[&str],
+    [source, program]: [&str; 2],
+    libraries: &[&str],
+    packages: &str,
+) {
     println!("cargo::rerun-if-env-changed=PATH");
     let out = std::env::var_os("OUT_DIR").expect("cargo says where");
-    let built = Command::new("mpicc")
-        .args(["-std=c11", "-O3", "-Wall", "-Wextra"])
-        .arg("peers/pagerank_mpi.c")
+    let built = compiler
+        .args(["-std=c11", "-Wall", "-Wextra"])
+        .args(flags)
+        .arg(source)
         .arg("-o")
-        .arg(Path::new(&out).join("pagerank_mpi"))
-        .arg("-lm")
+        .arg(std::path::Path::new(&out).join(program))
+        .args(libraries)
         .status();
-    let packages = "the feature `mpi` needs OpenMPI (on Debian: libopenmpi-dev openmpi-bin)";
+    let compiler = compiler.get_program().display();
     match built {
         Ok(status) if status.success() => {}
-        Ok(status) => panic!("{packages}: mpicc ended with {status}"),
-        Err(error) => panic!("{packages}: mpicc cannot be started: {error}"),
+        Ok(status) => panic!("{packages}: {compiler} ended with {status}"),
+        Err(error) => panic!("{packages}: {compiler} cannot be started: {error}"),
     }
 }
 

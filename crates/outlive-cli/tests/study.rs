@@ -42,6 +42,8 @@ fn studies_are_listed() {
         "wordcount-kills",
         "lupin-table1",
         "lupin-restart",
+        "lupin-table3",
+        "lupin-table4",
         "modc-fig3",
         "modc-fig4",
     ] {

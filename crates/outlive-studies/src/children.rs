@@ -4,7 +4,7 @@
 //! its handle is dropped, so that a study which is interrupted leaves no process behind.
 
 use crate::StudyError;
-use crate::{lupin_restart, notify, stage, wordcount_kills};
+use crate::{hosts, lupin_restart, notify, stage};
 use rustix::process::{Pid, Signal, kill_process, set_parent_process_death_signal};
 use serde::{Deserialize, Serialize};
 use std::ffi::OsString;
@@ -160,7 +160,7 @@ fn play_named(part: &str) -> Result<(), StudyError> {
         Part::Watcher(watcher) => watcher.play(),
         Part::Phoenix(phoenix) => phoenix.play(),
         Part::Mortals(mortals) => mortals.play(),
-        Part::Host => wordcount_kills::play_host(),
+        Part::Host => hosts::play(),
         Part::Bare => {
             ready();
             sleep_for_ever()

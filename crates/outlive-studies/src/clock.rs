@@ -18,7 +18,7 @@ pub fn thread_cpu_seconds() -> f64 {
 }
 
 /// The processor time of all children that have been waited for, and of theirs, in seconds.
-#[cfg(any(feature = "mpi", feature = "ray"))]
+#[cfg(any(feature = "lupin", feature = "mpi", feature = "ray"))]
 pub fn children_cpu_seconds() -> f64 {
     // SAFETY: `getrusage` writes to the structure that it is given, which zeros are valid for.
     let usage = unsafe {

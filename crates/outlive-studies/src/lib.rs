@@ -29,9 +29,14 @@ mod buddy;
 pub mod chart;
 mod children;
 mod clock;
+mod cost;
 mod displaced;
+#[cfg(any(feature = "lupin", feature = "mpi", feature = "ray"))]
+mod engines;
 mod heap;
+mod hosts;
 mod locks;
+mod lupin;
 mod lupin_restart;
 mod lupin_table1;
 pub mod machine;
@@ -40,11 +45,13 @@ mod modc;
 mod notify;
 pub mod paired;
 mod row;
+mod scaling;
 mod scratch;
 pub mod sheet;
 mod stage;
 pub mod statistics;
 mod study;
+mod text;
 mod wordcount_kills;
 
 pub use children::{Launcher, play};
@@ -62,6 +69,8 @@ pub fn studies() -> &'static [Study] {
         wordcount_kills::STUDY,
         lupin_table1::STUDY,
         lupin_restart::STUDY,
+        lupin::TABLE3,
+        lupin::TABLE4,
         modc::FIG3,
         modc::FIG4,
     ]

@@ -44,23 +44,38 @@ impl Paired {
         Ok(paired)
     }
 
-    /// The ratio of ours to the peer's.
-    pub fn ratio(&self) -> Estimate {
+    /// Each round's ratio of ours to the peer's.
+    pub fn ratios(&self) -> Vec<f64> {
         let peer = self.before.iter().zip(&self.after);
-        let ratios: Vec<f64> = self
-            .ours
+        self.ours
             .iter()
             .zip(peer)
             .map(|(ours, (before, after))| 2.0 * ours / (before + after))
-            .collect();
-        median_estimate(&ratios)
+            .collect()
+    }
+
+    /// The ratio of ours to the peer's.
+    pub fn ratio(&self) -> Estimate {
+        median_estimate(&self.ratios())
+    }
+
+    /// How much more ours takes than the peer in each round.
+    pub fn more(&self) -> Vec<f64> {
+        let peer = self.before.iter().zip(&self.after);
+        let more =
+            |(ours, (before, after)): (&f64, (&f64, &f64))| ours - f64::midpoint(*before, *after);
+        self.ours.iter().zip(peer).map(more).collect()
+    }
+
+    /// Each round's ratio of the peer's to the peer's.
+    pub fn same_ratios(&self) -> Vec<f64> {
+        let pairs = self.after.iter().zip(&self.before);
+        pairs.map(|(after, before)| after / before).collect()
     }
 
     /// The ratio of the peer's to the peer's.
     pub fn same(&self) -> Estimate {
-        let pairs = self.after.iter().zip(&self.before);
-        let ratios: Vec<f64> = pairs.map(|(after, before)| after / before).collect();
-        median_estimate(&ratios)
+        median_estimate(&self.same_ratios())
     }
 
     /// The peer's median.
@@ -126,6 +141,7 @@ mod tests {
         assert!((ratio.value - 1.1).abs() < 1e-9, "{ratio:?}");
         assert!(ratio.high - ratio.low < 1e-9, "{ratio:?}");
         assert_eq!(paired.same().value, 1.0);
+        assert!(paired.more().iter().all(|more| (10.0..15.0).contains(more)));
     }
 
     #[test]

@@ -15,6 +15,14 @@ pub struct Estimate {
     pub high: f64,
 }
 
+impl Estimate {
+    /// What is known for certain.
+    pub fn exactly(value: f64) -> Self {
+        let (low, high) = (value, value);
+        Self { value, low, high }
+    }
+}
+
 /// The median of `data`.
 ///
 /// # Panics

@@ -8,28 +8,18 @@
 //! workers beside one; and the limit of that, two such runs at once of one worker each, on a half of the text each: they
 //! share nothing but the machine. Runs of one worker stand before and after each of the others.
 //!
-//! The text is the King James Bible, again and again, in two files without names, made once. It is counted by the plain
+//! The text is the King James Bible, again and again ([`text`](crate::text)), made once. It is counted by the plain
 //! program first; every run's counts must be those, word for word, or the measurement is void.
 
-use crate::children::{Launcher, Part};
+use crate::children::Launcher;
 use crate::paired::{Comparison, Paired};
 use crate::row::{Goal, How, Row};
-use crate::statistics::{Estimate, median, median_estimate};
+use crate::statistics::{Estimate, longest, median, median_estimate};
+use crate::text::{Text, counting};
 use crate::{Run, Study, StudyError, machine};
-use outlive::supervise::{Place, Stop};
-use outlive_workloads::driver::{self, KillAt, Options, Outcome, Supervise};
+use outlive_workloads::driver::{KillAt, Options, Outcome, Supervise};
 use outlive_workloads::input::Inputs;
-use outlive_workloads::on_hosts::{Counts, OnHosts};
-use outlive_workloads::tokens::Tokens;
-use outlive_workloads::wordcount::{WordCount, add_alone, shipped_text, sort};
-use outlive_workloads::{host, programs};
-use rustix::fs::{MemfdFlags, memfd_create};
-use std::collections::HashMap;
-use std::fs::File;
-use std::io::Write;
-use std::os::fd::AsRawFd;
-use std::path::PathBuf;
-use std::time::Instant;
+use outlive_workloads::on_hosts::Counts;
 
 pub const STUDY: Study = Study {
     name: "wordcount-kills",
@@ -63,67 +53,6 @@ fn halved(whole: &Counts) -> Result<Counts, StudyError> {
         .collect())
 }
 
-/// Text in two files without names that say the same, which other processes open through this one.
-struct Text {
-    files: [File; 2],
-    whole: Inputs,
-    halves: [Inputs; 2],
-}
-
-impl Text {
-    /// At least `bytes` of text, in whole copies.
-    fn of(bytes: usize) -> Result<Self, StudyError> {
-        let copy = shipped_text();
-        // Of less than a copy whole lines, so that a test need not count all of it.
-        let cut = (bytes / 2).min(copy.len());
-        let end = copy[..cut].iter().rposition(|byte| *byte == b'\n');
-        let copy = &copy[..end.map_or(cut, |at| at + 1)];
-        let copies = bytes.div_ceil(2 * copy.len());
-        let make = || -> std::io::Result<File> {
-            let file = memfd_create("outlive-study-text", MemfdFlags::CLOEXEC)?;
-            let mut file = File::from(file);
-            for _ in 0..copies {
-                file.write_all(copy)?;
-            }
-            Ok(file)
-        };
-        let failed = StudyError::io("writing the text to memory");
-        let files = make()
-            .and_then(|first| Ok([first, make()?]))
-            .map_err(failed)?;
-        let find = |files: &[File]| {
-            let paths: Vec<PathBuf> = files.iter().map(path).collect();
-            Inputs::find(&paths).map_err(|error| StudyError::void(error.to_string()))
-        };
-        Ok(Self {
-            whole: find(&files)?,
-            halves: [find(&files[..1])?, find(&files[1..])?],
-            files,
-        })
-    }
-
-    /// The seconds of the plain program, and what it counted.
-    fn count_alone(&self) -> Result<(f64, Counts), StudyError> {
-        let began = Instant::now();
-        let mut counts = HashMap::new();
-        for file in &self.files {
-            add_alone(&path(file), Tokens::default(), &mut counts)
-                .map_err(StudyError::io("reading the text"))?;
-        }
-        let seconds = began.elapsed().as_secs_f64();
-        let mut counts: Counts = counts
-            .into_iter()
-            .map(|(word, count)| (word.into_vec(), count))
-            .collect();
-        sort(&mut counts);
-        Ok((seconds, counts))
-    }
-}
-
-fn path(file: &File) -> PathBuf {
-    format!("/proc/{}/fd/{}", std::process::id(), file.as_raw_fd()).into()
-}
-
 /// Counts with hosts that may be killed.
 fn count_in_pod(
     launcher: &Launcher,
@@ -140,27 +69,13 @@ fn count_in_pod(
         seed: 1,
         ..Options::default()
     };
-    let count = OnHosts::counting(WordCount::default(), inputs.clone());
-    let launcher = launcher.clone();
-    let command = move || launcher.command(&Part::Host);
-    let outcome = driver::run(&options, &count, command, &Stop::default(), &mut |_| ());
-    let outcome = outcome.map_err(|error| StudyError::void(error.to_string()))?;
+    let outcome = crate::hosts::run(launcher, &options, &counting(inputs))?;
     if outcome.result != *expected {
         return Err(StudyError::void(format!(
             "{hosts} hosts, of which {kills} were killed, counted differently from the plain program"
         )));
     }
     Ok(outcome)
-}
-
-/// A host of a run.
-pub fn play_host() -> Result<(), StudyError> {
-    let place = Place::from_env().map_err(|error| StudyError::void(error.to_string()))?;
-    let launcher = Launcher::this_program(std::env::args_os().skip(1))?;
-    let command = move || launcher.command(&Part::Host);
-    host::work(&place, programs::of, command).map_err(|error| StudyError::Part {
-        what: error.to_string(),
-    })
 }
 
 fn killed(
@@ -209,11 +124,8 @@ fn killed(
         &paired(|outcome| outcome.cpu_seconds),
     ));
     let cost = |paired: &Paired| {
-        let peers = paired.before.iter().zip(&paired.after);
-        let one = |(ours, (before, after)): (&f64, (&f64, &f64))| {
-            (ours - f64::midpoint(*before, *after)) * 1e3 / f64::from(kills)
-        };
-        let costs: Vec<f64> = paired.ours.iter().zip(peers).map(one).collect();
+        let one = |more: f64| more * 1e3 / f64::from(kills);
+        let costs: Vec<f64> = paired.more().into_iter().map(one).collect();
         median_estimate(&costs)
     };
     run.answer([Row::new(&case, "processor time that one kill costs", "ms")
@@ -233,7 +145,7 @@ fn killed(
     let row = |metric: &str| Row::new(&case, metric, "units").how(How::Emulated);
     run.answer([
         row("units done again, the most of all runs")
-            .ours_within(the_most(&redone))
+            .ours_within(Estimate::exactly(longest(&redone)))
             .peer("threads killed", median(&killed))
             .goal(Goal::ours_at_most(median(&killed))),
         row("units in all").ours(units as f64),
@@ -254,16 +166,6 @@ fn killed(
         ]);
     }
     Ok(())
-}
-
-/// The largest of what must not be larger in any run.
-fn the_most(data: &[f64]) -> Estimate {
-    let value = crate::statistics::longest(data);
-    Estimate {
-        value,
-        low: value,
-        high: value,
-    }
 }
 
 /// What stood between runs of one worker.
@@ -312,8 +214,11 @@ fn alone(
             Ok(first?.max(other?))
         })
     };
-    let others: [&dyn Fn() -> Result<f64, StudyError>; 3] =
-        [&|| Ok(text.count_alone()?.0), &|| seconds(2), &two_halves];
+    let others: [&dyn Fn() -> Result<f64, StudyError>; 3] = [
+        &|| Ok(text.count_alone()?.0.wall),
+        &|| seconds(2),
+        &two_halves,
+    ];
     let mut between: [Between; 3] = Default::default();
     let mut ones = vec![seconds(1)?];
     for round in 1..=rounds {

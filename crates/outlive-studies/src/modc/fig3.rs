@@ -8,11 +8,11 @@
 //! *Alone*: one worker beside the plain program, two workers beside one, and the limit of that: the plain program run twice
 //! at once, by two threads that share the graph and nothing else but the machine.
 
-use super::{
-    CPU, Cost, Costs, PAPERS_ROWS, Subject, WALL, as_many_as_cores, emulated, faster, workers_here,
-};
+use super::{PAPERS_ROWS, Subject};
+use crate::cost::{CPU, Cost, Costs, WALL, as_many_as_cores, emulated, faster, workers_here};
 use crate::paired::{Comparison, SAME};
 use crate::row::{Goal, Row};
+use crate::scaling::{LIMIT, Runs, Scaling};
 use crate::statistics::{Estimate, median, median_estimate};
 use crate::{Run, Study, StudyError, machine};
 
@@ -132,11 +132,7 @@ fn by_size(
         .iter()
         .map(|size| (size.rows, size.to_the_usual()))
         .collect();
-    let one = Estimate {
-        value: 1.0,
-        low: 1.0,
-        high: 1.0,
-    };
+    let one = Estimate::exactly(1.0);
     let (best_rows, best_ratio) = ratios.iter().fold((usual, one), |best, next| {
         if next.1.value < best.1.value {
             *next
@@ -199,13 +195,17 @@ fn by_size(
 fn alone(run: &mut Run<'_>, subject: &Subject, rows: u32) -> Result<(), StudyError> {
     let rounds = run.effort().of(1, 3, 9);
     let launcher = run.launcher().clone();
-    let rank = |workers| {
+    let workers = |workers| {
         let outcome = subject.in_pod(&launcher, workers, rows, None)?;
         Ok::<Cost, StudyError>(Cost::from(&outcome))
     };
-    let plain = || Ok(subject.plain());
-    let one = format!("1 worker, tasks of {rows} rows");
-    let beside_plain = Costs::measure(run, (&one, rounds), || rank(1), plain)?;
+    let tasks = format!("tasks of {rows} rows");
+    let runs = Runs {
+        workers: &workers,
+        plain: &|| Ok(subject.plain()),
+    };
+    let scaling = Scaling::measure(run, (&tasks, rounds), &runs)?;
+    let one = format!("1 worker, {tasks}");
     for ((metric, of), goal) in [(WALL, Some(Goal::ratio_at_most(1.1))), (CPU, None)] {
         let comparison = Comparison {
             case: &one,
@@ -215,40 +215,18 @@ fn alone(run: &mut Run<'_>, subject: &Subject, rows: u32) -> Result<(), StudyErr
             paper: None,
             goal,
         };
-        let rows = comparison.rows(&beside_plain.paired(of));
+        let rows = comparison.rows(&scaling.one.paired(of));
         run.answer(rows.map(emulated));
     }
-    if machine::cores() < 2 {
-        return Ok(());
+    if let Some(two) = scaling.two {
+        run.answer([
+            two.row(&format!("2 workers, {tasks}"), "how many times as fast"),
+            two.limit(
+                &format!("the limit of that: {LIMIT}"),
+                "how many times as much in the same time",
+            ),
+        ]);
     }
-    let limit = "the plain program twice at once, by two threads";
-    let twice = Costs::measure(run, (limit, rounds), || Ok(subject.plain_twice()), plain)?;
-    let twice = twice.paired(WALL.1);
-    let two = format!("2 workers, tasks of {rows} rows");
-    let beside_one = Costs::measure(run, (&two, rounds), || rank(2), || rank(1))?;
-    let beside_one = beside_one.paired(WALL.1);
-    let times = "how many times as fast";
-    let allowed = faster(2.0, twice.ratio());
-    let row = emulated(Row::new(&two, times, "s"))
-        .ours(median(&beside_one.ours))
-        .peer("1 worker", beside_one.peer())
-        .ratio(faster(1.0, beside_one.ratio()));
-    // Where even the plain program cannot have it, nobody can.
-    let is_allowed = allowed.high >= 1.8;
-    run.answer([
-        match is_allowed {
-            true => row.goal(Goal::ratio_at_least(1.8)),
-            false => row,
-        },
-        Row::new(
-            format!("the limit of that: {limit}"),
-            "how many times as much in the same time",
-            "s",
-        )
-        .ours(median(&twice.ours))
-        .peer("the plain program once", twice.peer())
-        .ratio(allowed),
-    ]);
     Ok(())
 }
 

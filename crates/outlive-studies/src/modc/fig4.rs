@@ -11,9 +11,8 @@
 
 use super::mpi::Mpi;
 use super::ray::Ray;
-use super::{
-    CPU, Cost, Costs, PAPERS_ROWS, Subject, WALL, as_many_as_cores, emulated, workers_here,
-};
+use super::{PAPERS_ROWS, Subject};
+use crate::cost::{CPU, Cost, Costs, WALL, as_many_as_cores, emulated, workers_here};
 use crate::paired::{Comparison, Paired};
 use crate::row::{Goal, Row};
 use crate::statistics::{Estimate, longest, median_estimate};
@@ -204,20 +203,13 @@ fn answer(run: &mut Run<'_>, (workers, last): (&str, u32), steps: &[Step]) {
     let [all, _] = compare(&case, &dead(CPU.0), None, None, &cpu);
     // MODC §5.3: less than 1 % slower.
     let wall = compare(&case, WALL.0, Some(1.01), None, &costs.paired(WALL.1));
-    let more: Vec<f64> = (0..steps.len())
-        .map(|at| (cpu.ours[at] - f64::midpoint(cpu.before[at], cpu.after[at])) * 1e3)
-        .collect();
+    let more: Vec<f64> = cpu.more().iter().map(|more| more * 1e3).collect();
     let most = longest(
         &steps
             .iter()
             .map(|step| step.redone as f64)
             .collect::<Vec<_>>(),
     );
-    let exactly = Estimate {
-        value: most,
-        low: most,
-        high: most,
-    };
     run.answer([all]);
     run.answer(wall);
     run.answer([
@@ -232,7 +224,7 @@ fn answer(run: &mut Run<'_>, (workers, last): (&str, u32), steps: &[Step]) {
             "tasks done again, the most of all runs",
             "tasks",
         ))
-        .ours_within(exactly)
+        .ours_within(Estimate::exactly(most))
         .goal(Goal::ours_at_most(1.0)),
     ]);
     let told: Vec<f64> = steps.iter().filter_map(|step| step.told).collect();

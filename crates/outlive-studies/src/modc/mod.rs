@@ -19,18 +19,14 @@ mod ray;
 pub use fig3::STUDY as FIG3;
 pub use fig4::STUDY as FIG4;
 
-use crate::children::{Launcher, Part};
-use crate::clock;
-use crate::paired::Paired;
-use crate::row::{How, Row};
-use crate::statistics::Estimate;
-use crate::{Run, StudyError, machine};
-use outlive::supervise::Stop;
-use outlive_workloads::driver::{self, KillAt, Options, Outcome, Supervise};
+use crate::children::Launcher;
+use crate::cost::Cost;
+use crate::row::Row;
+use crate::{Run, StudyError, hosts};
+use outlive_workloads::driver::{KillAt, Options, Outcome, Supervise};
 use outlive_workloads::graph::rmat::Rmat;
 use outlive_workloads::graph::{Graph, Vertex};
 use outlive_workloads::pagerank::{PageRank, Ranking, Ranks, plain};
-use std::time::Instant;
 
 /// The scale of the paper's graph: 64M rows.
 const PAPERS_SCALE: u32 = 26;
@@ -104,31 +100,7 @@ impl Subject {
 
     /// One thread, ordinary memory.
     fn plain(&self) -> Cost {
-        let (began, cpu) = (Instant::now(), clock::thread_cpu_seconds());
-        let ranks = plain(&self.graph, &self.of);
-        let cost = Cost {
-            wall: began.elapsed().as_secs_f64(),
-            cpu: clock::thread_cpu_seconds() - cpu,
-        };
-        std::hint::black_box(ranks);
-        cost
-    }
-
-    /// Two such threads at once, which share the graph and the machine.
-    fn plain_twice(&self) -> Cost {
-        let began = Instant::now();
-        let both = std::thread::scope(|scope| {
-            let other = scope.spawn(|| self.plain());
-            let first = self.plain();
-            let other = other
-                .join()
-                .unwrap_or_else(|panic| std::panic::resume_unwind(panic));
-            first.cpu + other.cpu
-        });
-        Cost {
-            wall: began.elapsed().as_secs_f64(),
-            cpu: both,
-        }
+        Cost::of(|| std::hint::black_box(plain(&self.graph, &self.of))).0
     }
 
     /// `workers` hosts in a pod. If one is to be killed, that is in iteration `kill_in`, the first of which is 1, when it is
@@ -157,10 +129,7 @@ impl Subject {
             of: self.of,
             task_rows,
         };
-        let launcher = launcher.clone();
-        let command = move || launcher.command(&Part::Host);
-        let outcome = driver::run(&options, &ranking, command, &Stop::default(), &mut |_| ());
-        let outcome = outcome.map_err(|error| StudyError::void(error.to_string()))?;
+        let outcome = hosts::run(launcher, &options, &ranking)?;
         self.expect(&format!("a pod of {workers} workers"), &outcome.result)?;
         if let Some(iteration) = kill_in {
             let died_in = |unit: &u64| unit / parts == u64::from(iteration - 1);
@@ -210,108 +179,6 @@ fn elsewhere(vertex: Vertex, bits: u32) -> Vertex {
         at ^= at >> half;
     }
     at
-}
-
-/// What a run took, in seconds.
-#[derive(Clone, Copy, Debug, Default)]
-struct Cost {
-    wall: f64,
-    cpu: f64,
-}
-
-#[cfg(any(feature = "mpi", feature = "ray"))]
-impl Cost {
-    fn add(&mut self, other: Self) {
-        self.wall += other.wall;
-        self.cpu += other.cpu;
-    }
-}
-
-impl From<&Outcome<Ranks>> for Cost {
-    fn from(outcome: &Outcome<Ranks>) -> Self {
-        Self {
-            wall: outcome.seconds_of_work,
-            cpu: outcome.cpu_seconds_of_work,
-        }
-    }
-}
-
-/// The two that a row can be about.
-const WALL: (&str, fn(&Cost) -> f64) = ("wall time of the work", |cost| cost.wall);
-const CPU: (&str, fn(&Cost) -> f64) = ("processor time of the work", |cost| cost.cpu);
-
-/// Ours, each between two of the peer's.
-#[derive(Clone, Debug, Default)]
-struct Costs {
-    ours: Vec<Cost>,
-    before: Vec<Cost>,
-    after: Vec<Cost>,
-}
-
-impl Costs {
-    /// Makes `rounds` rounds. What comes after a round's comes before the next one's.
-    fn measure(
-        run: &Run<'_>,
-        (case, rounds): (&str, usize),
-        mut ours: impl FnMut() -> Result<Cost, StudyError>,
-        mut peer: impl FnMut() -> Result<Cost, StudyError>,
-    ) -> Result<Self, StudyError> {
-        let mut costs = Self::default();
-        let mut last = peer()?;
-        for round in 1..=rounds {
-            run.go_on()?;
-            run.begin(&format!("{case}: round {round} of {rounds}"));
-            let ours = ours()?;
-            let next = peer()?;
-            costs.push(last, ours, next);
-            last = next;
-        }
-        Ok(costs)
-    }
-
-    fn push(&mut self, before: Cost, ours: Cost, after: Cost) {
-        self.before.push(before);
-        self.ours.push(ours);
-        self.after.push(after);
-    }
-
-    fn paired(&self, of: fn(&Cost) -> f64) -> Paired {
-        let all = |costs: &[Cost]| costs.iter().map(of).collect();
-        Paired {
-            ours: all(&self.ours),
-            before: all(&self.before),
-            after: all(&self.after),
-        }
-    }
-}
-
-/// How many times as fast ours is: `over` divided by the ratio of the times.
-fn faster(over: f64, ratio: Estimate) -> Estimate {
-    Estimate {
-        value: over / ratio.value,
-        low: over / ratio.high,
-        high: over / ratio.low,
-    }
-}
-
-/// How a case with so many workers is to be read.
-fn workers_here(workers: u32) -> String {
-    let cores = machine::cores();
-    match workers as usize {
-        1 => "1 worker".into(),
-        more if more > cores => format!("{more} workers on {cores} cores (oversubscribed)"),
-        more => format!("{more} workers"),
-    }
-}
-
-/// As many workers as there are cores.
-fn as_many_as_cores() -> u32 {
-    machine::cores() as u32
-}
-
-/// Hosts are processes here.
-fn emulated(row: Row) -> Row {
-    row.how(How::Emulated)
 }
 
 #[cfg(test)]

@@ -54,16 +54,16 @@ mod absent {
 #[cfg(feature = "mpi")]
 mod there {
     use super::{ENDS, TO_ITSELF, TO_OURS};
-    use crate::modc::engines::{Ended, Files, timed};
+    use crate::cost::{CPU, Cost, Costs, WALL, emulated};
+    use crate::engines::{Ended, timed};
+    use crate::modc::Subject;
+    use crate::modc::engines::Files;
     use crate::modc::fig4::Step;
-    use crate::modc::{CPU, Cost, Costs, Subject, WALL, emulated};
     use crate::paired::Comparison;
     use crate::row::{Goal, Row};
     use crate::statistics::{Estimate, median, median_estimate};
     use crate::{Run, StudyError};
-    use std::fs::{self, Permissions};
     use std::io::ErrorKind;
-    use std::os::unix::fs::PermissionsExt;
     use std::process::{Command, Stdio};
 
     /// The program, as `build.rs` has compiled it.
@@ -123,10 +123,7 @@ mod there {
                 other => other.map_err(StudyError::io("starting mpirun"))?,
             };
             let files = Files::with_graph_of(subject, "mpi")?;
-            let program = files.path("pagerank_mpi");
-            fs::write(&program, PROGRAM)
-                .and_then(|()| fs::set_permissions(&program, Permissions::from_mode(0o700)))
-                .map_err(StudyError::io("writing the MPI program to /dev/shm"))?;
+            files.write_program("pagerank_mpi", PROGRAM)?;
             Ok(Self {
                 files,
                 ranks,
@@ -202,7 +199,7 @@ mod there {
             every: u32,
             dies: Option<(u32, u32)>,
         ) -> Result<Ended, StudyError> {
-            let directory = self.files.directory();
+            let directory = self.files.whole();
             let mut command = Command::new("mpirun");
             command
                 // Nobody but the ranks is to be asked for, and they are all here.

@@ -35,8 +35,10 @@ mod absent {
 
 #[cfg(feature = "ray")]
 mod there {
-    use crate::modc::engines::{Files, timed};
-    use crate::modc::{CPU, Cost, Costs, Subject, WALL, emulated, workers_here};
+    use crate::cost::{CPU, Cost, Costs, WALL, emulated, workers_here};
+    use crate::engines::timed;
+    use crate::modc::Subject;
+    use crate::modc::engines::Files;
     use crate::paired::Comparison;
     use crate::row::Row;
     use crate::statistics::median_estimate;

@@ -31,6 +31,9 @@ pub const WEAK: u32 = 11;
 /// How many zero bits a strong mark begins with: one in 32768 places is one.
 pub const STRONG: u32 = 15;
 
+/// What each byte adds to the hash, for programs that look for the same marks in another language.
+pub const TABLE: &[u64; 256] = &gearhash::DEFAULT_TABLE;
+
 const WEAK_MASK: u64 = !(u64::MAX >> WEAK);
 const STRONG_MASK: u64 = !(u64::MAX >> STRONG);
 

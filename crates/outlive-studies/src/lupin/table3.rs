@@ -1,0 +1,326 @@
+//! `lupin-table3`: how fast the six programs are (LUPIN, Table 3).
+//!
+//! * *Many hosts beside one* with the same number of workers in all: with as many workers as there are cores, which says something
+//!   of wall time, and with 16 hosts of one worker, which on fewer cores says something of processor time. The paper is 3.6%
+//!   slower by the geometric mean of the four programs that it has on MapReduce, wordcount to histogram, which is the goal here.
+//! * *One worker beside the plain program*, and *two beside one* ([`scaling`](crate::scaling)).
+//! * *Beside C*: the same in C with POSIX threads ([`c`](super::c)), if this was built with the feature `lupin`.
+//! * What the paper says of LUPIN and of Phoenix, Metis and CXL-SHM, which it ran on its machine.
+
+use super::c::{Beside, Programs};
+use super::{Crew, MAP_REDUCE, PROGRAMS, Sizes, Subject, TINY, paper};
+use crate::cost::{CPU, Cost, Costs, Metric, WALL, as_many_as_cores, emulated};
+use crate::paired::SAME;
+use crate::row::{Goal, Row};
+use crate::scaling::{Runs, Scaling};
+use crate::statistics::{Estimate, bootstrap, median, median_estimate};
+use crate::{Run, Study, StudyError};
+
+pub const STUDY: Study = Study {
+    name: "lupin-table3",
+    about: "six programs on many hosts and on one, beside plain ones and C (LUPIN Table 3)",
+    body: study,
+};
+
+/// The paper's hosts.
+const HOSTS: u32 = 16;
+/// How much of the plain program's processor time one worker may take.
+const PLAINLY: f64 = 1.1;
+
+const QUICK: Sizes = Sizes {
+    text: 60,
+    points: 600_000,
+    side: 1_000,
+    rows: 16_000,
+    options: 4_000_000,
+    files: 24,
+};
+const FULL: Sizes = Sizes {
+    text: 200,
+    points: 2_000_000,
+    side: 1_600,
+    rows: 48_000,
+    options: 10_000_000,
+    files: 80,
+};
+
+/// What was measured of a program.
+struct Measured {
+    /// Its name, and how large its input is.
+    name: &'static str,
+    size: String,
+    /// Many hosts between runs of one, with as many workers as there are cores.
+    cores: Costs,
+    /// The same with the paper's hosts.
+    pod: Costs,
+    scaling: Scaling,
+    beside_c: Option<Beside>,
+}
+
+/// So many workers on several hosts: on as many as the paper has, of two workers each, or fewer.
+fn several(workers: u32) -> Crew {
+    let hosts = (workers / 2).clamp(2, HOSTS);
+    Crew::of(hosts, workers.div_ceil(hosts))
+}
+
+/// One host of as many workers.
+fn together(crew: Crew) -> Crew {
+    Crew::of(1, crew.hosts * crew.threads)
+}
+
+fn study(run: &mut Run<'_>) -> Result<(), StudyError> {
+    let sizes = run.effort().of(TINY, QUICK, FULL);
+    let programs = Programs::new()?;
+    let mut all = Vec::new();
+    for (name, make) in PROGRAMS {
+        run.go_on()?;
+        run.begin(&format!(
+            "{name}: an input is made, and the plain program works at it"
+        ));
+        let subject = make(&sizes)?;
+        all.push(measure(run, name, &*subject, &programs)?);
+    }
+    answer(run, &all);
+    Ok(())
+}
+
+fn measure(
+    run: &Run<'_>,
+    name: &'static str,
+    subject: &dyn Subject,
+    programs: &Programs,
+) -> Result<Measured, StudyError> {
+    let rounds = run.effort().of(1, 2, 8);
+    let cores = as_many_as_cores();
+    let launcher = run.launcher();
+    let go = |crew| Ok(Cost::from(&subject.in_pod(launcher, crew)?));
+    let beside_one_host = |crew: Crew| {
+        let case = format!("{name}, {} beside {}", crew.name(), together(crew).name());
+        Costs::measure(run, (&case, rounds), || go(crew), || go(together(crew)))
+    };
+    let one_host = |workers| go(Crew::of(1, workers));
+    let runs = Runs {
+        workers: &one_host,
+        plain: &|| subject.plain(),
+    };
+    Ok(Measured {
+        name,
+        size: subject.size(),
+        cores: beside_one_host(several(cores))?,
+        pod: beside_one_host(Crew::of(run.effort().of(3, HOSTS, HOSTS), 1))?,
+        scaling: Scaling::measure(run, (name, rounds), &runs)?,
+        beside_c: programs.beside(run, (name, rounds), subject, cores, &one_host)?,
+    })
+}
+
+fn answer(run: &mut Run<'_>, all: &[Measured]) {
+    let case = "the inputs";
+    run.answer(all.iter().map(|it| {
+        // What ran is said by how long the plain program takes.
+        let plain = it.scaling.one.paired(CPU.1).peer();
+        Row::new(case, format!("{}, {}: plain", it.name, it.size), "s").ours(plain)
+    }));
+    run.answer([Row::paper_alone(
+        case,
+        "the paper's wordcount: different words",
+        "words",
+        paper::WORDS,
+    )]);
+    let cores = several(as_many_as_cores());
+    let goal = Goal::ours_at_most(paper::SLOWER);
+    let means = |goal, paper| Means { goal, paper };
+    let papers = Some(paper::SLOWER);
+    let on_cores: Vec<Line<'_>> = all.iter().map(|it| (it.name, &it.cores)).collect();
+    let hosts_of = |crew: Crew| [crew.name(), together(crew).name()];
+    let in_pods: Vec<Line<'_>> = all.iter().map(|it| (it.name, &it.pod)).collect();
+    // With more workers than cores there is no wall time to speak of.
+    let pod = Crew::of(run.effort().of(3, HOSTS, HOSTS), 1);
+    for (crew, lines, metric, means) in [
+        (cores, &on_cores, WALL, means(Some(goal), papers)),
+        (cores, &on_cores, CPU, means(None, None)),
+        (pod, &in_pods, CPU, means(Some(goal), None)),
+        (pod, &in_pods, WALL, means(None, None)),
+    ] {
+        let [ours, peer] = hosts_of(crew);
+        let block = Block {
+            ours: &ours,
+            peer: &peer,
+            metric,
+            goal: None,
+        };
+        run.answer(block.rows(lines));
+        run.answer(block.means(lines, &means));
+    }
+    let one: Vec<Line<'_>> = all.iter().map(|it| (it.name, &it.scaling.one)).collect();
+    for (metric, goal) in [(CPU, Some(Goal::ratio_at_most(PLAINLY))), (WALL, None)] {
+        let block = Block {
+            ours: "1 worker",
+            peer: "the plain program, one thread",
+            metric,
+            goal,
+        };
+        run.answer(block.rows(&one));
+    }
+    let twos = || {
+        all.iter()
+            .filter_map(|it| Some((it.name, it.scaling.two.as_ref()?)))
+    };
+    let rows: Vec<Row> =
+        twos()
+            .map(|(name, two)| two.row("2 workers: how many times as fast as 1", name))
+            .chain(twos().map(|(name, two)| {
+                two.limit("the limit of that: two plain programs at once", name)
+            }))
+            .collect();
+    run.answer(rows);
+    beside_c(run, all);
+    run.answer(paper::table_3());
+}
+
+fn beside_c(run: &mut Run<'_>, all: &[Measured]) {
+    let lines = |of: fn(&Beside) -> &Costs| -> Vec<Line<'_>> {
+        let beside = all
+            .iter()
+            .filter_map(|it| Some((it.name, it.beside_c.as_ref()?)));
+        beside.map(|(name, beside)| (name, of(beside))).collect()
+    };
+    let (many, one) = (lines(|it| &it.all), lines(|it| &it.one));
+    if many.is_empty() {
+        let case = "beside the same in C (not measured: built without the feature `lupin`)";
+        let metrics = [WALL, CPU].map(|(metric, _)| Row {
+            how: None,
+            ..Row::new(case, metric, "s")
+        });
+        run.answer(metrics);
+        return;
+    }
+    let cores = as_many_as_cores();
+    let ours = Crew::of(1, cores).name();
+    let threads = format!("the same in C, {cores} threads");
+    for (ours, peer, metric, lines) in [
+        (ours.as_str(), threads.as_str(), WALL, &many),
+        (&ours, &threads, CPU, &many),
+        ("1 worker", "the same in C, one thread", CPU, &one),
+        ("1 worker", "the same in C, one thread", WALL, &one),
+    ] {
+        let block = Block {
+            ours,
+            peer,
+            metric,
+            goal: None,
+        };
+        run.answer(block.rows(lines));
+        run.answer(block.means(lines, &Means::default()));
+    }
+}
+
+/// A program, and what it took beside a peer.
+type Line<'m> = (&'static str, &'m Costs);
+
+/// All programs beside a peer of theirs.
+struct Block<'b> {
+    ours: &'b str,
+    peer: &'b str,
+    metric: Metric,
+    /// Of each program.
+    goal: Option<Goal>,
+}
+
+/// What there is to be said of means.
+#[derive(Default)]
+struct Means {
+    /// What that of the programs on MapReduce has to reach, and what it is in the paper.
+    goal: Option<Goal>,
+    paper: Option<f64>,
+}
+
+impl Block<'_> {
+    fn case(&self) -> String {
+        format!("{} beside {}: {}", self.ours, self.peer, self.metric.0)
+    }
+
+    /// A row for each program, and one for all peers beside themselves.
+    fn rows(&self, lines: &[Line<'_>]) -> Vec<Row> {
+        let (case, of) = (self.case(), self.metric.1);
+        let mut same = Vec::new();
+        let mut rows: Vec<Row> = lines
+            .iter()
+            .map(|(name, costs)| {
+                let paired = costs.paired(of);
+                same.extend(paired.same_ratios());
+                let row = emulated(Row::new(&case, *name, "s"))
+                    .ours(median(&paired.ours))
+                    .peer(self.peer, paired.peer())
+                    .ratio(paired.ratio());
+                match self.goal {
+                    Some(goal) => row.goal(goal),
+                    None => row,
+                }
+            })
+            .collect();
+        rows.push(Row::new(&case, SAME, "s").ratio(median_estimate(&same)));
+        rows
+    }
+
+    fn means(&self, lines: &[Line<'_>], said: &Means) -> [Row; 2] {
+        let ratios: Vec<Vec<f64>> = lines
+            .iter()
+            .map(|(_, costs)| costs.paired(self.metric.1).ratios())
+            .collect();
+        let row = |what: &str, ratios: &[Vec<f64>]| {
+            let metric = format!("geometric mean of {what}");
+            emulated(Row::new(self.case(), metric, "times")).ours_within(geometric_mean(ratios))
+        };
+        let mut four = row("wordcount to histogram", &ratios[..MAP_REDUCE]);
+        four.paper = said.paper;
+        if let Some(goal) = said.goal {
+            four = four.goal(goal);
+        }
+        [four, row("all six", &ratios)]
+    }
+}
+
+/// The geometric mean of the programs' median ratios; its interval from resampling the rounds.
+fn geometric_mean(programs: &[Vec<f64>]) -> Estimate {
+    let rounds = programs.iter().map(Vec::len).min().unwrap_or(0);
+    let rounds: Vec<usize> = (0..rounds).collect();
+    let mean = |drawn: &[usize]| {
+        let logarithms = programs.iter().map(|ratios| {
+            let drawn: Vec<f64> = drawn.iter().map(|round| ratios[*round]).collect();
+            median(&drawn).ln()
+        });
+        (logarithms.sum::<f64>() / programs.len() as f64).exp()
+    };
+    let Estimate { value, low, high } = bootstrap(&rounds, mean);
+    Estimate {
+        value,
+        // Of few rounds, resampling may miss what they themselves say.
+        low: low.min(value),
+        high: high.max(value),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn workers_are_dealt_to_as_many_hosts_as_the_paper_has() {
+        for (workers, hosts, threads) in [(1, 2, 1), (2, 2, 1), (4, 2, 2), (32, 16, 2), (64, 16, 4)]
+        {
+            let crew = several(workers);
+            assert_eq!((crew.hosts, crew.threads), (hosts, threads), "{workers}");
+            assert_eq!(together(crew).threads, hosts * threads);
+        }
+    }
+
+    #[test]
+    fn the_geometric_mean_is_that_of_medians() {
+        let programs = [vec![1.0, 2.0, 9.0], vec![8.0, 8.0, 8.0]];
+        let mean = geometric_mean(&programs);
+        assert!((mean.value - 4.0).abs() < 1e-9, "{mean:?}");
+        assert!(mean.low <= mean.value && mean.value <= mean.high);
+        let one = geometric_mean(&[vec![1.1], vec![1.1]]);
+        assert!((one.value - 1.1).abs() < 1e-9 && one.low <= one.high);
+    }
+}

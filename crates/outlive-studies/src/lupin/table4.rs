@@ -1,0 +1,232 @@
+//! `lupin-table4`: what it costs the six programs that hosts are killed (LUPIN, Table 4).
+//!
+//! 16 hosts of one worker, of which none, one or eight are killed right before they commit a unit of work, which loses
+//! the most, and started again. A run without kills stands before and after each with some. There are more processes than
+//! cores, so the bar is on the processor time, the dead's included, and on the units done again; wall time stands beside the
+//! paper's, whose hosts have cores of their own.
+
+use super::{Crew, PROGRAMS, Sizes, Subject, TINY, paper};
+use crate::cost::{CPU, Cost, Costs, WALL, emulated};
+use crate::paired::{Paired, SAME};
+use crate::row::{Goal, Row};
+use crate::statistics::{Estimate, longest, median, median_estimate};
+use crate::{Run, Study, StudyError};
+use outlive_workloads::driver::Outcome;
+
+pub const STUDY: Study = Study {
+    name: "lupin-table4",
+    about: "six programs on 16 hosts of which one and eight are killed (LUPIN Table 4)",
+    body: study,
+};
+
+const HOSTS: u32 = 16;
+const KILLS: [u32; 2] = [1, 8];
+/// How much of the processor time of a run without kills one with kills may take.
+const ALLOWED: f64 = 1.05;
+const PEER: &str = "the same run without kills";
+
+const FULL: Sizes = Sizes {
+    text: 520,
+    points: 5_000_000,
+    side: 2_400,
+    rows: 96_000,
+    options: 30_000_000,
+    files: 200,
+};
+
+/// A program's runs with some kills, each between two without.
+struct Killed {
+    kills: u32,
+    costs: Costs,
+    /// In each run.
+    redone: Vec<f64>,
+    threads: Vec<f64>,
+}
+
+/// What was measured of a program.
+struct Measured {
+    name: &'static str,
+    size: String,
+    units: u64,
+    /// By the number of kills.
+    killed: Vec<Killed>,
+}
+
+fn study(run: &mut Run<'_>) -> Result<(), StudyError> {
+    // What a kill costs is the same in a short run: a first look has fewer rounds, not less work.
+    let sizes = run.effort().of(TINY, FULL, FULL);
+    let mut all = Vec::new();
+    for (name, make) in PROGRAMS {
+        run.go_on()?;
+        run.begin(&format!(
+            "{name}: an input is made, and the plain program works at it"
+        ));
+        let subject = make(&sizes)?;
+        all.push(measure(run, name, &*subject)?);
+    }
+    answer(run, &all);
+    Ok(())
+}
+
+fn measure(
+    run: &Run<'_>,
+    name: &'static str,
+    subject: &dyn Subject,
+) -> Result<Measured, StudyError> {
+    let rounds = run.effort().of(1, 1, 6);
+    let hosts = run.effort().of(3, HOSTS, HOSTS);
+    let kills = KILLS.iter().filter(|kills| **kills < hosts);
+    let mut killed: Vec<Killed> = kills
+        .map(|kills| Killed {
+            kills: *kills,
+            costs: Costs::default(),
+            redone: Vec::new(),
+            threads: Vec::new(),
+        })
+        .collect();
+    let go = |kills| {
+        run.go_on()?;
+        let crew = Crew {
+            kills,
+            ..Crew::of(hosts, 1)
+        };
+        subject.in_pod(run.launcher(), crew)
+    };
+    run.begin(&format!("{name}, {hosts} hosts"));
+    let mut last = go(0)?;
+    let units = last.units;
+    for round in 1..=rounds {
+        for killed in &mut killed {
+            let kills = killed.kills;
+            run.begin(&format!(
+                "{name}, {kills} of {hosts} hosts killed: round {round} of {rounds}"
+            ));
+            let outcome = go(kills)?;
+            let next = go(0)?;
+            let [before, after] = [&last, &next].map(Cost::from);
+            killed.costs.push(before, Cost::from(&outcome), after);
+            killed.redone.push(outcome.units_redone as f64);
+            killed.threads.push(threads_lost(&outcome) as f64);
+            last = next;
+        }
+    }
+    Ok(Measured {
+        name,
+        size: subject.size(),
+        units,
+        killed,
+    })
+}
+
+fn threads_lost(outcome: &Outcome<()>) -> usize {
+    let failures = outcome.failures.iter();
+    failures.map(|failure| failure.threads_lost).sum()
+}
+
+/// By how many percent ours is more.
+fn percent(ratio: Estimate) -> Estimate {
+    let percent = |ratio: f64| (ratio - 1.0) * 100.0;
+    Estimate {
+        value: percent(ratio.value),
+        low: percent(ratio.low),
+        high: percent(ratio.high),
+    }
+}
+
+fn answer(run: &mut Run<'_>, all: &[Measured]) {
+    let hosts = run.effort().of(3, HOSTS, HOSTS);
+    let units = format!("the inputs, on {hosts} hosts of 1 worker");
+    run.answer(all.iter().map(|it| {
+        emulated(Row::new(
+            &units,
+            format!("{}, {}", it.name, it.size),
+            "units",
+        ))
+        .ours(it.units as f64)
+    }));
+    let cases = all.first().map_or(0, |it| it.killed.len());
+    for at in 0..cases {
+        let killed = || all.iter().map(|it| (it.name, &it.killed[at]));
+        let kills = all[0].killed[at].kills;
+        let case = |what: &str| format!("{kills} of {hosts} hosts killed: {what}");
+        let name = case("processor time of the work, the dead's included");
+        let goal = Goal::ratio_at_most(ALLOWED);
+        let rows: Vec<Row> = killed()
+            .map(|(program, it)| compare(&name, program, &it.costs.paired(CPU.1)).goal(goal))
+            .collect();
+        run.answer(rows);
+        run.answer([same(&name, killed().map(|(_, it)| it.costs.paired(CPU.1)))]);
+        let name = case("processor time that a kill costs");
+        run.answer(killed().map(|(program, it)| {
+            emulated(Row::new(&name, program, "ms")).ours_within(cost(&it.costs, kills))
+        }));
+        let name = case("units done again, the most of all runs");
+        run.answer(killed().map(|(program, it)| {
+            let threads = it.threads.iter().copied().fold(f64::INFINITY, f64::min);
+            emulated(Row::new(&name, program, "units"))
+                .ours_within(Estimate::exactly(longest(&it.redone)))
+                .peer("threads killed", threads)
+                .goal(Goal::ours_at_most(threads))
+        }));
+        let name = case("wall time of the work");
+        let rows: Vec<Row> = killed()
+            .map(|(program, it)| compare(&name, program, &it.costs.paired(WALL.1)))
+            .collect();
+        run.answer(rows);
+        run.answer([same(&name, killed().map(|(_, it)| it.costs.paired(WALL.1)))]);
+        let name = case("how much slower, wall time (the paper: 16 machines)");
+        run.answer(
+            killed()
+                .zip(&paper::TABLE_4)
+                .map(|((program, it), papers)| {
+                    let slower = percent(it.costs.paired(WALL.1).ratio());
+                    let row = emulated(Row::new(&name, program, "%")).ours_within(slower);
+                    Row {
+                        paper: papers.with(kills),
+                        ..row
+                    }
+                }),
+        );
+    }
+    run.answer(paper::without_crashes());
+}
+
+fn compare(case: &str, program: &str, paired: &Paired) -> Row {
+    emulated(Row::new(case, program, "s"))
+        .ours(median(&paired.ours))
+        .peer(PEER, paired.peer())
+        .ratio(paired.ratio())
+}
+
+/// Runs without kills beside one another.
+fn same(case: &str, all: impl Iterator<Item = Paired>) -> Row {
+    let ratios: Vec<f64> = all.flat_map(|paired| paired.same_ratios()).collect();
+    Row::new(case, SAME, "s").ratio(median_estimate(&ratios))
+}
+
+/// What one kill costs, in milliseconds.
+fn cost(costs: &Costs, kills: u32) -> Estimate {
+    let more = costs.paired(CPU.1).more();
+    let costs: Vec<f64> = more
+        .iter()
+        .map(|more| more * 1e3 / f64::from(kills))
+        .collect();
+    median_estimate(&costs)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_kill_costs_what_a_run_takes_more() {
+        let mut costs = Costs::default();
+        let cost_of = |cpu| Cost { wall: 1.0, cpu };
+        costs.push(cost_of(2.0), cost_of(2.2), cost_of(2.4));
+        costs.push(cost_of(2.4), cost_of(2.24), cost_of(2.0));
+        let Estimate { value, low, high } = cost(&costs, 8);
+        assert!(low <= value && value <= high);
+        assert!((value - 2.5).abs() < 1e-9, "{value}");
+        assert!((percent(costs.paired(CPU.1).ratio()).value - 10.0 / 11.0).abs() < 1e-9);
+    }
+}
