@@ -1,12 +1,13 @@
 //! The front door: a worker pool is created, worked in, given jobs, looked at and destroyed here.
 
-mod header;
+pub(crate) mod header;
 mod job;
 mod options;
 mod status;
 #[cfg(test)]
 mod tests;
 
+pub use header::{DestroyPoint, MakePoint};
 pub use job::{Job, JobError};
 pub use options::Options;
 pub use status::{Advice, Band, PoolStatus, WorkerStatus};
@@ -151,6 +152,9 @@ impl WorkerPool {
     /// are others' by then. Returns how many live, or are settled by somebody for too long.
     fn unsettled(&self, hand: Hand<'_>) -> Result<u32, PoolError> {
         let (layout, me) = (self.layout, hand.me().to_word());
+        // Also those who have no place in the pool: who died while it submitted a job is in the middle of an operation on a
+        // map, which is not destroyed meanwhile.
+        hand.recoverers.recover_all(hand.heap.member())?;
         let slots = (0..layout.slots.used()).filter_map(|number| layout.slots.slot(number).owner());
         let roots = (0..layout.roots).map(|number| Root::of(layout, number).claimant());
         let desks = (0..DESKS_IN_ALL).map(|number| Desk::at(layout, number).owner());

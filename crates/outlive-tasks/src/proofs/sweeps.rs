@@ -20,6 +20,7 @@ pub fn add_to(suite: &mut Suite) {
     for case in Case::SOUND {
         suite.add(Pool(case));
     }
+    super::places::add_to(suite);
     suite
         .declare::<SubmitPoint>()
         .declare::<OpenPoint>()
@@ -34,10 +35,13 @@ pub fn add_to(suite: &mut Suite) {
 
 /// Ways to get it wrong: they must fail, each with a part of what must be said.
 pub fn broken() -> Vec<(Box<dyn Sweep>, &'static str)> {
-    vec![(
+    let published: (Box<dyn Sweep>, _) = (
         Box::new(Pool(Case::PublishesFirst)),
         "was published before its task took effect",
-    )]
+    );
+    let mut broken = vec![published];
+    broken.extend(super::places::broken());
+    broken
 }
 
 /// What the victim is about.
