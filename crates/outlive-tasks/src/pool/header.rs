@@ -105,10 +105,7 @@ pub(super) fn open(pod: &Pod, name: &str) -> Result<Layout, PoolError> {
 }
 
 /// The names of the pools that there are, and where their headers are.
-fn headers<M: Memory>(
-    memory: M,
-    roots: Roots<M>,
-) -> Result<Vec<(String, Offset)>, PoolError> {
+fn headers<M: Memory>(memory: M, roots: Roots<M>) -> Result<Vec<(String, Offset)>, PoolError> {
     let mut headers = Vec::new();
     for root in roots.list()? {
         if let Some(name) = root.name.strip_prefix(ROOT_PREFIX)

@@ -188,9 +188,8 @@ fn use_it(world: &World<Marked>) {
     let local = world.local(&member);
     let hand = world.hand(&local);
     world.submit(hand, SPLIT);
-    let cell = world.layout.names.cell(&local, &name_key("put"));
     let desk = Desk::take(world.layout, hand).expect("a desk");
-    let put = desk.put(hand, cell.expect("room"), 5, |memory, data| {
+    let put = desk.put(hand, &name_key("put"), 5, |memory, data| {
         memory.copy_in(data.start(), b"bytes");
         Ok(())
     });

@@ -21,6 +21,7 @@ pub fn add_to(suite: &mut Suite) {
         suite.add(Pool(case));
     }
     super::places::add_to(suite);
+    super::removals::add_to(suite);
     suite
         .declare::<SubmitPoint>()
         .declare::<OpenPoint>()
@@ -41,6 +42,7 @@ pub fn broken() -> Vec<(Box<dyn Sweep>, &'static str)> {
     );
     let mut broken = vec![published];
     broken.extend(super::places::broken());
+    broken.extend(super::removals::broken());
     broken
 }
 
@@ -185,9 +187,8 @@ impl Case {
                 Ok(())
             }
             Self::Puts => {
-                let cell = world.layout.names.cell(hand.heap, &name_key("put"))?;
                 let desk = Desk::take(world.layout, hand)?;
-                let put = desk.put(hand, cell, 5, |memory, data| {
+                let put = desk.put(hand, &name_key("put"), 5, |memory, data| {
                     memory.copy_in(data.start(), b"bytes");
                     Ok(())
                 })?;

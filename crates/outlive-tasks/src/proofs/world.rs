@@ -240,7 +240,7 @@ impl<M: Memory> World<M> {
                     };
                     let child = crew.engine.spawn(&mut run, &spec)?;
                     crew.has_ports();
-                    give_ports(hand, child, inputs, outputs)
+                    give_ports(hand, child, inputs, outputs).map(drop)
                 };
                 let (a, b) = (cell("a")?, cell("b")?);
                 spawn(READ, 4, &[a, b], &[none])?;
@@ -268,7 +268,7 @@ impl<M: Memory> World<M> {
                 output.set_cell(result);
                 output.write(hand.heap, &[sum])?;
             }
-            _ => return crew.fail(&mut run, "the task failed, as it should"),
+            _ => return crew.fail(&mut run, "the task failed, as it should", None),
         }
         crew.complete(&mut run)
     }
@@ -330,6 +330,7 @@ impl<M: Memory> World<M> {
         let mut blocks = blocks_of(self.layout, heap).map_err(text)?;
         // The header stands outside.
         blocks.retain(|block| *block != HALL);
+        blocks.extend((0..4).flat_map(|id| self.heap.retired(self.logs.of(id))));
         let report = self.heap.check_reachable(blocks);
         if !report.is_clean() {
             return Err(report.to_string());

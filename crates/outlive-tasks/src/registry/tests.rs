@@ -65,6 +65,7 @@ fn run(number: u64) -> u64 {
 const DEFINITION: u64 = 7;
 
 task! {
+    #[allow(clippy::too_many_arguments)]
     fn named_as_it_likes(
         cx,
         run: u64,
@@ -102,7 +103,25 @@ task! {
 
 #[test]
 fn arguments_are_called_as_one_likes() {
-    let call = named_as_it_likes(1, 2, 3, 4, [5, 6], 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18);
+    let call = named_as_it_likes(
+        1,
+        2,
+        3,
+        4,
+        [5, 6],
+        7,
+        8,
+        9,
+        10,
+        11,
+        12,
+        13,
+        14,
+        15,
+        16,
+        17,
+        18,
+    );
     let shown = format!("{call:?}");
     assert!(
         shown.contains("named_as_it_likes(run: 1, show: 2, worker: 3, pool: 4, job: [5, 6], args: 7, arguments: 8"),
