@@ -22,7 +22,7 @@ pub fn add_to(suite: &mut Suite) {
 pub fn broken() -> Vec<(Box<dyn Sweep>, &'static str)> {
     vec![(
         Box::new(Removals(Case::RemovesBlindly)),
-        "the job is Failed",
+        "it was waited for",
     )]
 }
 
