@@ -63,7 +63,8 @@ element! {
 
 /// An array of numbers in the pod. See the [module](self).
 ///
-/// A handle is `Copy`. It is good as long as its name is there.
+/// A handle is `Copy`. It is good until its data is [removed](crate::WorkerPool::remove_data): for a task that has it from its
+/// context, at least until it ends.
 pub struct Array<T: Element> {
     memory: Native,
     start: Offset,
@@ -204,7 +205,8 @@ impl<T: Element> Array<T> {
     /// Its elements as a slice: for data that nobody writes any more.
     ///
     /// # Safety
-    /// While the slice is there nobody, in any process, writes to the array, and its name is there. So it is for
+    /// While the slice is there nobody, in any process, writes to the array, and its data is not removed (or the slice is used
+    /// in the task only that has the array from its context). So it is for
     /// what a job on which this one depends has written, or was put there before this job was submitted.
     #[inline]
     pub unsafe fn as_slice(&self) -> &[T] {

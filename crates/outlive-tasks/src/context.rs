@@ -1,16 +1,17 @@
 //! What a task is given: its arguments' pool, names, and ways to spawn.
 
 use crate::array::{Array, Element};
-use crate::crew::give_ports;
+use crate::crew::{give_ports, ports_of};
 use crate::jobs::{Record, Submission, name_key, result_key};
 use crate::layout::{Hand, Layout};
 use crate::names::{Data, Output, Ports};
 use crate::registry::{Call, Definition, Registry, TaskError};
 use crate::worker::{SUBMIT, Spawn};
-use crate::{Running, Spec};
-use core::cell::{Cell, RefCell};
+use crate::{EngineError, Running, Spec};
+use core::cell::{Cell, OnceCell, RefCell};
 use core::fmt;
-use outlive::heap::LocalHeap;
+use outlive::heap::buddy::AllocateError;
+use outlive::heap::{LocalHeap, Pinned};
 use outlive::membership::Member;
 use outlive::memory::{Native, Offset};
 
@@ -30,6 +31,10 @@ pub struct Context<'c> {
     pub(crate) broken: Cell<bool>,
     /// Whether a child with ports was spawned.
     pub(crate) ported: Cell<bool>,
+    /// From the first look at data on: what it reads stays until it ends.
+    pub(crate) pin: OnceCell<Pinned<'c>>,
+    /// How many bytes it asked for in vain.
+    pub(crate) wanted: Cell<Option<u64>>,
 }
 
 impl fmt::Debug for Context<'_> {
@@ -38,7 +43,7 @@ impl fmt::Debug for Context<'_> {
     }
 }
 
-impl Context<'_> {
+impl<'c> Context<'c> {
     /// The task's name.
     pub fn name(&self) -> &'static str {
         self.definition.name()
@@ -110,27 +115,53 @@ impl Context<'_> {
         };
         let child = match engine.spawn(&mut run, &spec) {
             Ok(child) => child,
-            Err(error) => return Err(self.broken(error)),
+            Err(error) => {
+                if let EngineError::Allocate(error) = &error {
+                    self.note_wanted(error);
+                }
+                return Err(self.broken(error));
+            }
         };
         if reads.is_empty() && writes.is_empty() {
             return Ok(());
         }
         self.ported.set(true);
         let given = (|| {
-            let (inputs, mut outputs) = (self.cells(reads)?, self.cells(writes)?);
-            outputs.push(Offset::from_raw(0));
-            give_ports(self.hand, child, &inputs, &outputs)?;
-            Ok::<(), TaskError>(())
+            // Until the ports have them, the cells stay cells; then it is seen whether they are still.
+            let _pin = self.hand.heap.pin();
+            loop {
+                let (inputs, mut outputs) = (self.cells(reads)?, self.cells(writes)?);
+                outputs.push(Offset::from_raw(0));
+                let ports = match ports_of(self.layout.memory, child) {
+                    None => self.room(give_ports(self.hand, child, &inputs, &outputs))?,
+                    Some(ports) => ports.rewrite(child.offset().raw(), &inputs, &outputs),
+                };
+                if ports.keep() {
+                    return Ok::<(), TaskError>(());
+                }
+            }
         })();
         given.inspect_err(|_| self.broken.set(true))
     }
 
     fn cells(&self, names: &[String]) -> Result<Vec<Offset>, TaskError> {
         let cell = |name: &String| {
-            let cell = self.layout.names.cell(self.hand.heap, &name_key(name))?;
-            Ok(cell.offset())
+            let cell = self.layout.names.cell(self.hand.heap, &name_key(name));
+            Ok(self.room(cell.map_err(EngineError::from))?.offset())
         };
         names.iter().map(cell).collect()
+    }
+
+    /// Notes how much room was wanted in vain.
+    fn room<T>(&self, had: Result<T, EngineError>) -> Result<T, EngineError> {
+        if let Err(EngineError::Allocate(error)) = &had {
+            self.note_wanted(error);
+        }
+        had
+    }
+
+    fn note_wanted(&self, error: &AllocateError) {
+        self.wanted.set(error.asked());
     }
 
     fn broken(&self, why: impl fmt::Display) -> TaskError {
@@ -164,13 +195,16 @@ impl Context<'_> {
         self.spawn_number(SUBMIT, &arguments, &[], &[])
     }
 
-    /// The data of `name`. A task that [reads](Call::reads) it is run when it is there.
+    /// The data of `name`. A task that [reads](Call::reads) it is run when it is there. It stays until the task ends, also if
+    /// it is [removed](crate::WorkerPool::remove_data) meanwhile.
     ///
     /// # Errors
     /// If it is not there.
     pub fn input(&self, name: &str) -> Result<Data, TaskError> {
-        let cell = self.layout.names.find(self.hand.heap, &name_key(name));
-        cell.and_then(|cell| cell.value()).ok_or_else(|| {
+        let heap = self.hand.heap;
+        let pin = self.pin.get_or_init(|| heap.pin());
+        let data = self.layout.names.read(heap, pin, &name_key(name));
+        data.ok_or_else(|| {
             TaskError::new(format_args!(
                 "the input `{name}` is not there; a task that waits for it says so by `.reads(\"{name}\")`"
             ))
@@ -240,7 +274,8 @@ impl Context<'_> {
     /// # Errors
     /// If the task does not write that name, or there is no room.
     pub fn output(&self, name: &str, bytes: &[u8]) -> Result<(), TaskError> {
-        Ok(self.port(name)?.write(self.hand.heap, bytes)?)
+        let written = self.port(name)?.write(self.hand.heap, bytes);
+        Ok(self.room(written.map_err(EngineError::from))?)
     }
 
     /// Writes a value under `name`.
@@ -258,7 +293,8 @@ impl Context<'_> {
     /// As [`output`](Self::output).
     pub fn output_array<T: Element>(&self, name: &str, len: usize) -> Result<Array<T>, TaskError> {
         let bytes = (len * size_of::<T>()) as u64;
-        let data = self.port(name)?.allocate(self.hand.heap, bytes)?;
+        let data = self.port(name)?.allocate(self.hand.heap, bytes);
+        let data = self.room(data.map_err(EngineError::from))?;
         Array::of(self.layout.memory, data).ok_or_else(|| not_an_array::<T>(name, data))
     }
 
@@ -277,7 +313,8 @@ impl Context<'_> {
         };
         output.clear(self.hand.heap)?;
         output.set_cell(cell);
-        Ok(output.write(self.hand.heap, bytes)?)
+        let written = output.write(self.hand.heap, bytes);
+        Ok(self.room(written.map_err(EngineError::from))?)
     }
 
     /// Writes a value as the result of the job.

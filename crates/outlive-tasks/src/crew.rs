@@ -132,10 +132,12 @@ impl<'w, M: Memory> Crew<'w, M> {
 
     #[inline(never)]
     fn find_root(&mut self) -> Result<Option<Running<M>>, PoolError> {
+        // Before the version is read: a job of the list is removed after that was raised, and is a job to us until then.
+        let _pin = self.hand.heap.pin();
         let version = self.layout.version();
         if self.version != Some(version) {
+            self.listed = self.layout.jobs.iter(self.hand.heap).count();
             self.jobs = self.layout.all_jobs(self.hand);
-            self.listed = self.jobs.len();
             self.jobs.retain(|job| !job.state().is_over());
             self.version = Some(version);
         }
@@ -185,10 +187,15 @@ impl<'w, M: Memory> Crew<'w, M> {
         self.engine.complete(run, &mut self.publisher)
     }
 
-    /// The task has failed for good.
-    pub fn fail(&mut self, run: &mut Running<M>, why: &str) -> Result<(), PoolError> {
+    /// The task has failed for good; for want of so many bytes, if that was why.
+    pub fn fail(
+        &mut self,
+        run: &mut Running<M>,
+        why: &str,
+        wanted: Option<u64>,
+    ) -> Result<(), PoolError> {
         let job = self.job(run);
-        self.layout.fail_job(self.hand, job, why)?;
+        self.layout.fail_job_for(self.hand, job, why, wanted)?;
         self.engine.fail(run, &mut self.publisher)
     }
 
@@ -243,8 +250,12 @@ impl<'w, M: Memory> Crew<'w, M> {
                 left = true;
                 return Ok(());
             }
+            // One that was given up while it waited stays in the lists that it is in.
+            let hangs = |ports: Ports<M>| -> Result<bool, EngineError> {
+                Ok(task.status()?.is_given_up() && ports.hang())
+            };
             match ports_of(layout.memory, task) {
-                Some(ports) if !ports.can_go(quiets) => left = true,
+                Some(ports) if !ports.can_go(quiets) || hangs(ports)? => left = true,
                 Some(ports) => {
                     ports.clear(hand.heap)?;
                     hand.heap.free_from(task.inputs_at(), 0)?;
@@ -284,7 +295,7 @@ pub(crate) fn give_ports<M: Memory>(
     task: Task<M>,
     inputs: &[Offset],
     outputs: &[Offset],
-) -> Result<(), EngineError> {
+) -> Result<Ports<M>, EngineError> {
     let memory = hand.heap.memory();
     // A descriptor whose ports were freed says so still.
     memory.store(task.outputs_at(), 0u64, Ordering::Relaxed);
@@ -295,7 +306,7 @@ pub(crate) fn give_ports<M: Memory>(
     ports.set_life(task.status()?.sequence());
     // Release: what was written.
     memory.store(task.outputs_at(), WRITTEN, Ordering::Release);
-    Ok(())
+    Ok(ports)
 }
 
 /// What came of a judgement.
@@ -353,7 +364,7 @@ pub(crate) fn blocks_of<M: Memory>(
     }
     blocks.extend(Ports::abandoned(layout.memory, layout.abandoned_at()));
     for number in 0..DESKS_IN_ALL {
-        blocks.extend(Desk::at(layout, number).block());
+        blocks.extend(Desk::at(layout, number).block(heap));
     }
     Ok(blocks)
 }

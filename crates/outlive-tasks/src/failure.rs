@@ -62,6 +62,22 @@ pub enum PoolError {
         /// The name.
         name: String,
     },
+    /// The data is not to be removed now.
+    #[error("the data of {name} cannot be removed: {by}")]
+    DataInUse {
+        /// The name.
+        name: String,
+        /// Who uses it, and what to wait for.
+        by: String,
+    },
+    /// The job is not to be removed now.
+    #[error("the job `{name}` cannot be removed: {by}")]
+    JobInUse {
+        /// The name.
+        name: String,
+        /// Who uses it, and what to wait for.
+        by: String,
+    },
     /// A word is impossible.
     #[error("at {at}: {what}; the segment is damaged: run `outlive pod check`")]
     Damaged {
@@ -106,6 +122,14 @@ pub enum PoolError {
 }
 
 impl PoolError {
+    /// How many bytes were asked for in vain, if the heap has no such block.
+    pub fn wanted(&self) -> Option<u64> {
+        match self {
+            Self::Full(error) | Self::Engine(EngineError::Allocate(error)) => error.asked(),
+            _ => None,
+        }
+    }
+
     /// Whether all places for workers are taken: by workers, or by dead ones whom nobody has buried yet.
     pub fn is_no_place(&self) -> bool {
         matches!(self, Self::Engine(EngineError::NoSlot { .. }))

@@ -77,6 +77,8 @@ pub(crate) fn judge_slowly<M: Memory>(
     still: impl Fn() -> bool,
     name: impl Fn(Task<M>) -> String,
 ) -> Result<Verdict<M>, PoolError> {
+    // Jobs that end while this looks at them may be removed.
+    let _pin = hand.heap.pin();
     let quiets = layout.quiets();
     if !layout.slots.is_quiet()? {
         return Ok(Verdict::Work);

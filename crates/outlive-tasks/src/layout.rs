@@ -8,6 +8,7 @@
 //!         0x100  frontier
 //!         0x180  waits: how many tasks were ever made to wait | settled: how many of them had ended, when none waited
 //!         0x190  quiets: how often a judge saw that nobody held a task | ports of given-up tasks, a list
+//!         0x1a0  number of the next submission
 //!         0x200  desks, for those who are no workers and bring a block
 //!         0x400  roots of open jobs, 256 bytes each
 //!                barrier | worker slots
@@ -45,6 +46,7 @@ const WAITS: u64 = 0x180;
 const SETTLED: u64 = 0x188;
 const QUIETS: u64 = 0x190;
 const ABANDONED: u64 = 0x198;
+const SUBMISSIONS: u64 = 0x1A0;
 const DESKS: u64 = 0x200;
 const ROOTS: u64 = 0x400;
 
@@ -329,12 +331,24 @@ impl<M: Memory> Layout<M> {
 
     /// Says that a job has come, has opened or has ended.
     pub fn raise_version(self, hand: Hand<'_, M>) {
+        self.raise_version_by(hand.heap);
+    }
+
+    /// The same for one who has only a way to the heap.
+    pub fn raise_version_by(self, heap: &LocalHeap<'_, M>) {
         // Release: what was done to the job.
         self.memory
             .fetch_add(self.at + VERSION, 1u64, Ordering::Release);
-        if let Some(bells) = hand.heap.member().bells() {
+        if let Some(bells) = heap.member().bells() {
             bells.ring(self.version_at().raw());
         }
+    }
+
+    /// A number that no other submission has.
+    pub fn next_number(self) -> u64 {
+        // Relaxed: different, and no more.
+        self.memory
+            .fetch_add(self.at + SUBMISSIONS, 1u64, Ordering::Relaxed)
     }
 
     /// Where the frontier stands.

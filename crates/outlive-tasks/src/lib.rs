@@ -147,7 +147,7 @@ pub use desk::PutPoint;
 pub use engine::{Batch, Engine, Hooks, Running};
 pub use error::EngineError;
 pub use failure::PoolError;
-pub use jobs::{EndPoint, JobState, OpenPoint, SubmitError, SubmitPoint};
+pub use jobs::{EndPoint, JobState, OpenPoint, RemoveJobPoint, SubmitError, SubmitPoint};
 pub use judge::JudgePoint;
 pub use names::Data;
 pub use pool::{Advice, Band, Job, JobError, Options, PoolStatus, WorkerPool};

@@ -290,35 +290,48 @@ macro_rules! task {
     )+) => {$(
         $(#[$meta])*
         $vis fn $name($($argument: $type),*) -> $crate::Call {
-            fn run($context: &$crate::Context<'_>, arguments: &[u8]) -> $crate::TaskResult {
-                #[allow(unused_mut, unused_variables)]
-                let mut arguments = arguments;
-                $(let $argument: $type = $crate::registry::unpack(&mut arguments)?;)*
-                let _ = $context;
-                $body
-            }
-            fn show(arguments: &[u8]) -> ::std::string::String {
-                #[allow(unused_mut, unused_variables)]
-                let mut arguments = arguments;
-                #[allow(unused_mut)]
-                let mut shown = ::std::vec::Vec::<::std::string::String>::new();
-                $(if let Ok(value) = $crate::registry::unpack::<$type>(&mut arguments) {
-                    shown.push(::std::format!(::core::concat!(::core::stringify!($argument), ": {:?}"), value));
-                })*
-                shown.join(", ")
-            }
-            static DEFINITION: $crate::registry::Definition = $crate::registry::Definition::new(
-                ::core::concat!(::core::module_path!(), "::", ::core::stringify!($name)),
-                ::core::concat!($(::core::stringify!($argument), ": ", ::core::stringify!($type), ", "),*),
-                0 $(+ ::core::mem::size_of::<$type>())*,
-                run,
-                show,
-            );
-            $crate::inventory::submit! { $crate::registry::Collected(&DEFINITION) }
+            // Items have no hygiene: in a block of their own, and by names that no program has, they hide no argument, and
+            // nothing that the task's body means.
+            let definition: &'static $crate::registry::Definition = {
+                fn __outlive_task_run(
+                    $context: &$crate::Context<'_>,
+                    arguments: &[u8],
+                ) -> $crate::TaskResult {
+                    #[allow(unused_mut, unused_variables)]
+                    let mut arguments = arguments;
+                    $(let $argument: $type = $crate::registry::unpack(&mut arguments)?;)*
+                    let _ = $context;
+                    $body
+                }
+                fn __outlive_task_show(arguments: &[u8]) -> ::std::string::String {
+                    #[allow(unused_mut, unused_variables)]
+                    let mut arguments = arguments;
+                    #[allow(unused_mut)]
+                    let mut shown = ::std::vec::Vec::<::std::string::String>::new();
+                    $(if let ::core::result::Result::Ok(value) =
+                        $crate::registry::unpack::<$type>(&mut arguments)
+                    {
+                        shown.push(::std::format!(
+                            ::core::concat!(::core::stringify!($argument), ": {:?}"),
+                            value
+                        ));
+                    })*
+                    shown.join(", ")
+                }
+                static __OUTLIVE_TASK: $crate::registry::Definition = $crate::registry::Definition::new(
+                    ::core::concat!(::core::module_path!(), "::", ::core::stringify!($name)),
+                    ::core::concat!($(::core::stringify!($argument), ": ", ::core::stringify!($type), ", "),*),
+                    0 $(+ ::core::mem::size_of::<$type>())*,
+                    __outlive_task_run,
+                    __outlive_task_show,
+                );
+                $crate::inventory::submit! { $crate::registry::Collected(&__OUTLIVE_TASK) }
+                &__OUTLIVE_TASK
+            };
             #[allow(unused_mut)]
             let mut packed = $crate::registry::Packed::new();
             $(packed.push(&$argument);)*
-            $crate::Call::new(&DEFINITION, packed)
+            $crate::Call::new(definition, packed)
         }
     )+};
 }
@@ -439,61 +452,4 @@ impl Registry {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    task! {
-        fn nothing(_context) {
-            Ok(())
-        }
-
-        fn fails(_context, why: u8, code: [u64; 2]) {
-            Err(TaskError::new(format_args!("{why} {code:?}")))
-        }
-    }
-
-    #[test]
-    fn tasks_are_collected_and_numbered_by_name() {
-        let all = Registry::collected();
-        let (one, two) = (nothing().definition(), fails(1, [2, 3]).definition());
-        let (first, second) = (all.number(two).unwrap(), all.number(one).unwrap());
-        assert!(first < second, "`fails` comes before `nothing`");
-        assert!(core::ptr::eq(all.get(first).unwrap(), two));
-        // Numbers are guessed, and the guess may be another registry's.
-        let alone = Registry::of([one]).unwrap();
-        assert_eq!(alone.number(one), Some(0));
-        assert_eq!(alone.number(two), None);
-        assert_eq!(all.number(one), Some(second));
-    }
-
-    #[test]
-    fn arguments_survive_packing() {
-        let call = fails(7, [u64::MAX, 1]);
-        assert_eq!(call.arguments().len(), 17);
-        assert!(format!("{call:?}").ends_with("fails(why: 7, code: [18446744073709551615, 1])"));
-        let mut packed = Packed::new();
-        for n in 0..40u64 {
-            packed.push(&n);
-        }
-        let mut bytes = packed.bytes();
-        for n in 0..40u64 {
-            assert_eq!(unpack::<u64>(&mut bytes).unwrap(), n);
-        }
-        assert!(unpack::<u64>(&mut bytes).is_err());
-    }
-
-    #[test]
-    fn a_differing_set_is_named() {
-        let one = Registry::of([nothing().definition()]).unwrap();
-        let other = Registry::of([fails(0, [0; 2]).definition()]).unwrap();
-        assert_ne!(one.fingerprint(), other.fingerprint());
-        let said = one.difference(other.text());
-        assert!(
-            said.contains("lacks `") && said.contains("fails(why: u8"),
-            "{said}"
-        );
-        assert!(said.contains("nothing()`, which the pool lacks"), "{said}");
-        let twice = Registry::of([nothing().definition(), nothing().definition()]);
-        assert!(twice.unwrap_err().to_string().contains("nothing"));
-    }
-}
+mod tests;

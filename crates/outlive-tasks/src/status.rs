@@ -179,6 +179,16 @@ impl Status {
         self.held_by(slot, State::Failing)
     }
 
+    /// That of a task which is over though it was never begun, because its job failed.
+    pub const fn given_up(self) -> Self {
+        Self(self.0 & !0xF | 0xFFF << RUNNER | State::Failed as u64)
+    }
+
+    /// Whether the task is over and was never begun: no slot has that number.
+    pub const fn is_given_up(self) -> bool {
+        matches!(self.state(), State::Failed) && self.runner() == 0xFFF
+    }
+
     const fn held_by(self, slot: u32, state: State) -> Self {
         let attempt = self.attempt().wrapping_add(1) as u64;
         let sequence = self.0 >> SEQUENCE << SEQUENCE;

@@ -20,9 +20,9 @@ use crate::frontier::Frontier;
 use crate::layout::{Hand, Layout};
 use crate::pool::Resizer;
 use crate::registry::{Definition, Registry, TaskError};
-use crate::{EngineError, JobState, PoolError, Running, Spec, Task};
+use crate::{EngineError, JobState, PoolError, Running, Spec, SubmitError, Task};
 use core::any::Any;
-use core::cell::{Cell, RefCell};
+use core::cell::{Cell, OnceCell, RefCell};
 use core::time::Duration;
 use outlive::memory::{Native, Offset};
 use outlive::supervise::Stop;
@@ -279,7 +279,7 @@ impl<'w> Worker<'w> {
                     "task {shown} was begun {} times, and its worker died each time",
                     run.attempt()
                 );
-                return self.crew.fail(&mut run, &why);
+                return self.crew.fail(&mut run, &why, None);
             }
         }
         let mut tried = 0;
@@ -287,13 +287,13 @@ impl<'w> Worker<'w> {
             if run.attempt() > 0 {
                 self.crew.begin(&run)?;
             }
-            let why = match self.attempt(&mut run) {
+            let (why, wanted) = match self.attempt(&mut run) {
                 Ok(()) => match self.crew.complete(&mut run) {
                     // There was no room for its children.
-                    Err(error) if !run.is_spent() => error.to_string(),
+                    Err(error) if !run.is_spent() => (error.to_string(), error.wanted()),
                     done => return done,
                 },
-                Err(why) => why.to_string(),
+                Err((why, wanted)) => (why.to_string(), wanted),
             };
             tried += 1;
             tracing::debug!(task = ?run.task(), why, "a task failed");
@@ -304,21 +304,21 @@ impl<'w> Worker<'w> {
             let shown = shown(self.registry, run.task());
             let why = format!("task {shown} failed: {why}");
             self.crew.begin(&run)?;
-            return self.crew.fail(&mut run, &why);
+            return self.crew.fail(&mut run, &why, wanted);
         }
     }
 
-    /// Runs a task's function once.
-    fn attempt(&mut self, run: &mut Running) -> Result<(), TaskError> {
-        let arguments = run.arguments()?;
+    /// Runs a task's function once. An error comes with the number of bytes that were wanted in vain.
+    fn attempt(&mut self, run: &mut Running) -> Result<(), (TaskError, Option<u64>)> {
+        let arguments = run.arguments().map_err(|error| (error.into(), None))?;
         if run.function() == SUBMIT {
             return self.submit(&arguments);
         }
         let Some(definition) = self.registry.get(run.function()) else {
             let number = run.function();
-            return Err(TaskError::new(format_args!(
-                "there is no task with the number {number}; run `outlive pod check`"
-            )));
+            let why =
+                format_args!("there is no task with the number {number}; run `outlive pod check`");
+            return Err((TaskError::new(why), None));
         };
         self.call(definition, run, &arguments)
     }
@@ -329,7 +329,7 @@ impl<'w> Worker<'w> {
         definition: &'static Definition,
         run: &mut Running,
         arguments: &[u8],
-    ) -> Result<(), TaskError> {
+    ) -> Result<(), (TaskError, Option<u64>)> {
         let context = Context {
             layout: self.layout,
             hand: self.hand,
@@ -339,34 +339,55 @@ impl<'w> Worker<'w> {
             run: RefCell::new(run),
             broken: Cell::new(false),
             ported: Cell::new(false),
+            pin: OnceCell::new(),
+            wanted: Cell::new(None),
         };
         // A panic leaves nothing half-done that is used again: what the task spawned is freed, what it wrote is cleared,
         // and guards have repaired what they guard.
         let ended = catch_unwind(AssertUnwindSafe(|| definition.run(&context, arguments)));
         let (broken, ported) = (context.broken.get(), context.ported.get());
+        let wanted = context.wanted.get();
+        // What it read may go now, and blocks that it retired.
+        drop(context);
         if ported {
             self.crew.has_ports();
         }
-        match ended {
-            Ok(Ok(())) if broken => Err(TaskError::new(
-                "something that it asked for could not be done, and it went on nevertheless",
-            )),
+        let result = match ended {
+            Ok(Ok(())) if broken => Err(TaskError::new(match wanted {
+                Some(bytes) => format!(
+                    "it asked for {bytes} bytes that the pod's heap does not have, and went on nevertheless"
+                ),
+                None => {
+                    "something that it asked for could not be done, and it went on nevertheless"
+                        .to_owned()
+                }
+            })),
             Ok(result) => result,
             Err(panic) => Err(TaskError::new(format_args!(
                 "it panicked: {}",
                 said(&*panic)
             ))),
-        }
+        };
+        result.map_err(|why| (why, wanted))
     }
 
     /// Submits a job that a task has created.
-    fn submit(&self, arguments: &[u8]) -> Result<(), TaskError> {
-        let damaged = || TaskError::new("the record of a job is damaged; run `outlive pod check`");
+    fn submit(&self, arguments: &[u8]) -> Result<(), (TaskError, Option<u64>)> {
+        let damaged = || {
+            let why = "the record of a job is damaged; run `outlive pod check`";
+            (TaskError::new(why), None)
+        };
         let (len, rest) = arguments.split_at_checked(8).ok_or_else(damaged)?;
         let len = u64::from_ne_bytes(len.try_into().expect("eight bytes"));
         let (name, record) = rest.split_at_checked(len as usize).ok_or_else(damaged)?;
-        self.layout.submit_bytes(self.hand, name, record)?;
-        Ok(())
+        let submitted = self.layout.submit_bytes(self.hand, name, record);
+        submitted.map(drop).map_err(|error| {
+            let wanted = match &error {
+                SubmitError::Heap(error) => error.asked(),
+                _ => None,
+            };
+            (error.into(), wanted)
+        })
     }
 }
 

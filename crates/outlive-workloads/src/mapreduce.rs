@@ -155,12 +155,7 @@ impl WorkError {
 
 /// How many bytes were asked for, if there was no room for them.
 pub(crate) fn no_room(error: &AllocateError) -> Option<u64> {
-    match error {
-        AllocateError::Full { asked, .. }
-        | AllocateError::HeapFull { asked, .. }
-        | AllocateError::TooLarge { asked, .. } => Some(*asked),
-        _ => None,
-    }
+    error.asked()
 }
 
 /// A worker of a run.

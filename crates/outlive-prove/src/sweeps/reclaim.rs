@@ -6,7 +6,7 @@ use crate::fixtures::reclaim::{
     retired, take,
 };
 use crate::kill::{Crash, Marked, Suite, Sweep};
-use outlive::heap::{LocalHeap, ReclaimPoint, RetirePoint};
+use outlive::heap::{LocalHeap, ReclaimPoint, RetireFromPoint, RetirePoint};
 use outlive::membership::Status;
 use outlive::recovery::OwnLog;
 use outlive_memory::{Memory, Offset, Ordering};
@@ -16,7 +16,10 @@ pub fn add_to(suite: &mut Suite) {
     for case in Case::SOUND {
         suite.add(Killed(case));
     }
-    suite.declare::<RetirePoint>().declare::<ReclaimPoint>();
+    suite
+        .declare::<RetirePoint>()
+        .declare::<RetireFromPoint>()
+        .declare::<ReclaimPoint>();
 }
 
 /// Sweeps that must fail, each with a part of what must be said.
@@ -34,6 +37,8 @@ pub fn broken() -> Vec<(Box<dyn Sweep>, &'static str)> {
 enum Case {
     /// It removes a block, as an operation of a structure.
     Remove,
+    /// It retires a block out of a cell of its own.
+    RetireFrom,
     /// It frees what it has retired, all but what is read.
     Reclaim,
     /// It frees what somebody has left who is gone.
@@ -49,8 +54,9 @@ enum Case {
 }
 
 impl Case {
-    const SOUND: [Self; 5] = [
+    const SOUND: [Self; 6] = [
         Self::Remove,
+        Self::RetireFrom,
         Self::Reclaim,
         Self::Adopt,
         Self::Recover,
@@ -62,7 +68,7 @@ impl Case {
         match self {
             Self::Reclaim | Self::End | Self::FreesFirst => Some(0),
             Self::Adopt | Self::Recover => Some(3),
-            Self::Remove | Self::RetiresTooLate => None,
+            Self::Remove | Self::RetireFrom | Self::RetiresTooLate => None,
         }
     }
 }
@@ -137,6 +143,11 @@ impl Sweep for Killed {
         let own = local(&pod, &victim);
         match self.0 {
             Case::Remove => remove(&own, 0),
+            Case::RetireFrom => {
+                let block = own.retire_from(link(0)).expect("it is linked");
+                assert!(own.is_last_retired(block));
+                assert_eq!(own.retire_from(link(0)), None);
+            }
             Case::Reclaim | Case::Adopt => {
                 own.reclaim();
             }
@@ -191,6 +202,10 @@ impl Sweep for Killed {
         }
         if let Some(bad) = heap.check_members(pod.logs, pod.generations).first() {
             return Err(bad.to_string());
+        }
+        let cleared = memory.load::<u64>(link(0), Ordering::Relaxed) == 0;
+        if self.0 == Case::RetireFrom && crash.returned {
+            demand(cleared, "the cell was not cleared")?;
         }
         if let Some(id) = self.0.retirer() {
             // What is read stays, wherever the victim died; what is not has been freed since by somebody.

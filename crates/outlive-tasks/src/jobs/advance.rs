@@ -59,7 +59,7 @@ impl<M: Memory> Layout<M> {
     /// depends on. Returns whether it did anything.
     pub fn advance_job(self, hand: Hand<'_, M>, job: Record<M>) -> Result<bool, PoolError> {
         match job.state() {
-            JobState::Complete | JobState::Failed => Ok(false),
+            JobState::Complete | JobState::Failed | JobState::Removed => Ok(false),
             JobState::Open => match job.root() {
                 Some(root) => self.describe_root(hand, job, root),
                 None => Ok(false),
@@ -206,7 +206,9 @@ impl<M: Memory> Layout<M> {
         // A predecessor may have come so far.
         let there = task.status()?;
         if task.job() != job.at.raw() || matches!(there.state(), State::New | State::Free) {
-            {
+            // Until the ports have them, the cells stay cells; then it is seen whether they are still.
+            let pin = heap.pin();
+            loop {
                 let cells = |names: &[Vec<u8>]| -> Result<Vec<Offset>, PoolError> {
                     let cell = |name: &Vec<u8>| Ok(self.names.cell(heap, name)?.offset());
                     names.iter().map(cell).collect()
@@ -220,8 +222,12 @@ impl<M: Memory> Layout<M> {
                 }
                 // Again, if a predecessor died before or after he did so.
                 let task = task.offset().raw();
-                Ports::write(memory, root.ports(), task, &inputs, &outputs);
+                if Ports::write(memory, root.ports(), task, &inputs, &outputs).keep() {
+                    break;
+                }
+                memory.spin_hint();
             }
+            drop(pin);
             memory.crash_point(OpenPoint::Ported);
             let waits = !root.ports_of().are_complete();
             let spec = Spec {

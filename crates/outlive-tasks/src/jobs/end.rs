@@ -28,11 +28,28 @@ impl<M: Memory> Layout<M> {
     /// # Crash
     /// It has failed, or not, and then its reason is written down already: another who has it fail finds that.
     pub fn fail_job(self, hand: Hand<'_, M>, job: Record<M>, why: &str) -> Result<bool, PoolError> {
+        self.fail_job_for(hand, job, why, None)
+    }
+
+    /// The same, if a task asked for so many bytes in vain.
+    ///
+    /// # Crash
+    /// As [`fail_job`](Self::fail_job).
+    pub fn fail_job_for(
+        self,
+        hand: Hand<'_, M>,
+        job: Record<M>,
+        why: &str,
+        wanted: Option<u64>,
+    ) -> Result<bool, PoolError> {
         if job.state().is_over() {
             return Ok(false);
         }
+        if let Some(bytes) = wanted {
+            job.note_wanted(bytes);
+        }
         match self.errors.insert(hand.heap, &job.name(), why.as_bytes()) {
-            // A full heap must not end worker after worker: it fails without its reason.
+            // A full heap must not end worker after worker: it fails without its reason, but for what was wanted.
             Ok(()) | Err(InsertError::Exists(_) | InsertError::Heap(_)) => {}
         }
         self.memory.crash_point(EndPoint::Explained);

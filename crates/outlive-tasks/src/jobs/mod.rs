@@ -4,11 +4,13 @@
 //! job that a task creates depends on the job of that task.
 //!
 //! A [record](Record) has all that a job is. It is [submitted](submission), [opened](advance) when the jobs that it depends on are
-//! complete, and then has a [root](Root); and it [ends](end), complete or failed. Its record stays, and so does its name.
+//! complete, and then has a [root](Root); and it [ends](end), complete or failed. Its record stays, and so does its name, until it
+//! is [removed](remove).
 
 mod advance;
 mod end;
 mod record;
+mod remove;
 mod root;
 mod submission;
 
@@ -16,6 +18,8 @@ pub use advance::OpenPoint;
 pub use end::EndPoint;
 pub use record::JobState;
 pub(crate) use record::Record;
+pub use remove::RemoveJobPoint;
+pub(crate) use remove::{has_result, settle};
 pub(crate) use root::{PartPoint, Root};
 pub(crate) use submission::Submission;
 pub use submission::{SubmitError, SubmitPoint};
@@ -41,8 +45,15 @@ impl<M: Memory> Layout<M> {
 
     /// Why a job failed.
     pub fn error_of(self, hand: Hand<'_, M>, name: &[u8]) -> Option<String> {
-        let text = self.errors.get(hand.heap, name)?;
-        Some(String::from_utf8_lossy(&text).into_owned())
+        let text = self.errors.get(hand.heap, name);
+        if let Some(text) = text {
+            return Some(String::from_utf8_lossy(&text).into_owned());
+        }
+        // There was no room for the reason either.
+        let wanted = self.find_job(hand, name)?.wanted()?;
+        Some(format!(
+            "a task asked for a block of {wanted} bytes, and the pod's heap has none that large (nor room to say which task):              remove what is no longer needed, or make the pod anew with a larger heap"
+        ))
     }
 }
 

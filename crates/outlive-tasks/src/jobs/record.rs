@@ -1,17 +1,21 @@
 //! The record of a job: what it says, and the two words of it that change.
 //!
-//! A record is the value of an entry in the map of jobs, in place:
+//! A record is the value of an entry in the map of jobs, in place. Its first four words are of this submission; the others are
+//! the job:
 //!
 //! ```text
-//!   0  state   submitted, open, complete, failed
+//!   0  state   submitted, open, complete, failed | above 8 bits, a tag while it is being removed
 //!   8  root    the number of its root, from 1; 0 before it has one
-//!  16  function | lengths of the arguments, the name | numbers of dependencies, inputs, outputs
-//!  40  dependencies (records) | arguments | name | names of inputs and of outputs, each with its length
+//!  16  number  of the submission
+//!  24  wanted  how many bytes a task of it asked for in vain, if that is why it failed
+//!  32  function | lengths of the arguments, the name | numbers of dependencies, inputs, outputs
+//!  56  dependencies (records) | arguments | name | names of inputs and of outputs, each with its length
 //! ```
 
 use super::Root;
 use crate::Task;
 use crate::layout::Layout;
+use crate::names::Tag;
 use outlive::memory::{Memory, Native, Offset, Ordering};
 
 /// How a job stands.
@@ -26,11 +30,17 @@ pub enum JobState {
     Complete,
     /// It failed.
     Failed,
+    /// It was [removed](crate::WorkerPool::remove_job).
+    Removed,
 }
 
 impl JobState {
     fn from_word(word: u64) -> Self {
-        match word {
+        let tag = word >> TAG;
+        if tag != 0 && tag.is_multiple_of(2) {
+            return Self::Removed;
+        }
+        match word & ((1 << TAG) - 1) {
             0 => Self::Submitted,
             1 => Self::Open,
             2 => Self::Complete,
@@ -39,18 +49,30 @@ impl JobState {
         }
     }
 
+    /// That of the job whose record has these bytes.
+    pub(super) fn of_bytes(bytes: &[u8]) -> Self {
+        let word = bytes.get(..8).and_then(|word| word.try_into().ok());
+        Self::from_word(word.map_or(u64::MAX, u64::from_ne_bytes))
+    }
+
     /// Whether nothing changes any more.
     pub fn is_over(self) -> bool {
-        matches!(self, Self::Complete | Self::Failed)
+        matches!(self, Self::Complete | Self::Failed | Self::Removed)
     }
 }
 
 const STATE: u64 = 0;
 pub(super) const ROOT: u64 = 8;
-const FUNCTION: u64 = 16;
-const LENGTHS: u64 = 24;
-const NUMBERS: u64 = 32;
-const BODY: u64 = 40;
+const NUMBER: u64 = 16;
+const WANTED: u64 = 24;
+/// Where that begins which makes two submissions the same job.
+pub(super) const SAME: usize = 32;
+const FUNCTION: u64 = 32;
+const LENGTHS: u64 = 40;
+const NUMBERS: u64 = 48;
+const BODY: u64 = 56;
+/// How far the tag of a removal is shifted in the word of the state.
+const TAG: u32 = 8;
 
 /// What a record says of its job.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -101,6 +123,82 @@ impl<M: Memory> Record<M> {
         self.memory
             .compare_exchange(self.at + STATE, from, to, order.0, order.1)
             .is_ok()
+    }
+
+    /// The number of its submission.
+    pub fn number(self) -> u64 {
+        self.word(NUMBER)
+    }
+
+    /// How many bytes a task of it asked for in vain, if that was noted.
+    pub fn wanted(self) -> Option<u64> {
+        Some(self.word(WANTED)).filter(|wanted| *wanted != 0)
+    }
+
+    /// Notes that. The first one stays. (Where there is no room for a block there may be none for a reason.)
+    pub(super) fn note_wanted(self, bytes: u64) {
+        let order = (Ordering::Relaxed, Ordering::Relaxed);
+        let at = self.at + WANTED;
+        let _ = self.memory.compare_exchange(at, 0, bytes, order.0, order.1);
+    }
+
+    fn change(self, from: u64, to: u64) -> bool {
+        let order = (Ordering::AcqRel, Ordering::Relaxed);
+        self.memory
+            .compare_exchange(self.at + STATE, from, to, order.0, order.1)
+            .is_ok()
+    }
+
+    /// Offers the job, which is over, for removal; `false` if another does so, or has.
+    pub(super) fn offer(self, desk: u64) -> bool {
+        let state: u64 = self.memory.load(self.at + STATE, Ordering::Acquire);
+        let tagged = state | Tag::Offered(desk).bits() << TAG;
+        let offered = state >> TAG == 0 && self.change(state, tagged);
+        // SeqCst: see `keep`.
+        self.memory.fence(Ordering::SeqCst);
+        offered
+    }
+
+    /// For whoever submits a job that depends on this one, and has said so at a desk: whether it stays. He has pinned before,
+    /// and found it to be there.
+    pub fn keep(self) -> bool {
+        // SeqCst: the desk says so before this looks at the tag; against the fence of who offers the job and then looks
+        // at the desks. One of the two sees the other.
+        self.memory.fence(Ordering::SeqCst);
+        loop {
+            let state: u64 = self.memory.load(self.at + STATE, Ordering::Acquire);
+            if state >> TAG == 0 {
+                return true;
+            }
+            if JobState::from_word(state) == JobState::Removed {
+                return false;
+            }
+            // Then he who has offered it cannot take it.
+            self.change(state, state & ((1 << TAG) - 1));
+            self.memory.spin_hint();
+        }
+    }
+
+    /// Replaces one tag of the caller's by another, or by none; whether it was there.
+    pub(super) fn retag(self, from: Tag, to: Option<Tag>) -> bool {
+        let state: u64 = self.memory.load(self.at + STATE, Ordering::Acquire);
+        let tag = to.map_or(0, Tag::bits) << TAG;
+        state >> TAG == from.bits() && self.change(state, state & ((1 << TAG) - 1) | tag)
+    }
+
+    /// Whether the caller's tag stands there.
+    pub(super) fn has_tag(self, tag: Tag) -> bool {
+        self.memory.load::<u64>(self.at + STATE, Ordering::Acquire) >> TAG == tag.bits()
+    }
+
+    /// Whether these are the bytes of a record with that number whose job is removed.
+    pub(super) fn is_taken(bytes: &[u8], number: u64) -> bool {
+        let word = |at: u64| {
+            let at = at as usize;
+            let word = bytes.get(at..at + 8).and_then(|word| word.try_into().ok());
+            word.map_or(0, u64::from_ne_bytes)
+        };
+        word(NUMBER) == number && JobState::from_word(word(STATE)) == JobState::Removed
     }
 
     pub(super) fn root(self) -> Option<u32> {

@@ -238,14 +238,15 @@ impl<M: Memory> Root<M> {
             let unbegun = matches!(status.state(), State::Waiting | State::Ready);
             // It waits for what will never be there, or nobody was told that it is ready.
             if unbegun && job.state() == JobState::Failed {
-                task.exchange_status(status, status.with(State::Failed));
+                task.exchange_status(status, status.given_up());
             }
             if !task.status()?.state().is_over() {
                 return Ok(false);
             }
             if self.has_ports() {
                 let ports = self.ports_of();
-                if ports.hang() {
+                // One that was begun had all its inputs, which may have been removed since.
+                if task.status()?.is_given_up() && ports.hang() {
                     ports.clear(hand.heap)?;
                     self.part();
                 } else if !ports.can_go(self.layout.quiets()) {

@@ -6,11 +6,14 @@
 //! task that creates a job spawns a task that submits it, which may run twice as any other may. Another job of the same
 //! name is refused.
 
-use super::Record;
+use super::record::SAME;
+use super::{JobState, Record};
 use crate::descriptor::MOST_ARGUMENTS;
+use crate::desk::Desk;
 use crate::layout::{Hand, Layout};
 use outlive::memory::{Memory, Offset};
 use outlive::structures::InsertError;
+use xxhash_rust::xxh3::xxh3_64;
 
 outlive::memory::crash_points! {
     /// Where the submission of a job may be cut short.
@@ -59,7 +62,8 @@ impl Submission<'_> {
             | (self.reads.len() as u64) << 16
             | (self.writes.len() as u64) << 32;
         let mut bytes = Vec::new();
-        let words = [0, 0, u64::from(self.function), lengths, numbers];
+        // The words of the submission come when it is made.
+        let words = [0, 0, 0, 0, u64::from(self.function), lengths, numbers];
         let after = self.after.iter().map(|job| job.raw());
         for word in words.into_iter().chain(after) {
             bytes.extend_from_slice(&word.to_ne_bytes());
@@ -85,6 +89,18 @@ pub enum SubmitError {
     /// There is another of that name.
     #[error("another job is called `{name}`; give this one another name")]
     Exists {
+        /// The name.
+        name: String,
+    },
+    /// The job of that name is just being removed.
+    #[error("the job `{name}` is just being removed; submit it again when that is done")]
+    BeingRemoved {
+        /// The name.
+        name: String,
+    },
+    /// A job that it depends on was removed.
+    #[error("the job `{name}` depends on a job that was removed")]
+    DependsOnRemoved {
         /// The name.
         name: String,
     },
@@ -132,21 +148,39 @@ impl<M: Memory> Layout<M> {
         name: &[u8],
         bytes: &[u8],
     ) -> Result<Record<M>, SubmitError> {
-        match self.jobs.insert(hand.heap, name, bytes) {
-            Ok(()) => self.memory.crash_point(SubmitPoint::Inserted),
-            Err(InsertError::Exists(there)) => {
-                // The first two words change.
-                if there.get(16..) != bytes.get(16..) {
-                    let name = String::from_utf8_lossy(name).into_owned();
-                    return Err(SubmitError::Exists { name });
+        let mut bytes = bytes.to_vec();
+        bytes.resize(bytes.len().max(SAME), 0);
+        // By this a handle knows its job from another that is submitted by the same name later.
+        let number = xxh3_64(&[&self.next_number().to_ne_bytes(), name].concat());
+        bytes[16..24].copy_from_slice(&number.to_ne_bytes());
+        let _pin = hand.heap.pin();
+        let shown = || String::from_utf8_lossy(name).into_owned();
+        let mut settled = false;
+        loop {
+            match self.jobs.insert(hand.heap, name, &bytes) {
+                Ok(()) => self.memory.crash_point(SubmitPoint::Inserted),
+                Err(InsertError::Exists(there)) => {
+                    if JobState::of_bytes(&there) == JobState::Removed {
+                        // If who removes it is dead, that is brought to its end here.
+                        if settled || Desk::settle_those_of_the_gone(self, hand).is_err() {
+                            return Err(SubmitError::BeingRemoved { name: shown() });
+                        }
+                        settled = true;
+                        continue;
+                    }
+                    if there.get(SAME..) != bytes.get(SAME..) {
+                        return Err(SubmitError::Exists { name: shown() });
+                    }
                 }
+                Err(InsertError::Heap(error)) => return Err(error.into()),
             }
-            Err(InsertError::Heap(error)) => return Err(error.into()),
+            self.raise_version(hand);
+            self.memory.crash_point(SubmitPoint::Told);
+            if let Some(record) = self.find_job(hand, name) {
+                return Ok(record);
+            }
+            // Removed by somebody who was quick: it was submitted, and this is another submission.
+            self.memory.spin_hint();
         }
-        self.raise_version(hand);
-        self.memory.crash_point(SubmitPoint::Told);
-        let record = self.find_job(hand, name);
-        // Jobs are not removed.
-        Ok(record.unwrap_or_else(|| panic!("a job that was just submitted is gone")))
     }
 }

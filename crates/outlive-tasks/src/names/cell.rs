@@ -1,7 +1,7 @@
 //! Cells: bound once, and how those learn of it who wait.
 //!
 //! ```text
-//! cell   0  value    0, or the block that it is bound to
+//! cell   0  value    0, or the block that it is bound to, with a tag while that is being removed; GONE
 //!        8  waiters  a list of nodes, which stand in ports; CLOSED once it is bound
 //! node   0  cell | next in the cell's list, TRIED | ports
 //! ```
@@ -19,6 +19,7 @@
 //! whether it is there. One at a time puts in nodes of a task: whoever commits its parent.
 
 use super::{BindPoint, Data, Ports};
+use outlive::heap::Pinned;
 use outlive::memory::{Memory, Native, Offset, Ordering};
 
 outlive::memory::crash_points! {
@@ -35,6 +36,49 @@ outlive::memory::crash_points! {
 const CLOSED: u64 = 1;
 /// In a node's link: it may have been put in.
 const TRIED: u64 = 2;
+
+/// In a cell's value: whose removal has come how far, in four bits; all of them, and no block, when it is through.
+const TAG: u64 = 0xF;
+const GONE: u64 = TAG;
+
+/// How far the removal of a cell's data has come, and at which desk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Tag {
+    /// Somebody looks whether the data can go. Whoever wants to keep it takes the tag away.
+    Offered(u64),
+    /// It is removed; its block hangs on the cell still.
+    Taken(u64),
+}
+
+impl Tag {
+    /// Below which number the desks are at which data is removed.
+    pub const DESKS: u64 = 7;
+
+    pub const fn bits(self) -> u64 {
+        match self {
+            Self::Offered(desk) => 1 + desk * 2,
+            Self::Taken(desk) => 2 + desk * 2,
+        }
+    }
+}
+
+/// Whether the data of a cell with that value was removed for good.
+pub(super) fn is_gone(value: u64) -> bool {
+    value == GONE
+}
+
+/// The block in a cell's value.
+pub(super) fn block_of(value: u64) -> Offset {
+    // What is removed is nobody's data any more, though its block may hang there still.
+    let tag = value & TAG;
+    let taken = tag != 0 && tag.is_multiple_of(2);
+    Offset::from_raw(if taken { 0 } else { value & !TAG })
+}
+
+/// The block that hangs on a cell with that value, whose ever it is.
+pub(super) fn hanging(value: u64) -> Offset {
+    Offset::from_raw(value & !TAG)
+}
 
 fn link(word: u64) -> Offset {
     Offset::from_raw(word & !(CLOSED | TRIED))
@@ -62,17 +106,81 @@ impl<M: Memory> Cell<M> {
     #[inline]
     pub fn value(self) -> Option<Data<M>> {
         // Acquire: the data was written before it was bound.
-        let block: u64 = self.memory.load(self.at, Ordering::Acquire);
-        (block != 0).then(|| Data {
-            memory: self.memory,
-            at: Offset::from_raw(block),
-        })
+        self.data(self.memory.load(self.at, Ordering::Acquire))
+    }
+
+    /// The same, for as long as `pin` is there: also if it is removed meanwhile.
+    pub(crate) fn read(self, pin: &Pinned<'_, M>) -> Option<Data<M>> {
+        self.data(pin.load(self.at))
+    }
+
+    #[inline]
+    fn data(self, value: u64) -> Option<Data<M>> {
+        let (memory, at) = (self.memory, block_of(value));
+        (!at.is_null()).then_some(Data { memory, at })
     }
 
     /// Whether it is bound. Wait-free.
     #[inline]
     pub fn is_bound(self) -> bool {
-        self.memory.load::<u64>(self.at, Ordering::Acquire) != 0
+        !block_of(self.memory.load(self.at, Ordering::Acquire)).is_null()
+    }
+
+    /// Whether what it was bound to has been removed: then it is nobody's cell any more.
+    pub(crate) fn is_gone(self) -> bool {
+        is_gone(self.memory.load(self.at, Ordering::Acquire))
+    }
+
+    /// For whoever has noted the cell where those look who remove data, under a pin that is older than his way to it: whether
+    /// it stays. `false` if the data was removed before he had noted it.
+    pub(crate) fn keep(self) -> bool {
+        // SeqCst: the note comes before the look at the tag; against the fence of who offers the data and then looks for
+        // notes. One of the two sees the other.
+        self.memory.fence(Ordering::SeqCst);
+        loop {
+            let value: u64 = self.memory.load(self.at, Ordering::Acquire);
+            if value & TAG == 0 {
+                return true;
+            }
+            if block_of(value).is_null() {
+                return false;
+            }
+            // Then he who has offered it cannot take it.
+            self.change(value, value & !TAG);
+            self.memory.spin_hint();
+        }
+    }
+
+    fn change(self, from: u64, to: u64) -> bool {
+        let order = (Ordering::AcqRel, Ordering::Relaxed);
+        self.memory
+            .compare_exchange(self.at, from, to, order.0, order.1)
+            .is_ok()
+    }
+
+    /// Offers the data in `block` for removal; `false` if another does so, or has.
+    pub(crate) fn offer(self, block: Offset, desk: u64) -> bool {
+        let offered = self.change(block.raw(), block.raw() | Tag::Offered(desk).bits());
+        // SeqCst: see `keep`.
+        self.memory.fence(Ordering::SeqCst);
+        offered
+    }
+
+    /// Replaces one tag of the caller's by another, or by none; whether it was there. A tag of his is on one cell at a time,
+    /// so this does no harm to what is a cell no longer.
+    pub(crate) fn retag(self, block: Offset, from: Tag, to: Option<Tag>) -> bool {
+        let tagged = |tag: Tag| block.raw() | tag.bits();
+        self.change(tagged(from), to.map_or(block.raw(), tagged))
+    }
+
+    /// Whether the caller's tag stands there, by `block`.
+    pub(crate) fn is_tagged(self, block: Offset, tag: Tag) -> bool {
+        self.memory.load::<u64>(self.at, Ordering::Acquire) == block.raw() | tag.bits()
+    }
+
+    /// Lets go of `block`, which hangs on it by that tag, or by none; nobody comes by the cell any more.
+    pub(crate) fn let_go(self, block: Offset, tag: Option<Tag>) {
+        self.change(block.raw() | tag.map_or(0, Tag::bits), GONE);
     }
 
     /// Binds it to `block`, unless it is bound. Returns whether it is bound to `block` now. Wait-free.
@@ -83,7 +191,8 @@ impl<M: Memory> Cell<M> {
             .memory
             .compare_exchange(self.at, 0, block.raw(), order.0, order.1);
         self.memory.crash_point(BindPoint::Bound);
-        bound.is_ok() || bound == Err(block.raw())
+        // Somebody may look just now whether it can be removed.
+        bound.map_or_else(|there| block_of(there) == block, |_| true)
     }
 
     /// Closes the list of those who wait, and calls `tell` with the ports of every task in it. For who has found the cell bound,

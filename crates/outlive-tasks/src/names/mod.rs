@@ -5,26 +5,32 @@
 //!
 //! ```text
 //! cell (in the map of names)   see cell.rs
-//! block                        0  length in bytes | 0 | data
+//! block                        0  three words of the heap's reclamation | length in bytes | data
 //! ports of a task (a block)    see ports.rs
 //! ```
 //!
-//! `cell.rs` has the argument why nobody waits for what is there, `ports.rs` why a name is bound once, and whole. Names are not
-//! removed, and data stays as long as its pool.
+//! `cell.rs` has the argument why nobody waits for what is there, `ports.rs` why a name is bound once, and whole, `remove.rs`
+//! how data is removed that nobody will read any more.
 
 mod cell;
 mod ports;
+mod remove;
 
+pub(crate) use cell::Tag;
 pub use cell::{AwaitPoint, Cell};
 pub(crate) use ports::Output;
 pub use ports::{BindPoint, Ports};
+pub use remove::RemovePoint;
+pub(crate) use remove::settle;
 
-use outlive::heap::LocalHeap;
 use outlive::heap::buddy::AllocateError;
+use outlive::heap::{LocalHeap, Pinned, RETIRED_HEADER};
 use outlive::memory::{Memory, Native, Offset, Ordering};
 use outlive::structures::{CreateError, DestroyError, Map, OpenError, Report};
 
-const DATA_HEADER: u64 = 16;
+/// Where the length of data stands.
+const LEN: u64 = RETIRED_HEADER;
+const DATA_HEADER: u64 = LEN + 8;
 
 /// What a name is bound to: bytes that do not change any more, or an [array](crate::Array) that tasks fill.
 #[derive(Clone, Copy, Debug)]
@@ -44,10 +50,12 @@ impl<M: Memory> Data<M> {
         Self { memory, at }
     }
 
-    /// Writes the header of a block for `len` bytes.
-    pub(crate) fn begin(memory: M, at: Offset, len: u64) -> Self {
-        memory.store(at, len, Ordering::Relaxed);
+    /// Writes the header of a new block for `len` bytes.
+    pub(crate) fn begin(heap: &LocalHeap<'_, M>, at: Offset, len: u64) -> Self {
+        let memory = heap.memory();
+        memory.store(at, heap.era(), Ordering::Relaxed);
         memory.store(at + 8, 0u64, Ordering::Relaxed);
+        memory.store(at + LEN, len, Ordering::Relaxed);
         Self { memory, at }
     }
 
@@ -64,7 +72,7 @@ impl<M: Memory> Data<M> {
     /// How many bytes it has.
     pub fn len(self) -> u64 {
         // Relaxed: written before it was bound.
-        let len: u64 = self.memory.load(self.at, Ordering::Relaxed);
+        let len: u64 = self.memory.load(self.at + LEN, Ordering::Relaxed);
         // A length that damage made up is cut at the memory's end.
         let room = self.memory.size().saturating_sub(self.start().raw());
         len.min(room)
@@ -121,13 +129,40 @@ impl<M: Memory> Names<M> {
     ///
     /// # Crash
     /// There is an unbound cell, or there is none.
+    ///
+    /// Whoever keeps it does so under a pin until it stands where removers look, and then
+    /// [asks](Cell::keep) whether it was in time.
     pub fn cell(&self, heap: &LocalHeap<'_, M>, name: &[u8]) -> Result<Cell<M>, AllocateError> {
         loop {
-            if let Some(cell) = self.find(heap, name) {
-                return Ok(cell);
+            let _pin = heap.pin();
+            match self.find(heap, name) {
+                Some(cell) if cell.is_gone() => self.drop_gone(heap, name),
+                Some(cell) => return Ok(cell),
+                None => drop(self.map.get_or_insert(heap, name, &[0, 0])?),
             }
-            self.map.get_or_insert(heap, name, &[0, 0])?;
         }
+    }
+
+    /// What `name` is bound to, for as long as `pin` is there.
+    pub(crate) fn read(
+        &self,
+        heap: &LocalHeap<'_, M>,
+        pin: &Pinned<'_, M>,
+        name: &[u8],
+    ) -> Option<Data<M>> {
+        self.find(heap, name)?.read(pin)
+    }
+
+    /// Removes the entry of `name` if its data is removed: whoever has removed that, or meets it. Lock-free.
+    pub(crate) fn drop_gone(&self, heap: &LocalHeap<'_, M>, name: &[u8]) {
+        // That it is gone does not change any more.
+        self.map
+            .remove_if(heap, name, |[value, _]| cell::is_gone(value));
+    }
+
+    /// Removes the entry of `name`, which nobody else can come by.
+    pub(crate) fn drop_entry(&self, heap: &LocalHeap<'_, M>, name: &[u8]) {
+        self.map.remove(heap, name);
     }
 
     /// The cell of `name`, if there is one. Lock-free.
@@ -144,8 +179,10 @@ impl<M: Memory> Names<M> {
 
     /// All names, and what they are bound to.
     pub fn all(&self, heap: &LocalHeap<'_, M>) -> Vec<(Vec<u8>, Option<Data<M>>)> {
-        let data =
-            |value: u64| (value != 0).then(|| Data::in_block(self.memory, Offset::from_raw(value)));
+        let data = |value: u64| {
+            let block = cell::block_of(value);
+            (!block.is_null()).then(|| Data::in_block(self.memory, block))
+        };
         let all = self.map.iter(heap);
         all.map(|(name, [value, _])| (name, data(value))).collect()
     }
@@ -157,8 +194,10 @@ impl<M: Memory> Names<M> {
 
     /// The blocks that names are bound to, and those of the map.
     pub(crate) fn blocks(&self, heap: &LocalHeap<'_, M>) -> Vec<Offset> {
-        let bound = self.all(heap).into_iter().filter_map(|(_, data)| data);
-        let mut blocks: Vec<Offset> = bound.map(Data::block).collect();
+        let hanging = self.map.iter(heap).map(|(_, [value, _])| value);
+        // That of data which is being removed, too.
+        let hanging = hanging.map(cell::hanging);
+        let mut blocks: Vec<Offset> = hanging.filter(|block| !block.is_null()).collect();
         blocks.extend(self.map.blocks());
         blocks
     }

@@ -18,7 +18,8 @@
 //!
 //! Whoever goes on with the commit tells those who wait again; so the ports name the block as long as they are
 //! there, also after it became the cell's. (A sweep found what came of striking it out too soon: a reader that was ready, and in
-//! no deque.)
+//! no deque.) When the block has become the cell's, the port says so beside it: from the end of the task on nobody
+//! looks at the cell for its sake, and the data can be [removed](super::remove).
 //!
 //! # When they go
 //!
@@ -63,6 +64,8 @@ const SEEN: u64 = 24;
 const PORT: u64 = 32;
 const INPUT: u64 = 24;
 const OUTPUT: u64 = 16;
+/// In the word of an output's block: it is the cell's.
+const BOUND: u64 = 1;
 
 impl<M: Memory> Ports<M> {
     /// How many bytes the ports of a task with so many inputs and outputs take.
@@ -161,7 +164,37 @@ impl<M: Memory> Ports<M> {
             memory.store(self.at + SEEN, quiets + 2, Ordering::Relaxed);
             return false;
         }
-        seen <= quiets && !self.hang()
+        seen <= quiets
+    }
+
+    /// The same, written anew for other cells: as many, before the task is anybody else's.
+    pub(crate) fn rewrite(self, task: u64, inputs: &[Offset], outputs: &[Offset]) -> Self {
+        let (_, life) = self.task();
+        Self::write(self.memory, self.at, task, inputs, outputs).set_life(life);
+        self
+    }
+
+    /// For whoever has just written these ports, as [`Cell::keep`]: whether all cells stay.
+    pub(crate) fn keep(self) -> bool {
+        let outputs = self.outputs().filter_map(Output::cell);
+        self.inputs().chain(outputs).all(Cell::keep)
+    }
+
+    /// Whether they lead to `cell`, for one who may meet ports that are free by then: what he is told counts if their
+    /// task is the same afterwards, and not over.
+    pub(crate) fn may_lead_to(self, cell: Offset) -> bool {
+        let memory = self.memory;
+        let inside = |bytes| Offset::checked(self.at.raw(), bytes, 8, memory.size()).is_ok();
+        if !inside(PORT) {
+            return false;
+        }
+        let (inputs, outputs) = self.numbers();
+        if !inside(PORT + inputs as u64 * INPUT + outputs as u64 * OUTPUT) {
+            return false;
+        }
+        let leads = |at: Offset| memory.load::<u64>(at, Ordering::Relaxed) == cell.raw();
+        (0..inputs).any(|index| leads(self.node(index)))
+            || (0..outputs).any(|index| leads(self.port(inputs, index)))
     }
 
     /// The cells that nodes may have been put into.
@@ -291,15 +324,19 @@ impl<M: Memory> Output<M> {
     /// The private block.
     pub fn block(self) -> Option<Offset> {
         // Relaxed: its runner's own; who takes over learns of it through the raised generation.
-        let block: u64 = self.memory.load(self.at + 8, Ordering::Relaxed);
+        let block = self.word() & !BOUND;
         (block != 0).then(|| Offset::from_raw(block))
+    }
+
+    fn word(self) -> u64 {
+        self.memory.load(self.at + 8, Ordering::Relaxed)
     }
 
     /// A private block for `len` bytes.
     pub fn allocate(self, heap: &LocalHeap<'_, M>, len: u64) -> Result<Data<M>, AllocateError> {
         let at = heap.allocate_into(Data::<M>::block_bytes(len), self.at + 8)?;
         self.memory.crash_point(BindPoint::Allocated);
-        Ok(Data::begin(self.memory, at, len))
+        Ok(Data::begin(heap, at, len))
     }
 
     /// Writes `bytes` into a private block.
@@ -312,6 +349,9 @@ impl<M: Memory> Output<M> {
 
     /// Whether the block is the cell's.
     fn is_bound(self) -> bool {
+        if self.word() & BOUND != 0 {
+            return true;
+        }
         let value = self.cell().and_then(Cell::value);
         self.block().is_some() && value.map(Data::block) == self.block()
     }
@@ -338,6 +378,9 @@ impl<M: Memory> Output<M> {
             // Another wrote the name first.
             return Ok(self.clear(heap)?);
         }
+        // Relaxed: for whoever goes on with the commit, or comes by when it is through.
+        self.memory
+            .store(self.at + 8, block.raw() | BOUND, Ordering::Relaxed);
         cell.tell(tell)?;
         // The block stays on the port: those who were told are in no deque yet, and whoever goes on with the commit tells
         // them again.

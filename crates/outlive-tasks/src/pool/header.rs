@@ -29,6 +29,50 @@ use outlive::pod::Pod;
 use outlive::recovery::Logs;
 use outlive::segment::Roots;
 
+outlive::memory::crash_points! {
+    /// Where the making of a pool may be cut short.
+    pub enum MakePoint for "tasks.make" {
+        /// The block of a root is in hand.
+        RootAllocated,
+        /// The root is published, and its block is in hand still.
+        RootPublished,
+        /// It is said that the header, which is not there yet, is raw.
+        Raw,
+        /// The header is in hand, and holds anything.
+        Allocated,
+        /// It is clear, and said to be.
+        Cleared,
+        /// It is whole, and nobody sees it.
+        Made,
+        /// It is in its place, and in hand still.
+        Placed,
+        /// It is in its place only.
+        Released,
+    }
+}
+
+outlive::memory::crash_points! {
+    /// Where the destruction of a pool may be cut short.
+    pub enum DestroyPoint for "tasks.destroy" {
+        /// The header is in hand, and in its place still.
+        InHand,
+        /// It is in nobody else's hand.
+        Alone,
+        /// It is in hand only.
+        Displaced,
+        /// The ports of all tasks are free.
+        PortsFreed,
+        /// The desks are empty.
+        DesksCleared,
+        /// What the slots had is free.
+        SlotsFreed,
+        /// Nothing hangs on the header.
+        Dismantled,
+        /// It is free.
+        Freed,
+    }
+}
+
 outlive::shared! {
     /// What stands under a pool's root: where its header is, or 0.
     struct TaskPool { header: u64 }
@@ -61,7 +105,7 @@ pub(super) fn open(pod: &Pod, name: &str) -> Result<Layout, PoolError> {
 }
 
 /// The names of the pools that there are, and where their headers are.
-fn headers(memory: Native, roots: Roots) -> Result<Vec<(String, Offset)>, PoolError> {
+fn headers<M: Memory>(memory: M, roots: Roots<M>) -> Result<Vec<(String, Offset)>, PoolError> {
     let mut headers = Vec::new();
     for root in roots.list()? {
         if let Some(name) = root.name.strip_prefix(ROOT_PREFIX)
@@ -84,10 +128,10 @@ pub(super) fn names(pod: &Pod) -> Result<Vec<String>, PoolError> {
 
 /// Where a pool's header belongs, for one who makes or destroys it.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Place<'h> {
-    heap: &'h LocalHeap<'h>,
-    roots: Roots,
-    logs: Logs,
+pub(crate) struct Place<'h, M: Memory = Native> {
+    heap: &'h LocalHeap<'h, M>,
+    roots: Roots<M>,
+    logs: Logs<M>,
     /// The word that leads to the header.
     cell: Offset,
     hand: Offset,
@@ -96,14 +140,26 @@ pub(super) struct Place<'h> {
 impl<'h> Place<'h> {
     /// That of the pool `name`, for one who has nothing in hand any more.
     pub fn of(pod: &Pod, heap: &'h LocalHeap<'h>, name: &str) -> Result<Self, PoolError> {
-        let cell = root_cell(pod, heap, name)?;
-        let (roots, hand) = (pod.roots(), header_in_hand(pod, heap));
+        Self::among(pod.roots(), pod.logs(), heap, name)
+    }
+}
+
+impl<'h, M: Memory> Place<'h, M> {
+    /// The same, among these roots and for one who has one of these logs.
+    pub fn among(
+        roots: Roots<M>,
+        logs: Logs<M>,
+        heap: &'h LocalHeap<'h, M>,
+        name: &str,
+    ) -> Result<Self, PoolError> {
+        let room = logs.of(heap.instance().id).program_room();
+        let cell = root_cell(roots, room + ROOT_IN_HAND, heap, name)?;
         let place = Self {
             heap,
             roots,
-            logs: pod.logs(),
+            logs,
             cell,
-            hand,
+            hand: room + HEADER_IN_HAND,
         };
         place.settle()?;
         Ok(place)
@@ -116,41 +172,90 @@ impl<'h> Place<'h> {
     }
 
     /// Makes a pool there. `None` if another was faster; then nothing is left of this one.
-    pub fn make(self, shape: &Shape, text: (u64, &str)) -> Result<Option<Layout>, PoolError> {
-        let Self {
-            heap, cell, hand, ..
-        } = self;
-        let memory = heap.memory();
-        let bytes = shape.bytes::<Native>();
-        // Release, both: a new block holds anything, also what looks like a pool.
-        memory.store(hand - RAW, 1u64, Ordering::Release);
-        let at = heap.allocate_into(bytes, hand)?;
-        for word in (0..bytes).step_by(8) {
-            memory.store(at + word, 0u64, Ordering::Relaxed);
-        }
-        memory.store(hand - RAW, 0u64, Ordering::Release);
-        let layout = Layout::create(heap, at, shape, text);
+    pub fn make(self, shape: &Shape, text: (u64, &str)) -> Result<Option<Layout<M>>, PoolError> {
+        let at = self.clear_header(shape)?;
+        let layout = Layout::create(self.heap, at, shape, text);
         let layout = layout.map_err(|error| match self.settle() {
             // The reason is what is wanted to be known.
             Ok(()) | Err(_) => error,
         })?;
-        // Release: the pool.
-        let order = (Ordering::AcqRel, Ordering::Relaxed);
-        if memory
-            .compare_exchange(cell, 0, at.raw(), order.0, order.1)
-            .is_err()
-        {
+        self.heap.memory().crash_point(MakePoint::Made);
+        if !self.fill(at) {
             self.settle()?;
             return Ok(None);
         }
-        memory.store(hand, 0u64, Ordering::Relaxed);
+        self.release();
         Ok(Some(layout))
+    }
+
+    /// Wrong: the pool is in its place before it is whole. For the proofs that see it.
+    pub fn make_too_soon(self, shape: &Shape, text: (u64, &str)) -> Result<(), PoolError> {
+        let at = self.clear_header(shape)?;
+        self.fill(at);
+        Layout::create(self.heap, at, shape, text)?;
+        self.release();
+        Ok(())
+    }
+
+    /// A header in hand, with nothing in it.
+    fn clear_header(self, shape: &Shape) -> Result<Offset, PoolError> {
+        let Self { heap, hand, .. } = self;
+        let memory = heap.memory();
+        let bytes = shape.bytes::<M>();
+        // Release, both: a new block holds anything, also what looks like a pool.
+        memory.store(hand - RAW, 1u64, Ordering::Release);
+        memory.crash_point(MakePoint::Raw);
+        let at = heap.allocate_into(bytes, hand)?;
+        memory.crash_point(MakePoint::Allocated);
+        for word in (0..bytes).step_by(8) {
+            memory.store(at + word, 0u64, Ordering::Relaxed);
+        }
+        memory.store(hand - RAW, 0u64, Ordering::Release);
+        memory.crash_point(MakePoint::Cleared);
+        Ok(at)
+    }
+
+    /// Puts the header at `at` there, if there is none.
+    fn fill(self, at: Offset) -> bool {
+        let memory = self.heap.memory();
+        // Release: the pool.
+        let order = (Ordering::AcqRel, Ordering::Relaxed);
+        let filled = memory.compare_exchange(self.cell, 0, at.raw(), order.0, order.1);
+        memory.crash_point(MakePoint::Placed);
+        filled.is_ok()
+    }
+
+    /// What is in hand is in its place.
+    fn release(self) {
+        let memory = self.heap.memory();
+        memory.store(self.hand, 0u64, Ordering::Relaxed);
+        memory.crash_point(MakePoint::Released);
     }
 
     /// Takes the pool whose header is `header` out of its place, and apart. For the last who uses it.
     pub fn empty(self, header: Offset) -> Result<(), PoolError> {
         let memory = self.heap.memory();
+        self.take(header);
+        // Release: the header is in hand before it is out of its cell.
+        memory.store(self.cell, 0u64, Ordering::Release);
+        memory.crash_point(DestroyPoint::Displaced);
+        self.settle()
+    }
+
+    /// Wrong: takes the pool apart, and then out of its place. For the proofs that see it.
+    pub fn empty_too_late(self, header: Offset) -> Result<(), PoolError> {
+        self.take(header);
+        self.take_apart(header)?;
+        let memory = self.heap.memory();
+        memory.store(self.cell, 0u64, Ordering::Release);
+        self.settle()
+    }
+
+    /// Takes the header, which is in its place, in hand: and out of every other's.
+    fn take(self, header: Offset) {
+        let memory = self.heap.memory();
         memory.store(self.hand, header.raw(), Ordering::Relaxed);
+        memory.crash_point(DestroyPoint::InHand);
         // Another who died with it in hand, when it was in its cell, would find it in no cell, and take apart what is there by then.
         let ids = self.heap.member().generations().capacity();
         for id in 0..ids {
@@ -161,9 +266,7 @@ impl<'h> Place<'h> {
                 let _ = memory.compare_exchange(hand, header.raw(), 0, order.0, order.1);
             }
         }
-        // Release: the header is in hand before it is out of its cell.
-        memory.store(self.cell, 0u64, Ordering::Release);
-        self.settle()
+        memory.crash_point(DestroyPoint::Alone);
     }
 
     /// Sees to it that no header is in hand: one that is in its cell is there, another is taken apart.
@@ -186,31 +289,53 @@ impl<'h> Place<'h> {
             memory.store(hand, 0u64, Ordering::Relaxed);
             return Ok(());
         }
+        self.take_apart(at)?;
+        heap.free_from(hand, 0)?;
+        memory.crash_point(DestroyPoint::Freed);
+        Ok(())
+    }
+
+    /// Frees what hangs on the header at `at`, any number of times.
+    fn take_apart(self, at: Offset) -> Result<(), PoolError> {
+        let (heap, memory) = (self.heap, self.heap.memory());
         if let Ok(layout) = Layout::open(memory, at) {
             free_all_ports(layout, heap)?;
+            memory.crash_point(DestroyPoint::PortsFreed);
             for number in 0..DESKS_IN_ALL {
                 Desk::at(layout, number).clear(heap)?;
             }
+            memory.crash_point(DestroyPoint::DesksCleared);
             layout.slots.dismantle(heap)?;
+            memory.crash_point(DestroyPoint::SlotsFreed);
         }
-        Layout::<Native>::dismantle(heap, at)?;
-        heap.free_from(hand, 0)?;
+        Layout::<M>::dismantle(heap, at)?;
+        memory.crash_point(DestroyPoint::Dismantled);
         Ok(())
     }
 }
 
 /// Where the caller has a header in hand.
+#[cfg(test)]
 pub(super) fn header_in_hand(pod: &Pod, heap: &LocalHeap<'_>) -> Offset {
     pod.logs().of(heap.instance().id).program_room() + HEADER_IN_HAND
 }
 
-/// The word that leads to the pool's header: under a root, which is made if there is none.
-fn root_cell(pod: &Pod, heap: &LocalHeap<'_>, name: &str) -> Result<Offset, PoolError> {
+/// What the owner of `logs`' log `id` has in hand, of a root and of a header; 0 for nothing.
+pub(crate) fn in_hand<M: Memory>(logs: Logs<M>, id: u32) -> [u64; 2] {
+    let room = logs.of(id).program_room();
+    [ROOT_IN_HAND, HEADER_IN_HAND].map(|at| logs.memory().load(room + at, Ordering::Acquire))
+}
+
+/// The word that leads to the pool's header: under a root, which is made if there is none. `hand` is for the root's block.
+fn root_cell<M: Memory>(
+    roots: Roots<M>,
+    hand: Offset,
+    heap: &LocalHeap<'_, M>,
+    name: &str,
+) -> Result<Offset, PoolError> {
     let (memory, name) = (heap.memory(), root_name(name));
-    let hand = pod.logs().of(heap.instance().id).program_room() + ROOT_IN_HAND;
     loop {
         let held = Offset::from_raw(memory.load(hand, Ordering::Relaxed));
-        let roots = pod.roots();
         if !held.is_null() && roots.list()?.iter().any(|root| root.offset == held) {
             // It was published, and the publisher died.
             memory.store(hand, 0u64, Ordering::Relaxed);
@@ -223,14 +348,18 @@ fn root_cell(pod: &Pod, heap: &LocalHeap<'_>, name: &str) -> Result<Offset, Pool
             return Ok(root.offset());
         }
         let block = if held.is_null() {
-            heap.allocate_into(16, hand)?
+            let block = heap.allocate_into(16, hand)?;
+            memory.crash_point(MakePoint::RootAllocated);
+            block
         } else {
             held
         };
         memory.store(block, 0u64, Ordering::Relaxed);
         match roots.publish::<TaskPool>(&name, block) {
             // What is in hand is found to be published, or another's is.
-            Ok(_) | Err(outlive::segment::RootError::Exists { .. }) => {}
+            Ok(_) | Err(outlive::segment::RootError::Exists { .. }) => {
+                memory.crash_point(MakePoint::RootPublished);
+            }
             Err(error) => {
                 heap.free_from(hand, 0)?;
                 return Err(error.into());

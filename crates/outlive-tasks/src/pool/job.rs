@@ -3,7 +3,7 @@
 use super::WorkerPool;
 use crate::JobState;
 use crate::jobs::{Record, result_key};
-use crate::names::{Cell, Data};
+use crate::names::Data;
 use core::time::Duration;
 use outlive::heap::LocalHeap;
 use std::time::Instant;
@@ -14,6 +14,8 @@ pub struct Job<'h> {
     pub(super) pool: WorkerPool,
     pub(super) heap: &'h LocalHeap<'h>,
     pub(super) record: Record,
+    /// That of its submission.
+    number: u64,
 }
 
 /// Why a job has no result.
@@ -28,6 +30,9 @@ pub enum JobError {
         /// Why.
         why: String,
     },
+    /// It was removed.
+    #[error("the job was removed; what it had is gone")]
+    Removed,
     /// It has not ended yet.
     #[error(
         "the job `{job}` has not ended within {waited:?}; wait again, or look at the pool's status"
@@ -40,15 +45,41 @@ pub enum JobError {
     },
 }
 
-impl Job<'_> {
-    /// Its name.
+impl<'h> Job<'h> {
+    /// A handle on the job with this record, which is there.
+    pub(super) fn of(pool: WorkerPool, heap: &'h LocalHeap<'h>, record: Record) -> Self {
+        Self {
+            pool,
+            heap,
+            record,
+            number: record.number(),
+        }
+    }
+
+    /// Asks its record, while that is one; after its removal it may be anything.
+    fn ask<T>(&self, ask: impl FnOnce(Record) -> T) -> Option<T> {
+        // Whoever removes it raised the version, and took it, before he retired the record: it is there for as long as the
+        // pin, or its state or its number say that it is not.
+        let _pin = self.heap.pin();
+        let removed =
+            self.record.number() != self.number || self.record.state() == JobState::Removed;
+        (!removed).then(|| ask(self.record))
+    }
+
+    /// For who is about to depend on it: whether it stays until he has said so.
+    pub(super) fn keep(&self) -> bool {
+        self.ask(Record::keep) == Some(true)
+    }
+
+    /// Its name; empty if it was removed.
     pub fn name(&self) -> String {
-        String::from_utf8_lossy(&self.record.name()).into_owned()
+        let name = self.ask(Record::name).unwrap_or_default();
+        String::from_utf8_lossy(&name).into_owned()
     }
 
     /// How it stands.
     pub fn state(&self) -> JobState {
-        self.record.state()
+        self.ask(Record::state).unwrap_or(JobState::Removed)
     }
 
     /// Its result, what its tasks [said](crate::Context::result) it is, once it is complete; nothing, if they said nothing. Waits at
@@ -63,8 +94,9 @@ impl Job<'_> {
         loop {
             let bells = member.bells();
             let seen = bells.map(|bells| bells.read(key));
-            match self.record.state() {
-                JobState::Complete => return Ok(self.result()),
+            match self.state() {
+                JobState::Complete => return self.result(),
+                JobState::Removed => return Err(JobError::Removed),
                 JobState::Failed => {
                     return Err(JobError::Failed {
                         job: self.name(),
@@ -100,18 +132,25 @@ impl Job<'_> {
         Ok(bytemuck::try_pod_read_unaligned(&bytes).ok())
     }
 
-    fn result(&self) -> Vec<u8> {
-        let key = result_key(&self.record.name());
-        let cell = self.pool.layout.names.find(self.heap, &key);
-        let data = cell.and_then(Cell::value);
-        data.map_or_else(Vec::new, Data::to_vec)
+    fn result(&self) -> Result<Vec<u8>, JobError> {
+        // The result stays as long as the pin, if it is there.
+        let pin = self.heap.pin();
+        let key = self.ask(|record| result_key(&record.name()));
+        let key = key.ok_or(JobError::Removed)?;
+        let data = self.pool.layout.names.read(self.heap, &pin, &key);
+        let result = data.map_or_else(Vec::new, Data::to_vec);
+        // Otherwise there may have been none any more, or that of another job.
+        match self.state() {
+            JobState::Removed => Err(JobError::Removed),
+            _ => Ok(result),
+        }
     }
 
     /// Why it failed, if it did.
     pub fn error(&self) -> Option<String> {
         let hand = self.pool.hand(self.heap);
         (self.state() == JobState::Failed)
-            .then(|| self.pool.layout.error_of(hand, &self.record.name()))?
+            .then(|| self.pool.layout.error_of(hand, self.name().as_bytes()))?
     }
 }
 

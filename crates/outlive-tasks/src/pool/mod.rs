@@ -1,8 +1,10 @@
 //! The front door: a worker pool is created, worked in, given jobs, looked at and destroyed here.
 
+mod data;
 mod elastic;
-mod header;
+pub(crate) mod header;
 mod job;
+mod jobs;
 mod load;
 mod options;
 mod status;
@@ -10,6 +12,7 @@ mod status;
 mod tests;
 
 pub(crate) use elastic::Resizer;
+pub use header::{DestroyPoint, MakePoint};
 pub use job::{Job, JobError};
 pub(crate) use load::Elastic;
 pub use load::{Advice, Band};
@@ -17,21 +20,19 @@ pub use options::Options;
 pub use status::{PoolStatus, WorkerStatus};
 
 use crate::PoolError;
-use crate::array::{Array, Element};
 use crate::crew::blocks_of;
 use crate::desk::Desk;
 use crate::frontier::Frontier;
-use crate::jobs::{Root, Submission, name_key};
+use crate::jobs::Root;
 use crate::layout::{DESKS_IN_ALL, Hand, Layout};
-use crate::names::Data;
-use crate::registry::{Call, Registry};
+use crate::registry::Registry;
 use crate::worker::{Ended, Served, Worker, shown};
 use core::time::Duration;
 use header::Place;
 use load::Load;
 use outlive::heap::LocalHeap;
 use outlive::membership::{Generations, Instance};
-use outlive::memory::{Memory, Native, Offset};
+use outlive::memory::Offset;
 use outlive::pod::Pod;
 use outlive::supervise::Stop;
 
@@ -157,6 +158,9 @@ impl WorkerPool {
     /// are others' by then. Returns how many live, or are settled by somebody for too long.
     fn unsettled(&self, hand: Hand<'_>) -> Result<u32, PoolError> {
         let (layout, me) = (self.layout, hand.me().to_word());
+        // Also those who have no place in the pool: who died while it submitted a job is in the middle of an operation on a
+        // map, which is not destroyed meanwhile.
+        hand.recoverers.recover_all(hand.heap.member())?;
         let slots = (0..layout.slots.used()).filter_map(|number| layout.slots.slot(number).owner());
         let roots = (0..layout.roots).map(|number| Root::of(layout, number).claimant());
         let desks = (0..DESKS_IN_ALL).map(|number| Desk::at(layout, number).owner());
@@ -181,152 +185,6 @@ impl WorkerPool {
     fn wants_a_spare(&self, generations: Generations) -> Result<bool, PoolError> {
         let (layout, load) = (self.layout, Load::of(self.layout, generations)?);
         Ok(load.wants_a_spare(layout.wanted(), layout.original(), layout.elastic()))
-    }
-
-    /// Submits the job `name`, whose root is `call`, or finds it if it has been submitted: with the same root, arguments and
-    /// names. Lock-free.
-    ///
-    /// # Errors
-    /// If there is another job of that name, or no room.
-    ///
-    /// # Crash
-    /// It is submitted or not. The next incarnation submits it again, or finds it [by name](Self::job).
-    pub fn submit<'h>(
-        &self,
-        heap: &'h LocalHeap<'h>,
-        name: &str,
-        call: Call,
-    ) -> Result<Job<'h>, PoolError> {
-        self.submit_after(heap, name, call, &[])
-    }
-
-    /// The same for a job that begins when the jobs in `after` are complete.
-    ///
-    /// # Errors
-    /// As [`submit`](Self::submit).
-    pub fn submit_after<'h>(
-        &self,
-        heap: &'h LocalHeap<'h>,
-        name: &str,
-        call: Call,
-        after: &[&Job<'_>],
-    ) -> Result<Job<'h>, PoolError> {
-        let function = self.registry.number(call.definition());
-        let function = function.ok_or_else(|| PoolError::NoTask {
-            name: call.definition().name().into(),
-        })?;
-        let keys = |names: &[String]| names.iter().map(|name| name_key(name)).collect::<Vec<_>>();
-        let after: Vec<Offset> = after.iter().map(|job| job.record.at).collect();
-        let submission = Submission {
-            name: name.as_bytes(),
-            function,
-            arguments: call.arguments(),
-            reads: &keys(&call.reads),
-            writes: &keys(&call.writes),
-            after: &after,
-        };
-        let hand = self.hand(heap);
-        let record = self.layout.submit(hand, &submission)?;
-        self.layout.barrier.interrupt(heap.member())?;
-        Ok(Job {
-            pool: *self,
-            heap,
-            record,
-        })
-    }
-
-    /// The job `name`, if it has been submitted.
-    pub fn job<'h>(&self, heap: &'h LocalHeap<'h>, name: &str) -> Option<Job<'h>> {
-        let record = self.layout.find_job(self.hand(heap), name.as_bytes())?;
-        Some(Job {
-            pool: *self,
-            heap,
-            record,
-        })
-    }
-
-    /// All jobs.
-    pub fn jobs<'h>(&self, heap: &'h LocalHeap<'h>) -> Vec<Job<'h>> {
-        let pool = *self;
-        let records = self.layout.all_jobs(self.hand(heap)).into_iter();
-        records.map(|record| Job { pool, heap, record }).collect()
-    }
-
-    /// The data of `name`, if it is there.
-    pub fn data(&self, heap: &LocalHeap<'_>, name: &str) -> Option<Data> {
-        let cell = self.layout.names.find(heap, &name_key(name))?;
-        cell.value()
-    }
-
-    /// The array `name`, if it is there and consists of such elements.
-    pub fn array<T: Element>(&self, heap: &LocalHeap<'_>, name: &str) -> Option<Array<T>> {
-        Array::of(self.layout.memory, self.data(heap, name)?)
-    }
-
-    /// Gives `name` the data `bytes`: for jobs that are submitted afterwards.
-    ///
-    /// # Errors
-    /// If the name has data, or there is no room.
-    ///
-    /// # Crash
-    /// The name has the data, or none; a block that was on its way is freed by whoever next brings data.
-    pub fn put(&self, heap: &LocalHeap<'_>, name: &str, bytes: &[u8]) -> Result<(), PoolError> {
-        self.put_by(heap, name, bytes.len() as u64, |memory, data| {
-            memory.copy_in(data.start(), bytes);
-            Ok(())
-        })
-    }
-
-    /// Gives `name` an array of `len` elements, which `fill` writes first.
-    ///
-    /// # Errors
-    /// As [`put`](Self::put).
-    ///
-    /// # Crash
-    /// As [`put`](Self::put).
-    pub fn put_array<T: Element>(
-        &self,
-        heap: &LocalHeap<'_>,
-        name: &str,
-        len: usize,
-        fill: impl FnOnce(Array<T>),
-    ) -> Result<Array<T>, PoolError> {
-        let bytes = (len * size_of::<T>()) as u64;
-        let mut made = None;
-        self.put_by(heap, name, bytes, |memory, data| {
-            let array = Array::of(memory, data).ok_or(PoolError::Damaged {
-                at: data.start(),
-                what: "a new block is none",
-            })?;
-            fill(array);
-            made = Some(array);
-            Ok(())
-        })?;
-        Ok(made.expect("filled"))
-    }
-
-    fn put_by(
-        &self,
-        heap: &LocalHeap<'_>,
-        name: &str,
-        bytes: u64,
-        fill: impl FnOnce(Native, Data) -> Result<(), PoolError>,
-    ) -> Result<(), PoolError> {
-        let hand = self.hand(heap);
-        let cell = self.layout.names.cell(heap, &name_key(name))?;
-        let bound = || PoolError::Bound { name: name.into() };
-        if cell.is_bound() {
-            return Err(bound());
-        }
-        let desk = Desk::take(self.layout, hand)?;
-        let seated = desk.seated(hand);
-        let put = desk.put(hand, cell, bytes, fill);
-        let left = seated.leave();
-        let put = put?;
-        left?;
-        // Tasks may wait for it.
-        self.layout.barrier.interrupt(heap.member())?;
-        if put { Ok(()) } else { Err(bound()) }
     }
 
     /// Says how many workers the pool is to have: those that are too many leave; spares come in, and for the rest see

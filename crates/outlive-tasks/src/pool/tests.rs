@@ -3,7 +3,7 @@
 use super::*;
 use crate::task;
 use outlive::membership::ProcessOptions;
-use outlive::memory::Ordering;
+use outlive::memory::{Memory, Ordering};
 use outlive::pod::PodOptions;
 
 task! {

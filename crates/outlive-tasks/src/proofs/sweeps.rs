@@ -20,6 +20,8 @@ pub fn add_to(suite: &mut Suite) {
     for case in Case::SOUND {
         suite.add(Pool(case));
     }
+    super::places::add_to(suite);
+    super::removals::add_to(suite);
     suite
         .declare::<SubmitPoint>()
         .declare::<OpenPoint>()
@@ -34,10 +36,14 @@ pub fn add_to(suite: &mut Suite) {
 
 /// Ways to get it wrong: they must fail, each with a part of what must be said.
 pub fn broken() -> Vec<(Box<dyn Sweep>, &'static str)> {
-    vec![(
+    let published: (Box<dyn Sweep>, _) = (
         Box::new(Pool(Case::PublishesFirst)),
         "was published before its task took effect",
-    )]
+    );
+    let mut broken = vec![published];
+    broken.extend(super::places::broken());
+    broken.extend(super::removals::broken());
+    broken
 }
 
 /// What the victim is about.
@@ -181,9 +187,8 @@ impl Case {
                 Ok(())
             }
             Self::Puts => {
-                let cell = world.layout.names.cell(hand.heap, &name_key("put"))?;
                 let desk = Desk::take(world.layout, hand)?;
-                let put = desk.put(hand, cell, 5, |memory, data| {
+                let put = desk.put(hand, &name_key("put"), 5, |memory, data| {
                     memory.copy_in(data.start(), b"bytes");
                     Ok(())
                 })?;

@@ -17,7 +17,8 @@ use outlive::membership::{Member, Status};
 use outlive::memory::{Memory, Offset, Ordering};
 use outlive::structures;
 use outlive::sync::{self, Outcome, Waiting};
-use outlive_prove::fixtures::pod::{DATA, Pod, SIZE};
+pub use outlive_prove::fixtures::pod::Pod;
+use outlive_prove::fixtures::pod::{DATA, SIZE};
 use std::ops::Deref;
 
 pub const SPLIT: u32 = 0;
@@ -70,7 +71,8 @@ impl<M: Memory> Deref for World<M> {
 }
 
 impl<M: Memory> World<M> {
-    fn pod(memory: M) -> (Pod<M>, Heap<M>) {
+    /// A pod that has joined nobody, and its heap.
+    pub fn pod(memory: M) -> (Pod<M>, Heap<M>) {
         let heap = Heap::open(memory, STATE).expect("a heap");
         let mut pod = Pod::new(memory);
         let recoverers = heap::recoverers_of(heap::recoverers(sync::recoverers(pod.logs)), heap);
@@ -80,9 +82,7 @@ impl<M: Memory> World<M> {
 
     /// In a memory of zeros: all have joined, and there is a pool.
     pub fn create(memory: M, slabs: u64) -> Self {
-        Heap::create(memory, STATE, REGION, slabs * SLAB).expect("a heap");
-        let (pod, heap) = Self::pod(memory);
-        (0..4).for_each(|id| drop(pod.join(id)));
+        let (pod, heap) = Self::create_pod(memory, slabs);
         let layout = {
             let member = pod.act_as(3);
             let local = LocalHeap::of(heap, &member, &pod.recoverers);
@@ -91,7 +91,15 @@ impl<M: Memory> World<M> {
         Self { pod, heap, layout }
     }
 
-    /// The same, and all members but the last have slabs of the sizes that they need: so that a sweep goes through what it
+    /// In a memory of zeros: all have joined, and there is no pool.
+    pub fn create_pod(memory: M, slabs: u64) -> (Pod<M>, Heap<M>) {
+        Heap::create(memory, STATE, REGION, slabs * SLAB).expect("a heap");
+        let (pod, heap) = Self::pod(memory);
+        (0..4).for_each(|id| drop(pod.join(id)));
+        (pod, heap)
+    }
+
+    /// As [`create`](Self::create), and all members but the last have slabs of the sizes that they need: so that a sweep goes through what it
     /// is about, and not through the heap.
     pub fn create_warm(memory: M, slabs: u64) -> Self {
         let world = Self::create(memory, slabs);
@@ -233,7 +241,7 @@ impl<M: Memory> World<M> {
                     };
                     let child = crew.engine.spawn(&mut run, &spec)?;
                     crew.has_ports();
-                    give_ports(hand, child, inputs, outputs)
+                    give_ports(hand, child, inputs, outputs).map(drop)
                 };
                 let (a, b) = (cell("a")?, cell("b")?);
                 spawn(READ, 4, &[a, b], &[none])?;
@@ -261,7 +269,7 @@ impl<M: Memory> World<M> {
                 output.set_cell(result);
                 output.write(hand.heap, &[sum])?;
             }
-            _ => return crew.fail(&mut run, "the task failed, as it should"),
+            _ => return crew.fail(&mut run, "the task failed, as it should", None),
         }
         crew.complete(&mut run)
     }
@@ -323,6 +331,7 @@ impl<M: Memory> World<M> {
         let mut blocks = blocks_of(self.layout, heap).map_err(text)?;
         // The header stands outside.
         blocks.retain(|block| *block != HALL);
+        blocks.extend((0..4).flat_map(|id| self.heap.retired(self.logs.of(id))));
         let report = self.heap.check_reachable(blocks);
         if !report.is_clean() {
             return Err(report.to_string());

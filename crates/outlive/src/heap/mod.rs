@@ -28,7 +28,9 @@ pub use check::{ClassStatistics, HeapFinding, HeapRepair, HeapReport, HeapStatis
 pub use free::HeapFreePoint;
 pub use large::{HeapLargePoint, HeapOwePoint};
 pub use local::LocalHeap;
-pub use reclaim::{BadRetired, Pinned, RETIRED_HEADER, ReclaimPoint, RetirePoint, SecondWay};
+pub use reclaim::{
+    BadRetired, Pinned, RETIRED_HEADER, ReclaimPoint, RetireFromPoint, RetirePoint, SecondWay,
+};
 pub use recover::HeapRecoverPoint;
 pub use refill::{HeapCollectPoint, HeapGiveBackPoint, HeapRefillPoint};
 pub use report::Report;
@@ -254,5 +256,5 @@ pub fn recoverers<M: Memory>(recoverers: Recoverers<M>) -> Recoverers<M> {
 /// Adds the handlers for what the dead left in `heap`: the step that they were at, the blocks in their hands,
 /// what they had retired.
 pub fn recoverers_of<M: Memory>(recoverers: Recoverers<M>, heap: Heap<M>) -> Recoverers<M> {
-    recoverers.room(recover::RoomOf(heap))
+    reclaim::recoverers(recoverers, heap).room(recover::RoomOf(heap))
 }

@@ -274,12 +274,14 @@ pub(super) fn insert<K: Datum + ?Sized, V: Datum + ?Sized, M: Memory>(
     Ok(())
 }
 
-/// Removes the node at the end of `path`; returns it and the word of its last value.
+/// Removes the node at the end of `path`, if it and the word of its value are `wanted`; returns it and the word of its last
+/// value.
 pub(super) fn remove<M: Memory>(
     header: &Header<M>,
     heap: &LocalHeap<'_, M>,
     pin: &Pinned<'_, M>,
     path: Path<impl Fn(Offset) -> Judgement>,
+    mut wanted: impl FnMut(Offset, u64) -> bool,
 ) -> Option<(Offset, u64)> {
     let memory = header.memory;
     let Path { start, sort, judge } = path;
@@ -291,6 +293,9 @@ pub(super) fn remove<M: Memory>(
     else {
         return None;
     };
+    if !wanted(node, value) {
+        return None;
+    }
     let operation = OwnLog::of(heap.member()).begin(REMOVE, &[header.at.raw(), node.raw()]);
     let seal = SEALED | stamp(heap.instance().id, operation.sequence());
     loop {
@@ -304,7 +309,7 @@ pub(super) fn remove<M: Memory>(
             break;
         }
         value = pin.load(node + VALUE);
-        if value & SEALED != 0 {
+        if value & SEALED != 0 || !wanted(node, value) {
             // Another was faster.
             operation.abandon(&[]);
             return None;

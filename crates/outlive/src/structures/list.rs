@@ -150,7 +150,7 @@ impl<K: OrderedDatum + ?Sized, V: Datum + ?Sized, M: Memory> List<K, V, M> {
     /// The entry is gone, or it is not; the log says which. Its memory is reclaimed either way.
     pub fn remove(&self, heap: &LocalHeap<'_, M>, key: &K) -> Option<V::Owned> {
         let pin = heap.pin();
-        let (node, value) = chain::remove(&self.header, heap, &pin, self.path(key))?;
+        let (node, value) = chain::remove(&self.header, heap, &pin, self.path(key), |_, _| true)?;
         self.header.count(heap, -1);
         Some(self.value(node, value))
     }

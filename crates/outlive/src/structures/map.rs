@@ -284,9 +284,28 @@ impl<K: Datum + ?Sized, V: Datum + ?Sized, M: Memory> Map<K, V, M> {
     /// # Crash
     /// The entry is gone, or it is not; the log says which. Its memory is reclaimed either way.
     pub fn remove(&self, heap: &LocalHeap<'_, M>, key: &K) -> Option<V::Owned> {
+        self.remove_if(heap, key, |_| true)
+    }
+
+    /// [Removes](Self::remove) `key` if it has a value that `wanted` says yes to, and returns its value. `wanted` may be
+    /// called more than once, when others are faster. Lock-free.
+    ///
+    /// Of a value that is [changed in place](Self::place) `wanted` should ask what does not change any more once it is so:
+    /// the entry that is removed is the one that was asked about, whatever has its key by then.
+    ///
+    /// # Crash
+    /// As [`remove`](Self::remove).
+    pub fn remove_if(
+        &self,
+        heap: &LocalHeap<'_, M>,
+        key: &K,
+        mut wanted: impl FnMut(V::Owned) -> bool,
+    ) -> Option<V::Owned> {
         let pin = heap.pin();
         let path = self.path(heap, &pin, key);
-        let (node, value) = chain::remove(&self.header, heap, &pin, path)?;
+        let (node, value) = chain::remove(&self.header, heap, &pin, path, |node, value| {
+            wanted(self.value(node, value))
+        })?;
         self.header.count(heap, -1);
         Some(Typed::<K, V>::value(self.header.memory, node, value))
     }

@@ -145,6 +145,18 @@ pub enum AllocateError {
     Log(#[from] RedoError),
 }
 
+impl AllocateError {
+    /// How many bytes were asked for, if there is no block that large.
+    pub fn asked(&self) -> Option<u64> {
+        match self {
+            Self::Full { asked, .. }
+            | Self::HeapFull { asked, .. }
+            | Self::TooLarge { asked, .. } => Some(*asked),
+            _ => None,
+        }
+    }
+}
+
 /// Why nothing was freed. Nothing is changed then.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]

@@ -72,12 +72,15 @@
 mod check;
 mod gone;
 mod pin;
+mod retire_from;
 mod retired;
 
 pub use check::BadRetired;
 pub use gone::SecondWay;
 pub(super) use gone::{refuse_another, release};
 pub use pin::Pinned;
+pub use retire_from::RetireFromPoint;
+pub(super) use retire_from::recoverers;
 pub use retired::{ReclaimPoint, RetirePoint};
 
 use super::{Heap, LocalHeap};

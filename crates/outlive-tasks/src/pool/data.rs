@@ -1,0 +1,132 @@
+//! Data by name, for those who are no workers: brought, looked at, removed.
+
+use super::WorkerPool;
+use crate::PoolError;
+use crate::array::{Array, Element};
+use crate::desk::Desk;
+use crate::jobs::name_key;
+use crate::names::Data;
+use outlive::heap::LocalHeap;
+use outlive::memory::{Memory, Native};
+
+impl WorkerPool {
+    /// The data of `name`, if it is there. The handle is good until that is [removed](Self::remove_data).
+    pub fn data(&self, heap: &LocalHeap<'_>, name: &str) -> Option<Data> {
+        let pin = heap.pin();
+        self.layout.names.read(heap, &pin, &name_key(name))
+    }
+
+    /// The array `name`, if it is there and consists of such elements. The handle is good until that is
+    /// [removed](Self::remove_data).
+    pub fn array<T: Element>(&self, heap: &LocalHeap<'_>, name: &str) -> Option<Array<T>> {
+        Array::of(self.layout.memory, self.data(heap, name)?)
+    }
+
+    /// Gives `name` the data `bytes`: for jobs that are submitted afterwards.
+    ///
+    /// # Errors
+    /// If the name has data, or there is no room.
+    ///
+    /// # Crash
+    /// The name has the data, or none; a block that was on its way is freed by whoever next brings data.
+    pub fn put(&self, heap: &LocalHeap<'_>, name: &str, bytes: &[u8]) -> Result<(), PoolError> {
+        self.put_by(heap, name, bytes.len() as u64, |memory, data| {
+            memory.copy_in(data.start(), bytes);
+            Ok(())
+        })
+    }
+
+    /// Gives `name` an array of `len` elements, which `fill` writes first.
+    ///
+    /// # Errors
+    /// As [`put`](Self::put).
+    ///
+    /// # Crash
+    /// As [`put`](Self::put).
+    pub fn put_array<T: Element>(
+        &self,
+        heap: &LocalHeap<'_>,
+        name: &str,
+        len: usize,
+        fill: impl FnOnce(Array<T>),
+    ) -> Result<Array<T>, PoolError> {
+        let bytes = (len * size_of::<T>()) as u64;
+        let mut made = None;
+        self.put_by(heap, name, bytes, |memory, data| {
+            let array = Array::of(memory, data).ok_or(PoolError::Damaged {
+                at: data.start(),
+                what: "a new block is none",
+            })?;
+            fill(array);
+            made = Some(array);
+            Ok(())
+        })?;
+        Ok(made.expect("filled"))
+    }
+
+    fn put_by(
+        &self,
+        heap: &LocalHeap<'_>,
+        name: &str,
+        bytes: u64,
+        fill: impl FnOnce(Native, Data) -> Result<(), PoolError>,
+    ) -> Result<(), PoolError> {
+        let hand = self.hand(heap);
+        let key = name_key(name);
+        let bound = || PoolError::Bound { name: name.into() };
+        if self.data(heap, name).is_some() {
+            return Err(bound());
+        }
+        let desk = Desk::take(self.layout, hand)?;
+        let seated = desk.seated(hand);
+        let put = desk.put(hand, &key, bytes, fill);
+        let left = seated.leave();
+        let put = put?;
+        left?;
+        // Tasks may wait for it.
+        self.layout.barrier.interrupt(heap.member())?;
+        if put { Ok(()) } else { Err(bound()) }
+    }
+
+    /// Removes the data of `name`; `false` if it has none. The name is as if nobody had ever written it: another may. It
+    /// takes time by the number of jobs and of descriptors.
+    ///
+    /// Tasks that are reading it have it until they end. Other handles on it ([`Data`], [`Array`]) are the program's to
+    /// know about: who uses one afterwards reads, or writes, what is somebody else's by then. So are tasks that ask for
+    /// data which they did not say they [read](crate::Call::reads): they do not find it any more.
+    ///
+    /// ```
+    #[doc = include_str!("../example_pool.txt")]
+    /// # task! {
+    /// #     fn halve(context) {
+    /// #         let number: u64 = context.input_of("number")?;
+    /// #         context.output_of("half", &(number / 2))
+    /// #     }
+    /// # }
+    /// # with_a_worker(|heap, pool| {
+    /// for number in [10u64, 20, 30] {
+    ///     pool.put(heap, "number", &number.to_ne_bytes())?;
+    ///     let call = halve().reads("number").writes("half");
+    ///     let job = pool.submit(heap, &format!("halve {number}"), call)?;
+    ///     job.wait(None)?;
+    ///     let half = pool.data(heap, "half").map(|half| half.to_vec());
+    ///     assert_eq!(half, Some((number / 2).to_ne_bytes().to_vec()));
+    ///     assert!(pool.remove_data(heap, "half")?);
+    ///     assert!(pool.remove_data(heap, "number")?);
+    /// }
+    /// assert!(pool.data(heap, "half").is_none());
+    /// # Ok(())
+    /// # })
+    /// ```
+    ///
+    /// # Errors
+    /// [`PoolError::DataInUse`], with what to wait for: if a job or a task that has not ended reads or writes it, somebody
+    /// brings it data, or removes it. [`PoolError::NoDesk`] if too many are about something of the kind.
+    ///
+    /// # Crash
+    /// It has its data, or none: the next incarnation removes it again. What was left to do is done by whoever next removes
+    /// something or brings data.
+    pub fn remove_data(&self, heap: &LocalHeap<'_>, name: &str) -> Result<bool, PoolError> {
+        self.layout.remove_data(self.hand(heap), &name_key(name))
+    }
+}

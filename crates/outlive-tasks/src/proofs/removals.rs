@@ -1,0 +1,177 @@
+//! The removal of data and of jobs, killed at every instruction.
+//!
+//! Number 3 has run the job and is dead; the victim, number 0, removes something of it; 1 and 2 go on, and remove it again.
+//! Whatever happened it is gone then, or is there and in use; and nothing has leaked.
+
+use super::world::{FAIL, SPLIT, Way, World, bytes};
+use crate::PoolError;
+use crate::crew::Crew;
+use crate::jobs::{RemoveJobPoint, name_key};
+use crate::names::RemovePoint;
+use outlive_prove::kill::{Crash, Marked, Suite, Sweep};
+
+/// Adds the sweeps of this file.
+pub fn add_to(suite: &mut Suite) {
+    for case in Case::SOUND {
+        suite.add(Removals(case));
+    }
+    suite.declare::<RemovePoint>().declare::<RemoveJobPoint>();
+}
+
+/// Ways to get it wrong: they must fail, each with a part of what must be said.
+pub fn broken() -> Vec<(Box<dyn Sweep>, &'static str)> {
+    vec![(
+        Box::new(Removals(Case::RemovesBlindly)),
+        "it was waited for",
+    )]
+}
+
+/// What the victim removes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Case {
+    /// Data that a task wrote and another has read.
+    Data,
+    /// Data that a task waits for, or would: it stays.
+    DataInUse,
+    /// A job that is complete, with its result.
+    Job,
+    /// A job that failed, with the reason.
+    FailedJob,
+    /// Broken: data that is used, without a look.
+    RemovesBlindly,
+}
+
+const SLABS: u64 = 52;
+const JOB: &[u8] = b"j";
+
+impl Case {
+    const SOUND: [Self; 4] = [Self::Data, Self::DataInUse, Self::Job, Self::FailedJob];
+
+    fn is_in_use(self) -> bool {
+        matches!(self, Self::DataInUse | Self::RemovesBlindly)
+    }
+
+    /// Removes it; whether it was there.
+    fn remove(
+        self,
+        world: &World<Marked>,
+        hand: crate::layout::Hand<'_, Marked>,
+    ) -> Result<bool, PoolError> {
+        let (layout, key) = (world.layout, name_key("a"));
+        match self {
+            Self::Data | Self::DataInUse => layout.remove_data(hand, &key),
+            Self::Job | Self::FailedJob => layout.remove_job(hand, JOB),
+            Self::RemovesBlindly => layout.remove_used_data(hand, &key).map(|()| true),
+        }
+    }
+}
+
+struct Removals(Case);
+
+impl Sweep for Removals {
+    fn name(&self) -> String {
+        format!("pool removes {:?}", self.0)
+    }
+
+    fn size(&self) -> u64 {
+        bytes(SLABS)
+    }
+
+    /// Names are copied into memory of the process's own, whose allocator goes another way each time.
+    fn is_deterministic(&self) -> bool {
+        false
+    }
+
+    fn prepare(&self, memory: Marked) {
+        let world = World::create_warm(memory, SLABS);
+        let member = world.act_as(3);
+        let local = world.local(&member);
+        let hand = world.hand(&local);
+        let function = match self.0 {
+            Case::FailedJob => FAIL,
+            _ => SPLIT,
+        };
+        world.submit(hand, function);
+        if self.0.is_in_use() {
+            let mut crew = Crew::claim(world.layout, hand).expect("a slot");
+            // The root, and both that write, so that `a` is there; the one that reads it is ready.
+            for _ in 0..3 {
+                let run = crew.find().expect("it can be").expect("a task");
+                world.run(&mut crew, run, Way::default()).expect("room");
+            }
+            crew.engine.give_up().expect("nothing is held");
+        } else {
+            world.work(hand, Way::default()).expect("it can be done");
+        }
+        drop(local);
+        world.die(3);
+    }
+
+    fn operate(&self, memory: Marked) {
+        let world = World::open(memory);
+        let victim = world.act_as(0);
+        let local = world.local(&victim);
+        let removed = self.0.remove(&world, world.hand(&local));
+        match (self.0, removed) {
+            (Case::DataInUse, Err(PoolError::DataInUse { .. })) => {}
+            (Case::DataInUse, other) => panic!("what is used was not refused: {other:?}"),
+            (_, Ok(true)) => {}
+            (_, other) => panic!("it was not removed: {other:?}"),
+        }
+    }
+
+    fn recover(&self, memory: Marked, crash: &Crash) {
+        let world = World::open(memory);
+        for id in 0..=crash.recoverers_lost {
+            world.die(id);
+        }
+        let survivor = world.act_as(1 + crash.recoverers_lost);
+        let local = world.local(&survivor);
+        let hand = world.hand(&local);
+        if self.0.is_in_use() {
+            crate::desk::Desk::settle_those_of_the_gone(world.layout, hand).expect("they can be");
+            world.work(hand, Way::default()).expect("it can be done");
+        } else {
+            // As the next incarnation of the victim would.
+            let again = self.0.remove(&world, hand).expect("nobody uses it");
+            assert!(!(again && crash.returned), "it was removed twice");
+            assert!(!self.0.remove(&world, hand).expect("nobody uses it"));
+        }
+        world.recoverers.recover_all(&survivor).unwrap();
+    }
+
+    fn check(&self, memory: Marked, crash: &Crash) -> Result<(), String> {
+        let world = World::open(memory);
+        let survivor = world.act_as(1 + crash.recoverers_lost);
+        let local = world.local(&survivor);
+        let hand = world.hand(&local);
+        match self.0 {
+            case if case.is_in_use() => world.demand_done(hand)?,
+            Case::Data => {
+                if world.written(&local, &name_key("a")).is_some() {
+                    return Err("the data is there still".into());
+                }
+                if world.written(&local, &name_key("b")).is_none() {
+                    return Err("other data is gone".into());
+                }
+            }
+            _ => {
+                let left = [
+                    world.job(hand).map(|_| "the job"),
+                    world.result(&local).map(|_| "its result"),
+                    world.layout.error_of(hand, JOB).map(|_| "the reason"),
+                ];
+                if let Some(what) = left.into_iter().flatten().next() {
+                    return Err(format!("{what} is there still"));
+                }
+            }
+        }
+        let left = if self.0 == Case::Data { 1 } else { 2 };
+        let names = { world.layout.names }.all(&local);
+        let own = names.iter().filter(|(key, _)| key[0] == b'n').count();
+        if self.0 != Case::FailedJob && own != left {
+            return Err(format!("there are {own} names"));
+        }
+        world.demand_sound(&local)
+    }
+}
