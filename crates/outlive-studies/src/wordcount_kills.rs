@@ -19,7 +19,7 @@ use crate::{Run, Study, StudyError, machine};
 use outlive::supervise::{Place, Stop};
 use outlive_workloads::driver::{self, KillAt, Options, Outcome, Supervise};
 use outlive_workloads::input::Inputs;
-use outlive_workloads::on_hosts::{Counts, OnHosts};
+use outlive_workloads::mapreduce::{Counts, MapReduction};
 use outlive_workloads::tokens::Tokens;
 use outlive_workloads::wordcount::{WordCount, add_alone, shipped_text, sort};
 use outlive_workloads::{host, programs};
@@ -140,7 +140,9 @@ fn count_in_pod(
         seed: 1,
         ..Options::default()
     };
-    let count = OnHosts::counting(WordCount::default(), inputs.clone());
+    let count = MapReduction::new(WordCount::default(), inputs.clone())
+        .workers(options.workers())
+        .seed(options.seed);
     let launcher = launcher.clone();
     let command = move || launcher.command(&Part::Host);
     let outcome = driver::run(&options, &count, command, &Stop::default(), &mut |_| ());

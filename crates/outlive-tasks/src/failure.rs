@@ -106,6 +106,16 @@ pub enum PoolError {
 }
 
 impl PoolError {
+    /// What the heap said, if it has no room.
+    pub fn no_room(&self) -> Option<&AllocateError> {
+        match self {
+            Self::Full(error)
+            | Self::Create(CreateError::Heap(error))
+            | Self::Submit(crate::SubmitError::Heap(error)) => Some(error),
+            _ => None,
+        }
+    }
+
     /// Whether all places for workers are taken: by workers, or by dead ones whom nobody has buried yet.
     pub fn is_no_place(&self) -> bool {
         matches!(self, Self::Engine(EngineError::NoSlot { .. }))
