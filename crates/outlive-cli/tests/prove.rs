@@ -76,7 +76,7 @@ fn interleavings_are_listed_tried_and_counted() {
 #[test]
 fn what_is_drawn_says_from_which_seed() {
     let run = |more: &[&str]| {
-        let mut arguments = vec!["prove", "schedule", "work list, drawn"];
+        let mut arguments = vec!["prove", "schedule", "counting, drawn"];
         arguments.extend(more);
         outlive(arguments).succeeds()
     };

@@ -7,6 +7,7 @@ use std::fs;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
+use support::run::{Stage, plainly, read, text};
 use support::{Place, Running, command, outlive};
 
 /// A ranking that takes some seconds, and where its ranks are written.
@@ -94,6 +95,34 @@ fn workers_come_and_go_and_die_and_the_ranks_are_the_same() {
     // The pool wanted as many as there is room for; it wants nobody now, and there is no pod any more.
     spare.ends();
     assert_eq!(alone.written(), together.written());
+}
+
+/// A worker's table is that of its place in the pool, so that nobody has to know beforehand who counts.
+#[test]
+fn workers_come_and_die_in_the_middle_of_a_word_count() {
+    let (stage, place) = (Stage::new("volunteers"), Place::new("words"));
+    let bytes = text(8_000_000, 13);
+    let path = stage.write("text", &bytes);
+    let counts = stage.path("counts");
+    let worker = |more: &[&'static str]| {
+        let mut all = vec!["worker", "--pod", place.path(), "--wait", "30"];
+        all.extend(more);
+        Running::start(all)
+    };
+    let mut workers = [worker(&[]), worker(&["--threads", "2"]), worker(&[])];
+    let run = ["run", "wordcount", &path, "--hosts", "1", "--unit", "64"];
+    let kept = ["--pod", place.path(), "--output", &counts];
+    let mut run = Running::start(run.into_iter().chain(kept));
+    for worker in &mut workers {
+        worker.wait_for(&["works in the pool wordcount"]);
+    }
+    let [stays, both, killed] = &mut workers;
+    killed.kill();
+    std::thread::sleep(Duration::from_millis(50));
+    both.kill();
+    run.ends();
+    assert!(tasks(&stays.ends()) > 0);
+    assert!(read(&counts) == plainly(&[&bytes]));
 }
 
 #[test]

@@ -3,7 +3,8 @@
 use crate::StudyError;
 use crate::cost::Cost;
 use outlive_workloads::input::Inputs;
-use outlive_workloads::on_hosts::{Counts, OnHosts};
+use outlive_workloads::driver::Options;
+use outlive_workloads::mapreduce::{Counts, MapReduction};
 use outlive_workloads::tokens::Tokens;
 use outlive_workloads::wordcount::{WordCount, add_alone, shipped_text, sort};
 use rustix::fs::{MemfdFlags, memfd_create};
@@ -77,9 +78,11 @@ impl Text {
     }
 }
 
-/// The counting of `inputs` by hosts.
-pub fn counting(inputs: &Inputs) -> OnHosts<WordCount> {
-    OnHosts::counting(WordCount::default(), inputs.clone())
+/// The counting of `inputs` by hosts that are as `options` say.
+pub fn counting(inputs: &Inputs, options: &Options) -> MapReduction<WordCount> {
+    MapReduction::new(WordCount::default(), inputs.clone())
+        .workers(options.workers())
+        .seed(options.seed)
 }
 
 fn path(file: &File) -> PathBuf {

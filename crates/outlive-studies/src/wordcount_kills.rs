@@ -19,7 +19,7 @@ use crate::text::{Text, counting};
 use crate::{Run, Study, StudyError, machine};
 use outlive_workloads::driver::{KillAt, Options, Outcome, Supervise};
 use outlive_workloads::input::Inputs;
-use outlive_workloads::on_hosts::Counts;
+use outlive_workloads::mapreduce::Counts;
 
 pub const STUDY: Study = Study {
     name: "wordcount-kills",
@@ -69,7 +69,8 @@ fn count_in_pod(
         seed: 1,
         ..Options::default()
     };
-    let outcome = crate::hosts::run(launcher, &options, &counting(inputs))?;
+    let count = counting(inputs, &options);
+    let outcome = crate::hosts::run(launcher, &options, &count)?;
     if outcome.result != *expected {
         return Err(StudyError::void(format!(
             "{hosts} hosts, of which {kills} were killed, counted differently from the plain program"

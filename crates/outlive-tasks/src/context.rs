@@ -54,7 +54,8 @@ impl<'c> Context<'c> {
         self.run.borrow().attempt()
     }
 
-    /// The number of the worker that runs it.
+    /// The number of the worker that runs it: that of its place in the pool, below [`capacity`](crate::WorkerPool::capacity).
+    /// A place has one owner at a time. Its next one sees all that the last one did in the pod, whose log is settled if it died.
     pub fn worker(&self) -> u32 {
         self.engine.borrow().number()
     }

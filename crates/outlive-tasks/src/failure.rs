@@ -125,7 +125,10 @@ impl PoolError {
     /// How many bytes were asked for in vain, if the heap has no such block.
     pub fn wanted(&self) -> Option<u64> {
         match self {
-            Self::Full(error) | Self::Engine(EngineError::Allocate(error)) => error.asked(),
+            Self::Full(error)
+            | Self::Create(CreateError::Heap(error))
+            | Self::Submit(crate::SubmitError::Heap(error))
+            | Self::Engine(EngineError::Allocate(error)) => error.asked(),
             _ => None,
         }
     }

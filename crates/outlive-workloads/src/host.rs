@@ -9,11 +9,9 @@
 //! nobody of the former tree lives, so that the death of the host is told before its next life begins.
 
 use crate::header::{CalledOff, Header};
-use crate::table::Blocks;
+use outlive::heap::LocalHeap;
 use outlive::heap::buddy::AllocateError;
-use outlive::heap::{Heap, LocalHeap};
 use outlive::membership::{InstanceId, JoinError, Level, Process, ProcessOptions};
-use outlive::memory::Native;
 use outlive::pod::{Pod, PodError};
 use outlive::segment::RootError;
 use outlive::structures;
@@ -94,8 +92,6 @@ pub struct Post<'p> {
     pub header: Header,
     /// The worker's way to all blocks of the pod's heap.
     pub heap: &'p LocalHeap<'p>,
-    /// The worker's way to large blocks, and the worker as a member.
-    pub blocks: Blocks<'p, Native>,
     /// The worker's number.
     pub number: u32,
     /// Its host.
@@ -103,12 +99,6 @@ pub struct Post<'p> {
 }
 
 impl Post<'_> {
-    /// To be called right before `unit` is committed. If a host is to be killed here, this waits for it and does not
-    /// return, unless the run is called off meanwhile.
-    pub fn may_die_before(&self, unit: u64) {
-        die_before(unit, self.header, self.host, self.process);
-    }
-
     /// Does `work` on this thread, in which the function [`may_die_before`] means this post: for tasks, which a
     /// worker runs without knowing what they are.
     pub fn stand<T>(&self, work: impl FnOnce() -> T) -> T {
@@ -135,7 +125,8 @@ pub(crate) fn header_here() -> Option<Header> {
     HERE.with_borrow(|here| here.as_ref().map(|(header, ..)| *header))
 }
 
-/// As [`Post::may_die_before`], of the post at which this thread [stands](Post::stand); nothing if it stands at none.
+/// To be called right before `unit` is committed. If the host is to be killed here, of the post at which this thread
+/// [stands](Post::stand), this waits for it and does not return, unless the run is called off meanwhile.
 pub fn may_die_before(unit: u64) {
     HERE.with_borrow(|here| {
         if let Some((header, host, process)) = here {
@@ -169,7 +160,6 @@ pub fn work(
 ) -> Result<(), HostError> {
     let pod = Pod::open(&place.pod)?;
     let header = Header::find(&pod)?.ok_or(HostError::NoRun)?;
-    let heap = pod.heap().ok_or(HostError::NoRun)?;
     let number = header.program();
     let program = program(number).ok_or(HostError::NoProgram(number))?;
     let options = ProcessOptions::on_host(place.host)
@@ -191,14 +181,7 @@ pub fn work(
     let first = index * threads;
     let work = |thread: u32| {
         let number = first + thread;
-        work_as(
-            &pod,
-            &process,
-            (header, heap),
-            number,
-            place.host,
-            &*program,
-        )
+        work_as(&pod, &process, header, number, place.host, &*program)
     };
     let outcome = std::thread::scope(|scope| {
         let workers: Result<Vec<_>, _> = (0..threads)
@@ -289,7 +272,7 @@ fn patiently<T>(
 fn work_as(
     pod: &Pod,
     process: &Process,
-    (header, heap): (Header, Heap),
+    header: Header,
     number: u32,
     host: u32,
     program: &dyn Work,
@@ -298,17 +281,11 @@ fn work_as(
     let (id, name) = (header.crew().id_of(number), format!("worker {number}"));
     let member = patiently(called_off, || Ok(process.enter(Some(id), &name)?))?;
     let local = member.heap(pod)?;
-    let blocks = Blocks {
-        buddy: *heap.buddy(),
-        member: &member,
-        recoverers: member.recoverers().ok_or(HostError::NoRun)?,
-    };
     let post = Post {
         pod,
         process,
         header,
         heap: &local,
-        blocks,
         number,
         host,
     };

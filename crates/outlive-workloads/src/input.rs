@@ -1,9 +1,7 @@
 //! What is read: files, found and looked at before anything starts.
 
-use std::ffi::OsStr;
 use std::fs::{self, File};
 use std::io::{self, Read};
-use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 /// Files to be read, in the order in which they are.
@@ -115,35 +113,6 @@ impl Inputs {
         self.files.push(InputFile { path, len });
         Ok(false)
     }
-
-    /// The paths, one after the other, each behind its length.
-    pub(crate) fn to_bytes(&self) -> Vec<u8> {
-        let mut bytes = Vec::new();
-        for file in &self.files {
-            let path = file.path.as_os_str().as_bytes();
-            bytes.extend_from_slice(&(path.len() as u64).to_le_bytes());
-            bytes.extend_from_slice(&file.len.to_le_bytes());
-            bytes.extend_from_slice(path);
-        }
-        bytes
-    }
-
-    /// What [`to_bytes`](Self::to_bytes) wrote; `None` if it did not.
-    pub(crate) fn from_bytes(mut bytes: &[u8]) -> Option<Self> {
-        let mut files = Vec::new();
-        while !bytes.is_empty() {
-            let (path_len, rest) = bytes.split_first_chunk()?;
-            let (len, rest) = rest.split_first_chunk()?;
-            let (path, rest) =
-                rest.split_at_checked(usize::try_from(u64::from_le_bytes(*path_len)).ok()?)?;
-            files.push(InputFile {
-                path: OsStr::from_bytes(path).into(),
-                len: u64::from_le_bytes(*len),
-            });
-            bytes = rest;
-        }
-        Some(Self { files })
-    }
 }
 
 #[cfg(test)]
@@ -163,8 +132,6 @@ mod tests {
         let inputs = Inputs::find(&[at("b"), at("a")]).unwrap();
         let lens: Vec<u64> = inputs.files().iter().map(|file| file.len).collect();
         assert_eq!((lens, inputs.bytes()), (vec![3, 2, 1], 6));
-        assert_eq!(Inputs::from_bytes(&inputs.to_bytes()), Some(inputs));
-        assert_eq!(Inputs::from_bytes(&[1, 2, 3]), None);
         let said = |name: &str| Inputs::find(&[at(name)]).unwrap_err().to_string();
         assert!(said("empty").contains("no file"), "{}", said("empty"));
         assert!(said("none").contains("No such file"), "{}", said("none"));

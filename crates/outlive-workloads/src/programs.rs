@@ -5,12 +5,13 @@ use crate::dedup::Archiving;
 use crate::histogram::Counting;
 use crate::host::Work;
 use crate::kmeans::Clustering;
+use crate::mapreduce::OnTasks;
 use crate::matmul::Multiplication;
 use crate::on_tasks::{PoolOf, PoolWork, TaskProgram};
 use crate::pagerank::Ranking;
 use crate::wordcount::WordCount;
 
-/// The programs of tasks.
+/// All of them are programs of tasks.
 const OF_TASKS: &[PoolOf] = &[
     Ranking::POOL,
     Counting::POOL,
@@ -18,12 +19,11 @@ const OF_TASKS: &[PoolOf] = &[
     Pricing::POOL,
     Multiplication::POOL,
     Archiving::<Vec<u8>>::POOL,
+    WordCount::POOL,
 ];
 
 /// The program with this number, for [`host::work`](crate::host::work).
 pub fn of(number: u64) -> Option<Box<dyn Work>> {
-    if let Some(pool) = OF_TASKS.iter().find(|pool| pool.number == number) {
-        return Some(Box::new(PoolWork(*pool)));
-    }
-    WordCount::of(number).map(|program| Box::new(program) as _)
+    let pool = OF_TASKS.iter().find(|pool| pool.number == number)?;
+    Some(Box::new(PoolWork(*pool)))
 }

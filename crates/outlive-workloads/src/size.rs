@@ -4,7 +4,7 @@
 use crate::input::{InputError, Inputs};
 use crate::key::INLINE;
 use crate::mapreduce::MapReduce;
-use crate::run::{Plan, Run};
+use crate::mapreduce::run::Plan;
 use crate::table::Table;
 use outlive::heap::Heap;
 use outlive::memory::Native;
@@ -196,10 +196,10 @@ fn block(bytes: u64) -> u64 {
     }
 }
 
-/// How many bytes the heap of a run needs that finds `keys`.
-pub fn heap_bytes(plan: &Plan, keys: Keys) -> u64 {
-    let texts: u64 = plan.units().iter().map(|unit| block(unit.len.into())).sum();
-    let workers = u64::from(plan.crew.workers());
+/// How many bytes of a heap a reduction needs that finds `keys`, of so many workers: what stands in the pool besides is not counted.
+pub fn heap_bytes(plan: &Plan, workers: u32, keys: Keys) -> u64 {
+    let texts: u64 = plan.units().map(|unit| block(unit.len.into())).sum();
+    let (workers, places) = (u64::from(workers), u64::from(plan.places));
     // While a table grows the one before it, half as large, is still there.
     let largest = |keys: u64| Table::<Native>::bytes_for(keys.max(4096)) * 3 / 2;
     // All together have no more entries than keys are found, and each is at most three eighths full when it has grown.
@@ -209,10 +209,11 @@ pub fn heap_bytes(plan: &Plan, keys: Keys) -> u64 {
     let arenas = 2 * plan.inputs.bytes().min(workers * keys.long) + workers * ARENA;
     // A node, and its share of the map's pages.
     let totals = keys.count * 160 + 2 * keys.long + (1 << 20);
-    // Each worker has slabs of its own.
-    let slabs = workers * (512 << 10);
-    let run = Run::<Native>::bytes(plan).next_power_of_two();
-    let all = texts + tables + arenas + totals + slabs + run;
+    let run = plan.bytes().next_power_of_two();
+    let all = texts + tables + arenas + totals + run;
+    // Who comes besides needs a table, too: as far as that is little beside the rest.
+    let others = places.saturating_sub(workers) * largest(keys.count);
+    let all = all + others.min(all / 4);
     // What the powers of two waste.
     all + all / 8 + (4 << 20)
 }

@@ -1,14 +1,14 @@
 //! A worker's own table of counts, in shared memory, whose counts of a unit are committed by one word.
 //!
-//! Every worker *id* has one; its incarnations go on with the same table, one after the other. While a worker
-//! works on a unit it counts straight into the table with plain stores. When it is done, the
-//! compare-and-swap that makes the unit's result ([`WorkList`](crate::work_list::WorkList)) makes all these counts
-//! valid at once; if it dies before, none of them ever is.
+//! Every *place* of the pool of workers has one ([slot](outlive_tasks::slot)): its owners go on with the same table, one after
+//! the other, whoever they are. While a worker works on a unit it counts straight into the table with plain stores. When it is
+//! done, the compare-and-swap that makes the unit's [result](crate::mapreduce::results) makes all these counts valid at once;
+//! if it dies before, none of them ever is.
 //!
 //! # How
 //!
 //! An *attempt* is one worker's work on one unit. A table numbers its attempts from 1 on, over all
-//! incarnations; a *stamp* is a unit and the number of an attempt at it. A unit's result names the table and the
+//! owners; a *stamp* is a unit and the number of an attempt at it. A unit's result names the table and the
 //! attempt that committed it. So a stamp is *valid* if and only if the result of its unit names this table and its
 //! attempt: nothing but that one word decides it, and it decides once.
 //!
@@ -26,12 +26,20 @@
 //!
 //! *What is valid is never written.* The slot with the total keeps its value until an attempt is committed whose
 //! stamp stands in the other one. That attempt's stores are then over: a worker begins the next attempt
-//! only after the commit, and whoever takes over begins one with a number of its own.
+//! only after the commit (or after it gave the attempt up), and whoever takes over begins one with a number of its own.
 //!
 //! *An attempt counts whole or not at all.* All its slots have its stamp, and become valid together. A slot
-//! that holds an abandoned attempt's stamp never becomes valid: its number is not used again, since a new
-//! incarnation goes on above the number that stands in the header, and it stood there before the first
-//! slot was stamped. The unit is counted again by another attempt, here or in another table.
+//! that holds an abandoned attempt's stamp never becomes valid: its number is not used again, since every attempt
+//! goes on above the number that stands in the header, and it stood there before the first
+//! slot was stamped. The unit is counted again by another attempt, here or in another table. The same for an attempt whose worker
+//! lives: a task that fails in the middle of one is tried again, in an attempt of its own.
+//!
+//! *So a dead worker's table loses nothing and counts nothing twice.* What its owner had committed is valid, and stays so; it is
+//! reduced whether or not the table has another owner. What it had begun is not, and never will be.
+//!
+//! *Whether a stamp is valid* says the result of its unit. Most are asked for without that: the header says since which
+//! attempt all but the last have been committed, which is so whoever made them. It moves, before another attempt begins,
+//! when the last one was not.
 //!
 //! *The value before the stamp, or after?* It does not matter: a slot is looked at only through its stamp's validity,
 //! and by its own attempt; and a slot whose stamp is still an old valid one is the lower of two valid ones, or
@@ -43,12 +51,13 @@
 //!
 //! *Growth.* A larger block is allocated into a cell of the header, filled, and put in place of the old one by one
 //! redo transaction that also frees the old one. A death before it leaves the block in the cell, to be
-//! freed by the next incarnation. Long keys stand in an arena, blocks in a chain, which grows by a
+//! freed by the next owner. Long keys stand in an arena, blocks in a chain, which grows by a
 //! transaction too.
 //!
-//! *Orderings.* One thread at a time writes a table: the instance of its id. Its stores are relaxed; the result's
-//! compare-and-swap releases them, and whoever has seen all results of the list has acquired them. The next
-//! incarnation acquires them with the raised generation. Growth that its attempt did not outlive is seen by whoever
+//! *Orderings.* One thread at a time writes a table: the owner of its place. Its stores are relaxed; the result's
+//! compare-and-swap releases them, and whoever has seen the end of the job has acquired them. The next
+//! owner acquires them with the place, or with the raised generation; the dead one's log was settled before he had the place.
+//! Growth that its attempt did not outlive is seen by whoever
 //! took its unit over, who had settled the dead one's log before, and so by all after that one's commit.
 //!
 //! | death | what is left | what follows |
@@ -61,7 +70,7 @@
 mod grow;
 
 use crate::key::{INLINE, Key};
-use crate::work_list::Units;
+use crate::mapreduce::results::Results;
 use outlive::heap::buddy::{AllocateError, Buddy, FreeError};
 use outlive::membership::Member;
 use outlive::memory::{Memory, Native, Offset, Ordering};
@@ -161,7 +170,10 @@ const USED: u64 = 16;
 const NEXT: u64 = 24;
 const ARENA: u64 = 32;
 const ARENA_USED: u64 = 40;
+/// The stamp of the last attempt.
 const ATTEMPT: u64 = 48;
+/// All attempts from this one to before the last are committed.
+const SINCE: u64 = 56;
 
 // An entry.
 const ENTRY: u64 = 64;
@@ -191,8 +203,8 @@ pub struct Place<M: Memory = Native> {
     pub header: Offset,
     /// Which table it is, from 0.
     pub number: u32,
-    /// The units that are counted.
-    pub units: Units<M>,
+    /// What has become of the units that are counted.
+    pub results: Results<M>,
     /// The seed of the hashes, the same for all tables that are read together.
     pub seed: u64,
 }
@@ -218,19 +230,55 @@ impl<M: Memory> Place<M> {
         ((result >> 32) as u32).checked_sub(1)
     }
 
-    fn is_valid(self, stamp: u64) -> bool {
-        stamp != 0 && self.units.result(stamp >> 32) == self.result(stamp as u32)
+    /// The cell of a block for the table to grow into.
+    pub(crate) fn next_at(self) -> Offset {
+        self.header + NEXT
     }
 
-    /// How many attempts there have been, over all incarnations.
+    fn is_valid(self, stamp: u64) -> bool {
+        stamp != 0 && self.results.result(stamp >> 32) == self.result(stamp as u32)
+    }
+
+    /// Since which attempt all are committed, the last one too.
+    fn since(self) -> u32 {
+        let last = self.word(ATTEMPT);
+        if last == 0 || self.is_valid(last) {
+            (self.word(SINCE) as u32).max(1)
+        } else {
+            self.attempts().saturating_add(1)
+        }
+    }
+
+    /// Counts `unit` in this table, whose place the caller owns, as holder of the unit's task: `add` [adds](Table::add) what the
+    /// unit has. Returns the unit's result, by which this attempt is committed. A new table has `1 << log2` entries.
+    ///
+    /// # Errors
+    /// If there is no room; what `add` says. The attempt never counts, then.
+    ///
+    /// # Crash
+    /// The attempt never counts.
+    pub fn attempt<'m, E: From<TableError>>(
+        self,
+        blocks: Blocks<'m, M>,
+        log2: u32,
+        unit: u64,
+        add: impl FnOnce(&mut Table<'m, M>) -> Result<(), E>,
+    ) -> Result<u64, E> {
+        let mut table = Table::open(self, blocks, log2)?;
+        table.begin(unit);
+        add(&mut table)?;
+        Ok(table.result())
+    }
+
+    /// How many attempts there have been, over all owners.
     pub fn attempts(self) -> u32 {
         self.word(ATTEMPT) as u32
     }
 
     /// How many units this table has committed.
     pub fn committed(self) -> u32 {
-        let mine = |unit: &u64| Self::committer(self.units.result(*unit)) == Some(self.number);
-        (0..self.units.count()).filter(mine).count() as u32
+        let mine = |unit: &u64| Self::committer(self.results.result(*unit)) == Some(self.number);
+        (0..self.results.count()).filter(mine).count() as u32
     }
 
     /// The unit of the last attempt, if that was not committed.
@@ -306,7 +354,7 @@ pub struct Table<'m, M: Memory = Native> {
     shift: u32,
     used: u64,
     /// From this attempt on, all before the present one are committed.
-    own_from: u32,
+    since: u32,
     /// The stamp of the present attempt; 0 before the first.
     now: u64,
 }
@@ -323,8 +371,8 @@ impl<'m, M: Memory> Table<'m, M> {
         (keys * 4 / 3 + 1).next_power_of_two() * ENTRY
     }
 
-    /// Opens the table at `place` for the incarnation of its worker that `blocks` belong to: the only one that may
-    /// write to it. A new table has `1 << log2` entries.
+    /// Opens the table at `place` for the owner of the place, whom `blocks` belong to: the only one that may
+    /// write to it. A new table has `1 << log2` entries. It takes a few loads: tables are opened for each unit.
     ///
     /// # Errors
     /// If there is no room.
@@ -344,7 +392,7 @@ impl<'m, M: Memory> Table<'m, M> {
             mask: 0,
             shift: 0,
             used: place.word(USED),
-            own_from: place.attempts().saturating_add(1),
+            since: place.since(),
             now: 0,
         };
         if place.word(BLOCK) == 0 {
@@ -361,21 +409,33 @@ impl<'m, M: Memory> Table<'m, M> {
         self.shift = 64 - log2;
     }
 
-    /// Begins an attempt at `unit`, which the caller has claimed. The attempt before has been committed, or the
-    /// worker was opened anew.
-    pub fn begin(&mut self, unit: u64) {
+    /// Begins an attempt at `unit`, whose task the caller holds. The attempt before has been committed, or never will be; the table
+    /// was opened since.
+    fn begin(&mut self, unit: u64) {
         assert!(unit < 1 << 32, "a table stamps 2^32 units");
         let attempt = self.place.attempts().checked_add(1);
         self.now = stamp(unit, attempt.expect("2^32 attempts at units"));
+        // First what says of which attempts all are committed: cut short in between, it says it of none.
+        self.place.set(SINCE, self.since.into());
         self.place.set(ATTEMPT, self.now);
         self.place.memory.crash_point(CountPoint::Begun);
     }
 
-    /// Wrong: begins under the number of the attempt before. For the proof that sees it.
-    pub(crate) fn begin_again(&mut self, unit: u64) {
-        let attempt = self.place.attempts().max(1);
-        self.now = stamp(unit, attempt);
+    /// Wrong: goes on under the number of the attempt before. For the proof that sees it.
+    pub(crate) fn begin_again(&mut self) {
+        let attempt = self.place.attempts().saturating_sub(1).max(1);
+        self.now = stamp(self.now >> 32, attempt);
         self.place.set(ATTEMPT, self.now);
+    }
+
+    /// Wrong: forgets that there was an attempt. For the proof that sees it.
+    pub(crate) fn forget(&self) {
+        self.place.set(ATTEMPT, 0);
+    }
+
+    /// Wrong: takes all attempts for committed. For the proof that sees it.
+    pub(crate) fn trust(&mut self) {
+        self.since = 0;
     }
 
     /// The result by which the present attempt is committed.
@@ -464,8 +524,7 @@ impl<'m, M: Memory> Table<'m, M> {
     /// Whether a stamp that is not the present one's is valid.
     #[inline(always)]
     fn holds(&self, stamp: u64) -> bool {
-        // Our own earlier attempts are committed: we would not have begun another one.
-        stamp as u32 >= self.own_from || self.place.is_valid(stamp)
+        stamp as u32 >= self.since || self.place.is_valid(stamp)
     }
 
     #[cold]

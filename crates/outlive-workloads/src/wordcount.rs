@@ -1,9 +1,11 @@
 //! WordCount: how often each word is in a text.
 
 use crate::key::Key;
-use crate::mapreduce::MapReduce;
+use crate::mapreduce::{MapReduce, OnTasks, tasks};
+use crate::on_tasks::PoolOf;
 use crate::tokens::Tokens;
 use flate2::read::GzDecoder;
+use outlive_tasks::{Call, task};
 use std::collections::HashMap;
 use std::fs::File;
 use std::io::{self, Read};
@@ -16,23 +18,46 @@ pub struct WordCount {
     pub tokens: Tokens,
 }
 
-impl WordCount {
-    /// The number by which workers know this program.
-    pub fn number(self) -> u64 {
+impl OnTasks for WordCount {
+    const POOL: PoolOf = PoolOf {
+        number: 22,
+        name: "wordcount",
+    };
+
+    fn number(&self) -> u64 {
         match self.tokens {
             Tokens::Words => 1,
             Tokens::Whitespace => 2,
         }
     }
 
-    /// The program with this number.
-    pub fn of(number: u64) -> Option<Self> {
+    fn of(number: u64) -> Option<Self> {
         let tokens = match number {
             1 => Tokens::Words,
             2 => Tokens::Whitespace,
             _ => return None,
         };
         Some(Self { tokens })
+    }
+
+    fn phase(phase: u64) -> Call {
+        count_phase(phase)
+    }
+
+    fn units(phase: u64, from: u64, to: u64) -> Call {
+        count_units(phase, from, to)
+    }
+}
+
+task! {
+    /// Begins a phase of a word count.
+    pub fn count_phase(context, phase: u64) {
+        tasks::phase::<WordCount>(context, phase)
+    }
+
+    /// Does the units of a phase from `from` to before `to`, or spawns tasks that do.
+    pub fn count_units(context, phase: u64, from: u64, to: u64) {
+        tasks::units::<WordCount>(context, phase, from..to)
     }
 }
 

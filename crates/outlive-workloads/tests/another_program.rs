@@ -1,15 +1,16 @@
-//! A program other than WordCount, on worker threads of one process: how often lines of each length come, and which is
-//! the longest.
+//! A program of MapReduce other than WordCount, on worker threads of one process: which is the longest line that begins
+//! with each byte.
 
 use outlive::membership::ProcessOptions;
 use outlive::pod::{Pod, PodOptions};
-use outlive_workloads::crew::Crew;
+use outlive::supervise::Stop;
+use outlive_tasks::{Call, Options, WorkerPool, task};
 use outlive_workloads::input::Inputs;
 use outlive_workloads::key::Key;
-use outlive_workloads::mapreduce::{MapReduce, Totals, Worker, results};
-use outlive_workloads::run::{Plan, Run};
-use outlive_workloads::table::Blocks;
+use outlive_workloads::mapreduce::{MapReduce, MapReduction, OnTasks, tasks};
+use outlive_workloads::on_tasks::{Ended, PoolOf, TaskProgram};
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 /// The longest line that begins with each byte: what is combined need not be a sum.
 struct LongestLines;
@@ -27,6 +28,35 @@ impl MapReduce for LongestLines {
 
     fn combine(&self, a: u64, b: u64) -> u64 {
         a.max(b)
+    }
+}
+
+impl OnTasks for LongestLines {
+    const POOL: PoolOf = PoolOf {
+        number: 1000,
+        name: "longest lines",
+    };
+
+    fn of(_: u64) -> Option<Self> {
+        Some(Self)
+    }
+
+    fn phase(phase: u64) -> Call {
+        phase_of_lines(phase)
+    }
+
+    fn units(phase: u64, from: u64, to: u64) -> Call {
+        units_of_lines(phase, from, to)
+    }
+}
+
+task! {
+    fn phase_of_lines(context, phase: u64) {
+        tasks::phase::<LongestLines>(context, phase)
+    }
+
+    fn units_of_lines(context, phase: u64, from: u64, to: u64) {
+        tasks::units::<LongestLines>(context, phase, from..to)
     }
 }
 
@@ -57,60 +87,45 @@ fn another_program_fits() {
 
     let place = Place(format!("/dev/shm/outlive-workloads-{}", std::process::id()));
     let pod = Pod::create(&place.0, PodOptions::new().size(48 << 20).ids(16)).unwrap();
-    let heap = pod.heap().unwrap();
-    let process = pod.join(ProcessOptions::on_host(0).id(1)).unwrap();
-    let plan = Plan {
-        inputs: Inputs::find(&[&file]).unwrap(),
-        program: 77,
-        crew: Crew {
-            hosts: 1,
-            processes: 1,
-            threads: 3,
-            first_process: 1,
-            first_worker: 4,
-        },
-        unit: 10_000,
-        seed: 3,
-        kills: 0,
-    };
-    let memory = pod.segment().memory();
-    let run = {
-        let member = process.enter(Some(2), "maker").unwrap();
-        let local = member.heap(&pod).unwrap();
-        let blocks = Blocks {
-            buddy: *heap.buddy(),
-            member: &member,
-            recoverers: member.recoverers().unwrap(),
-        };
-        let cell = pod.logs().of(2).program_room();
-        let run = Run::create(&plan, blocks, memory, cell).unwrap();
-        Totals::create(&local, run.totals_cell()).unwrap();
-        run
-    };
-    std::thread::scope(|scope| {
-        for number in 0..3 {
-            let (pod, process, plan) = (&pod, &process, &plan);
-            scope.spawn(move || {
-                let member = process
-                    .enter(Some(plan.crew.id_of(number)), "worker")
-                    .unwrap();
-                let local = member.heap(pod).unwrap();
-                let blocks = Blocks {
-                    buddy: *heap.buddy(),
-                    member: &member,
-                    recoverers: member.recoverers().unwrap(),
-                };
-                let mut worker = Worker::new(run, &local, blocks, number);
-                worker.work(&LongestLines, |_| ()).unwrap();
-            });
+    let process = pod.join(ProcessOptions::on_host(0)).unwrap();
+    let member = process.enter(None, "maker").unwrap();
+    let heap = member.heap(&pod).unwrap();
+    let options = Options::new().capacity(5);
+    let pool = WorkerPool::create(&pod, &heap, LongestLines::POOL.name, options).unwrap();
+    let inputs = Inputs::find(&[&file]).unwrap();
+    let reduction = MapReduction::new(LongestLines, inputs);
+    let reduction = reduction.unit(10_000).workers(3).seed(3);
+    reduction.put(&pool, &heap).unwrap();
+    let found = std::thread::scope(|scope| {
+        let mut workers = Vec::new();
+        for _ in 0..3 {
+            workers.push(scope.spawn(|| {
+                let member = process.enter(None, "worker").unwrap();
+                let heap = member.heap(&pod).unwrap();
+                pool.work(&heap, &Stop::default()).unwrap().0.tasks
+            }));
         }
+        let first = pool.submit(&heap, "round 0", reduction.begin());
+        // Each creates the next one before it is complete.
+        let waited: Result<(), String> = first.map_err(|error| error.to_string()).and_then(|_| {
+            for round in 0..reduction.rounds() {
+                let job = pool.job(&heap, &format!("round {round}"));
+                let job = job.ok_or_else(|| format!("there is no round {round}"))?;
+                let waited = job.wait(Some(Duration::from_secs(60)));
+                waited.map_err(|error| error.to_string())?;
+            }
+            Ok(())
+        });
+        pool.resize(&heap, 0).unwrap();
+        waited.unwrap();
+        let tasks: u64 = workers.into_iter().map(|it| it.join().unwrap()).sum();
+        // Twice each unit, each part, and what spawned them.
+        assert!(tasks > 2 * reduction.units() + 16, "{tasks} tasks");
+        reduction.result(&pool, &heap, &Ended::default()).unwrap()
     });
-    assert!(run.is_done());
-    let member = process.enter(Some(2), "reader").unwrap();
-    let local = member.heap(&pod).unwrap();
-    let found: BTreeMap<Vec<u8>, u64> = results(run, &local).unwrap().into_iter().collect();
+    let found: BTreeMap<Vec<u8>, u64> = found.into_iter().collect();
     assert_eq!(found, expected);
-    drop(local);
+    drop(heap);
     drop(member);
     process.leave().unwrap();
 }

@@ -1,5 +1,5 @@
-//! The work list and the counting under every interleaving within bounds and many beyond, with deaths; and ways to get
-//! them wrong, each of which must be found.
+//! Counting under every interleaving within bounds and many beyond, with deaths; and ways to get it wrong, each of which
+//! must be found.
 
 use outlive_prove::scenarios::{assert_caught, assert_hold};
 use outlive_workloads::scenarios;
@@ -11,6 +11,6 @@ fn units_count_once_under_interleavings_and_deaths() {
 }
 
 #[test]
-fn broken_lists_and_counts_are_caught() {
+fn broken_counts_are_caught() {
     assert_caught(scenarios::broken());
 }

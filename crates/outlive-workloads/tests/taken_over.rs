@@ -1,18 +1,25 @@
 //! A dead one's unit is taken over when nothing that the dead one left is still to be carried out, and no sooner.
 
-use outlive::heap::{self, buddy::Buddy};
+use outlive::heap::{self, Heap, LocalHeap};
 use outlive::membership::{Generations, Instance, Level, Member, State, Status};
 use outlive::memory::{Memory, Native, Offset, Ordering, PersistenceDomain};
 use outlive::recovery::{Logs, OwnLog, Recovered};
 use outlive::sync;
-use outlive_workloads::work_list::{SharedList, Units, WorkList};
+use outlive_tasks::{Engine, Settings, Slots, Spec, Task};
 
 #[test]
-fn a_unit_is_taken_over_after_its_claimants_log_is_settled_even_if_the_id_lives_again() {
-    let memory = Native::leaked(1 << 20, PersistenceDomain::Flushed);
+fn a_unit_is_taken_over_after_its_workers_log_is_settled_even_if_the_id_lives_again() {
+    let memory = Native::leaked(1 << 21, PersistenceDomain::Flushed);
     let generations = Generations::new(memory, Offset::new(64), 4);
     let logs = Logs::new(memory, Offset::new(4096), 4);
-    let recoverers = heap::recoverers(sync::recoverers(logs));
+    let (state, region) = (Offset::new(1 << 18), Offset::new(1 << 20));
+    let heap = Heap::create(memory, state, region, 1 << 20).unwrap();
+    let recoverers = heap::recoverers_of(heap::recoverers(sync::recoverers(logs)), heap);
+    let settings = Settings {
+        capacity: 2,
+        ..Settings::default()
+    };
+    let slots = Slots::create(memory, Offset::new(1 << 17), settings).unwrap();
     let join = |id: u32, status| {
         let before = generations.state(id).unwrap();
         let next = State {
@@ -26,16 +33,25 @@ fn a_unit_is_taken_over_after_its_claimants_log_is_settled_even_if_the_id_lives_
         // SAFETY: nothing else is a member here, and the test is one thread.
         unsafe { Member::assume(memory, generations, instance, logs.at(id), None) }
     };
-    let (state, region) = (Offset::new(1 << 18), Offset::new(1 << 19));
-    let buddy = Buddy::create(memory, state, region, 1 << 18, 4096).unwrap();
-    let units = Units::new(memory, Offset::new(2048), 1);
-    let (called_off, cell) = (Offset::new(1024), Offset::new(1032));
-    // The first is given the unit and dies while it allocates, with the allocator's lock.
+    let (root, cell) = (Task::new(memory, Offset::new(2048)), Offset::new(1032));
+    // Another one works, too, and needs nothing of the allocator any more.
+    let other = join(1, Status::Live);
+    OwnLog::open(&other).unwrap();
+    let other_heap = LocalHeap::of(heap, &other, &recoverers);
+    let claimed = Engine::claim_slot(slots, 1, &other_heap, &recoverers, &mut ()).unwrap();
+    let mut others = claimed.expect("nobody has had it");
+    // The first has the unit's task and dies while it allocates, with the allocator's lock.
     let first = join(0, Status::Live);
     OwnLog::open(&first).unwrap();
-    let mut list = SharedList::new(units, &first, &recoverers, called_off);
-    assert_eq!(list.next().unwrap(), Some(0));
-    let locked = buddy.lock(&first, &recoverers).unwrap();
+    let local = LocalHeap::of(heap, &first, &recoverers);
+    let mut engine = Engine::claim(slots, &local, &recoverers, &mut ()).unwrap();
+    let spec = Spec::new(0, &[7]);
+    root.prepare_root(&local, &spec, outlive_tasks::State::Ready)
+        .unwrap();
+    assert!(engine.start(root).unwrap().is_some());
+    drop(engine);
+    drop(local);
+    let locked = heap.buddy().lock(&first, &recoverers).unwrap();
     let mut redo = locked.redo().unwrap();
     let block = locked.allocate(&mut redo, 4096).unwrap();
     redo.store(cell, block.raw()).unwrap();
@@ -51,10 +67,12 @@ fn a_unit_is_taken_over_after_its_claimants_log_is_settled_even_if_the_id_lives_
     assert!(generations.transition(0, live, dead));
     // Its next incarnation has joined, and stalls before it recovers the first.
     let next = join(0, Status::Live);
-    let other = join(1, Status::Live);
-    OwnLog::open(&other).unwrap();
-    let mut list = SharedList::new(units, &other, &recoverers, called_off);
-    assert_eq!(list.next().unwrap(), Some(0));
+    assert_eq!(logs.of(0).locks().count(), 1);
+    let run = others.next(&mut ()).unwrap().expect("the dead one's");
+    assert_eq!(
+        (run.attempt(), &run.arguments().unwrap()[..]),
+        (1, &[7][..])
+    );
     let left = logs.of(0);
     assert_eq!(left.locks().count(), 0, "the dead one's lock is still held");
     assert_eq!(left.claimant(), None, "the dead one's log is not settled");
@@ -63,6 +81,8 @@ fn a_unit_is_taken_over_after_its_claimants_log_is_settled_even_if_the_id_lives_
     let recovered = recoverers.recover(&next, 0).unwrap();
     assert_eq!(recovered, Recovered::NothingLeft);
     assert!(OwnLog::open(&next).is_ok());
+    drop(others);
+    drop(other_heap);
     core::mem::forget(next);
     core::mem::forget(other);
 }

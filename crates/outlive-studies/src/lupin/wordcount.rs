@@ -8,7 +8,7 @@ use crate::cost::Cost;
 use crate::scratch::Directory;
 use crate::text::{Text, counting};
 use outlive_workloads::driver::Outcome;
-use outlive_workloads::on_hosts::Counts;
+use outlive_workloads::mapreduce::Counts;
 
 struct Words {
     text: Text,
@@ -40,7 +40,8 @@ impl Subject for Words {
     }
 
     fn in_pod(&self, launcher: &Launcher, crew: Crew) -> Result<Outcome<()>, StudyError> {
-        crew.run(launcher, &counting(&self.text.whole), &self.expected)
+        let count = counting(&self.text.whole, &crew.options());
+        crew.run(launcher, &count, &self.expected)
     }
 
     #[cfg(feature = "lupin")]

@@ -198,6 +198,11 @@ impl WorkerPool {
         Ok(())
     }
 
+    /// How many workers there can be at a time: their [numbers](crate::Context::worker) are below that.
+    pub fn capacity(&self) -> u32 {
+        self.layout.slots.settings().capacity
+    }
+
     /// How many workers it wants.
     pub fn wanted(&self) -> u32 {
         self.layout.wanted()

@@ -125,7 +125,6 @@ pub fn run<P: Program>(
     let order = Order {
         crew: Crew::with_driver(options.hosts, options.processes, options.threads),
         kills: options.kills,
-        seed: options.seed,
     };
     let (scene, created, mut outcome) = Scene::set(options, &order, program)
         .and_then(|scene| {

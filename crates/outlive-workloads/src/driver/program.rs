@@ -78,8 +78,6 @@ pub struct Order {
     pub crew: Crew,
     /// How many hosts are to be killed.
     pub kills: u32,
-    /// Decides whatever is left to chance.
-    pub seed: u64,
 }
 
 /// Where a program is begun: a pod, and the driver's thread in it.

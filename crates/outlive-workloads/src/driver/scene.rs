@@ -4,7 +4,6 @@ use super::stale::{Name, sweep};
 use super::{Options, Order, Program, RunError, Running, Stage};
 use crate::header::{ROOT, RunHeader};
 use crate::host::HostError;
-use crate::mapreduce::no_room;
 use crate::size;
 use crate::table::Blocks;
 use outlive::host::{Linux, OsError};
@@ -12,7 +11,6 @@ use outlive::membership::{Process, ProcessOptions};
 use outlive::pod::{Pod, PodError, PodOptions};
 use outlive::segment::{CreateError, NoRoom};
 use outlive::structures;
-use outlive_tasks::PoolError;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -70,9 +68,9 @@ impl<R: Running> Scene<R> {
                 let full = match &error {
                     RunError::Begin(
                         HostError::Allocate(error)
-                        | HostError::Pool(PoolError::Full(error))
                         | HostError::Totals(structures::CreateError::Heap(error)),
-                    ) => no_room(error),
+                    ) => error.asked(),
+                    RunError::Begin(HostError::Pool(error)) => error.wanted(),
                     _ => None,
                 };
                 full.map_or(error, too_small)

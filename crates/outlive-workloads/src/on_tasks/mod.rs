@@ -75,7 +75,7 @@ mod record;
 mod work;
 
 pub use record::{Record, TaskRun};
-pub use work::{PoolWork, damaged, next_round, round, spread, unit};
+pub use work::{PoolWork, damaged, next_round, round, spread, step, unit};
 
 use crate::driver::{Order, Program, RunError, Running, Stage};
 use crate::header::{Beginning, CalledOff};
@@ -103,6 +103,10 @@ pub trait TaskProgram: Sync {
 
     /// By what workers know it.
     const POOL: PoolOf;
+
+    /// What round 0 does, for the progress, if its tasks do no [unit] but take a [step] for each of as many. The
+    /// others do what [`phase`](Self::phase) says.
+    const FIRST_PHASE: Option<&'static str> = None;
 
     /// Refuses what cannot be. Asked before anything is made.
     ///
@@ -137,6 +141,33 @@ pub trait TaskProgram: Sync {
     /// How many bytes each of the blocks has that it [puts](Self::put) into the pod, and each of those that its tasks allocate:
     /// where there are many of these, as few blocks with as many bytes.
     fn data_bytes(&self) -> Vec<u64>;
+
+    /// How many bytes of a heap its data and what its tasks allocate take, where there are `places` for workers: by default, what
+    /// [`data_bytes`](Self::data_bytes) say.
+    ///
+    /// # Errors
+    /// If that cannot be known: an input cannot be read.
+    fn room(&self, order: &Order, places: u32) -> Result<u64, RunError> {
+        let _ = (order, places);
+        // Whole blocks of powers of two. What comes before the largest of them may leave as much unused.
+        let whole = |bytes: u64| (bytes + BYTES_OF_A_NAME).next_power_of_two();
+        let data: Vec<u64> = self.data_bytes().into_iter().map(whole).collect();
+        Ok(data.iter().sum::<u64>() + data.iter().max().copied().unwrap_or(0))
+    }
+
+    /// The same, now that a segment was too small: see [`Program::heap_bytes_counted`].
+    ///
+    /// # Errors
+    /// If that cannot be known: an input cannot be read.
+    fn room_counted(
+        &self,
+        order: &Order,
+        places: u32,
+        stop: &Stop,
+    ) -> Result<Option<u64>, RunError> {
+        let _ = (order, places, stop);
+        Ok(None)
+    }
 
     /// Puts its data into the pool, the largest first.
     ///
@@ -226,6 +257,18 @@ fn beginning<P: TaskProgram>(program: &P, order: &Order) -> Beginning {
     }
 }
 
+/// How many places for workers there are.
+fn places(order: &Order) -> u32 {
+    order.crew.workers() + SPARE_PLACES
+}
+
+/// How many bytes of a heap the pool and the record take.
+fn besides<P: TaskProgram>(program: &P, order: &Order) -> u64 {
+    let record = Record::bytes(&beginning(program, order)).next_power_of_two();
+    let workers = u64::from(places(order)) * BYTES_OF_A_WORKER;
+    record + workers + program.rounds() * BYTES_OF_A_JOB + BYTES_OF_A_POOL
+}
+
 /// Submits the first job and waits for the last.
 fn wait<P: TaskProgram>(
     program: &P,
@@ -234,8 +277,17 @@ fn wait<P: TaskProgram>(
     heap: &LocalHeap<'_>,
     over: &Stop,
 ) -> Result<(), RunError> {
-    let first = pool.submit(heap, &job(0), program.begin());
-    let (mut waited, mut round) = (first.map_err(HostError::from)?, 0);
+    let submit = |round: u64, call| {
+        let submitted = pool.submit(heap, &job(round), call);
+        submitted.map_err(|error| {
+            if let Some(bytes) = error.wanted() {
+                // Whoever began the run says how much room there should be.
+                run.header().call_off(CalledOff::Full(bytes));
+            }
+            RunError::from(HostError::from(error))
+        })
+    };
+    let (mut waited, mut round) = (submit(0, program.begin())?, 0);
     // Looked at in each round: rounds that follow each other quickly leave no time without one.
     while !over.is_stopped() && run.header().called_off().is_none() {
         match waited.wait(Some(LOOK)) {
@@ -246,11 +298,10 @@ fn wait<P: TaskProgram>(
         // A job that is followed by another one has created that.
         let created = pool.job(heap, &job(round + 1));
         let call = program.completed(round, pool, heap)?;
-        let submitted = || call.map(|call| pool.submit(heap, &job(round + 1), call));
-        match created.map(Ok).or_else(submitted).transpose() {
-            Ok(Some(next)) => (waited, round) = (next, round + 1),
-            Err(error) => return Err(HostError::from(error).into()),
-            Ok(None) => {
+        let submitted = || call.map(|call| submit(round + 1, call));
+        match created.map(Ok).or_else(submitted).transpose()? {
+            Some(next) => (waited, round) = (next, round + 1),
+            None => {
                 run.record().is_through(round, program.units_until(round));
                 return Ok(());
             }
@@ -272,14 +323,12 @@ impl<P: TaskProgram> Program for P {
                 most: MOST_WORKERS.into(),
             });
         }
-        // Whole blocks of powers of two. What comes before the largest of them may leave as much unused.
-        let whole = |bytes: u64| (bytes + BYTES_OF_A_NAME).next_power_of_two();
-        let data: Vec<u64> = self.data_bytes().into_iter().map(whole).collect();
-        let largest = data.iter().max().copied().unwrap_or(0);
-        let record = Record::bytes(&beginning(self, order)).next_power_of_two();
-        let workers = u64::from(order.crew.workers() + SPARE_PLACES) * BYTES_OF_A_WORKER;
-        let jobs = self.rounds() * BYTES_OF_A_JOB;
-        Ok(data.iter().sum::<u64>() + largest + record + workers + jobs + BYTES_OF_A_POOL)
+        Ok(self.room(order, places(order))? + besides(self, order))
+    }
+
+    fn heap_bytes_counted(&self, order: &Order, stop: &Stop) -> Result<Option<u64>, RunError> {
+        let room = self.room_counted(order, places(order), stop)?;
+        Ok(room.map(|room| room + besides(self, order)))
     }
 
     fn begin(&self, order: &Order, stage: &Stage<'_>) -> Result<Self::Running, RunError> {
@@ -289,9 +338,7 @@ impl<P: TaskProgram> Program for P {
         let at = stage.blocks.allocate_into(bytes, stage.cell);
         let at = at.map_err(HostError::from)?;
         memory.copy_in(at, &vec![0; bytes as usize]);
-        let options = Options::new()
-            .capacity(order.crew.workers() + SPARE_PLACES)
-            .deaths(255);
+        let options = Options::new().capacity(places(order)).deaths(255);
         let pool = WorkerPool::create(stage.pod, stage.heap, P::POOL.name, options);
         let put = pool.and_then(|pool| {
             let put = self.put(&pool, stage.heap);
@@ -303,7 +350,8 @@ impl<P: TaskProgram> Program for P {
         });
         put.map_err(HostError::from)?;
         let record = Record::create(memory, at, beginning);
-        Ok(TaskRun::new(record, self.phase(), self.likely_rounds()))
+        let phases = (P::FIRST_PHASE, self.phase());
+        Ok(TaskRun::new(record, phases, self.likely_rounds()))
     }
 
     fn attend(

@@ -1,7 +1,7 @@
 //! Where a run of tasks stands: how far it is, and what each worker is about.
 //!
 //! ```text
-//!  header of the run | round | last round, units | begun | about to commit | finished | done again | what each worker is about
+//!  header of the run | round | last round, units | begun | about to commit | finished | done again | steps | each worker's unit
 //! ```
 //!
 //! What different threads write stands on lines of its own. All of it is for the progress, the kills and the report: no result
@@ -23,7 +23,8 @@ const BEGUN: u64 = 256;
 const COMMITS: u64 = 384;
 const FINISHED: u64 = 512;
 const AGAIN: u64 = 640;
-const WORKERS: u64 = 768;
+const STEPS: u64 = 768;
+const WORKERS: u64 = 896;
 /// What each worker has: a line of its own.
 const WORKER: u64 = 128;
 
@@ -105,6 +106,11 @@ impl Record {
         memory.store(self.worker(number), 0u64, Ordering::Relaxed);
     }
 
+    /// Notes that a step is done of what comes before the units.
+    pub(super) fn step(&self) {
+        self.count(STEPS);
+    }
+
     /// Notes that a round begins.
     pub(super) fn round(&self, round: u64) {
         self.store(ROUND, round);
@@ -129,7 +135,8 @@ impl Record {
 /// A run of tasks, as its driver looks at it.
 pub struct TaskRun<T> {
     record: Record,
-    phase: &'static str,
+    /// What comes before the units, if that takes as many steps; then what the units do.
+    phases: (Option<&'static str>, &'static str),
     rounds: u64,
     result: PhantomData<fn() -> T>,
 }
@@ -145,16 +152,20 @@ impl<T> Copy for TaskRun<T> {}
 impl<T> fmt::Debug for TaskRun<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("TaskRun")
-            .field("phase", &self.phase)
+            .field("phases", &self.phases)
             .finish_non_exhaustive()
     }
 }
 
 impl<T> TaskRun<T> {
-    pub(super) fn new(record: Record, phase: &'static str, rounds: u64) -> Self {
+    pub(super) fn new(
+        record: Record,
+        phases: (Option<&'static str>, &'static str),
+        rounds: u64,
+    ) -> Self {
         Self {
             record,
-            phase,
+            phases,
             rounds,
             result: PhantomData,
         }
@@ -185,15 +196,18 @@ impl<T> Running for TaskRun<T> {
     }
 
     fn stretch(&self) -> Stretch {
+        let (first, phase) = self.phases;
+        if let Some(phase) = first
+            && self.record.load(ROUND) == 0
+        {
+            let (done, units) = (self.record.load(STEPS), self.units());
+            return Stretch { phase, done, units };
+        }
         let (done, units) = match self.rounds {
             0 | 1 => (self.done(), self.units()),
             rounds => (self.record.load(ROUND), rounds),
         };
-        Stretch {
-            phase: self.phase,
-            done,
-            units,
-        }
+        Stretch { phase, done, units }
     }
 
     fn drawn(&self) -> u64 {

@@ -3,11 +3,10 @@
 use super::{PoolOf, Record, job};
 use crate::header::CalledOff;
 use crate::host::{Post, Work, may_die_before};
-use crate::mapreduce::no_room;
 use core::fmt;
 use core::ops::Range;
 use outlive::supervise::Stop;
-use outlive_tasks::{Call, Context, PoolError, TaskError, TaskResult, WorkerPool};
+use outlive_tasks::{Call, Context, TaskError, TaskResult, WorkerPool};
 use std::error::Error;
 use std::time::Duration;
 
@@ -40,8 +39,7 @@ impl Work for PoolWork {
         });
         let full = match &worked {
             Ok(_) => return Ok(()),
-            Err(PoolError::Full(error)) => no_room(error),
-            Err(_) => None,
+            Err(error) => error.wanted(),
         };
         let why = full.map_or(CalledOff::Failed(post.number), CalledOff::Full);
         post.header.call_off(why);
@@ -53,8 +51,8 @@ impl Work for PoolWork {
     }
 }
 
-/// Does `work`, which is unit `unit` of a run: its task has nothing left to do but to return. What the unit leaves in the
-/// pod is written by `work`.
+/// Does `work`, which is unit `unit` of a run: its task has nothing left to do but to return, or to say by one store that what
+/// `work` wrote counts. What the unit leaves in the pod is written by `work`.
 ///
 /// The worker stops right behind `work` if its host is to be killed there. In which order units are done does not matter to
 /// kills: they are spread by how many were about to be committed before.
@@ -76,6 +74,13 @@ pub fn unit<T>(
     may_die_before(record.commits());
     record.finishes(worker);
     Ok(made)
+}
+
+/// Notes a step of what comes [before the units](super::TaskProgram::FIRST_PHASE), for the progress.
+pub fn step() {
+    if let Some(record) = Record::here() {
+        record.step();
+    }
 }
 
 /// Notes that round `number` begins, for the progress.

@@ -10,7 +10,7 @@ use crate::output;
 use clap::{Args, ValueEnum};
 use outlive_workloads::driver::{Options, Outcome};
 use outlive_workloads::input::Inputs;
-use outlive_workloads::on_hosts::{Counts, OnHosts};
+use outlive_workloads::mapreduce::{Counts, MapReduction};
 use outlive_workloads::tokens::Tokens;
 use outlive_workloads::wordcount::{WordCount, shipped_text};
 use serde::Serialize;
@@ -78,16 +78,16 @@ impl Command {
         let words = WordCount {
             tokens: self.tokens.into(),
         };
-        let count = OnHosts {
-            unit: self.unit,
-            ..OnHosts::counting(words, inputs)
-        };
-        let what = format!("units of {}", Bytes(count.inputs.bytes()));
+        let count = MapReduction::new(words, inputs)
+            .unit(self.unit)
+            .workers(options.workers())
+            .seed(options.seed);
+        let what = format!("units of {}", Bytes(count.inputs().bytes()));
         let outcome = play(&options, &count, &interrupted, what)?;
         if let Some(destination) = destination {
             destination.write(|out| write(&outcome.result, out))?;
         }
-        self.tell(&options, &count.inputs, &outcome, shipped.is_some())
+        self.tell(&options, count.inputs(), &outcome, shipped.is_some())
     }
 
     fn tell(

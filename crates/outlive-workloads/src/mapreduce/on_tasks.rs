@@ -1,0 +1,214 @@
+//! A reduction as a driver runs it.
+
+use super::OnTasks;
+use super::run::{LARGEST_UNIT, Plan, Run};
+use super::tasks::{LOAD, REDUCE, RUN, Totals};
+use crate::driver::{Order, RunError};
+use crate::header::CalledOff;
+use crate::host::HostError;
+use crate::input::{InputError, Inputs};
+use crate::on_tasks::{Ended, PoolOf, TaskProgram};
+use crate::size;
+use crate::wordcount;
+use outlive::heap::LocalHeap;
+use outlive::memory::Offset;
+use outlive::structures::CreateError;
+use outlive::supervise::Stop;
+use outlive_tasks::{Call, PoolError, WorkerPool};
+use std::io;
+use std::path::PathBuf;
+
+/// A program of MapReduce and what it reads.
+#[derive(Clone, Debug)]
+pub struct MapReduction<P> {
+    program: P,
+    inputs: Inputs,
+    unit: Option<u64>,
+    workers: u32,
+    seed: u64,
+}
+
+/// What comes out: every key with its total, by falling total, then by key.
+pub type Counts = Vec<(Vec<u8>, u64)>;
+
+impl<P> MapReduction<P> {
+    /// `program` of what is in `inputs`, for one worker.
+    pub fn new(program: P, inputs: Inputs) -> Self {
+        Self {
+            program,
+            inputs,
+            unit: None,
+            workers: 1,
+            seed: 0,
+        }
+    }
+
+    /// With so many bytes for a unit at most, 1 to [`LARGEST_UNIT`]; what is best for the input and as many workers, if nobody
+    /// says.
+    #[must_use]
+    pub fn unit(mut self, bytes: impl Into<Option<u64>>) -> Self {
+        self.unit = bytes.into();
+        self
+    }
+
+    /// For so many workers: how large units are and into how many parts keys are divided follow from it. Others may work.
+    #[must_use]
+    pub fn workers(mut self, workers: u32) -> Self {
+        self.workers = workers;
+        self
+    }
+
+    /// With this seed of the keys' hashes.
+    #[must_use]
+    pub fn seed(mut self, seed: u64) -> Self {
+        self.seed = seed;
+        self
+    }
+
+    /// What is read.
+    pub fn inputs(&self) -> &Inputs {
+        &self.inputs
+    }
+
+    /// The path of a file.
+    fn path(&self, file: u32) -> PathBuf {
+        let file = self.inputs.files().get(file as usize);
+        file.map_or_else(PathBuf::new, |file| file.path.clone())
+    }
+}
+
+impl<P: OnTasks> MapReduction<P> {
+    /// How it is done where there are so many places for workers.
+    fn plan(&self, places: u32) -> Plan {
+        let best = || Plan::unit_for(self.inputs.bytes(), self.workers);
+        Plan {
+            inputs: self.inputs.clone(),
+            program: self.program.number(),
+            workers: self.workers,
+            places,
+            unit: self.unit.unwrap_or_else(best),
+            seed: self.seed,
+        }
+    }
+
+    fn run(&self, pool: &WorkerPool, heap: &LocalHeap<'_>) -> Result<Run, HostError> {
+        let data = pool.data(heap, RUN).ok_or(HostError::NoRun)?;
+        let run = Run::open(heap.memory(), data.start(), data.len());
+        run.ok_or(HostError::NoRun)
+    }
+}
+
+impl<P: OnTasks> TaskProgram for MapReduction<P> {
+    type Result = Counts;
+
+    const POOL: PoolOf = P::POOL;
+    const FIRST_PHASE: Option<&'static str> = Some("reading");
+
+    fn check(&self) -> Result<(), RunError> {
+        let asked = self.unit.unwrap_or(1);
+        match (1..=LARGEST_UNIT).contains(&asked) {
+            true => Ok(()),
+            false => Err(RunError::Impossible {
+                what: "a size of units",
+                asked,
+                least: 1,
+                most: LARGEST_UNIT,
+            }),
+        }
+    }
+
+    fn phase(&self) -> &'static str {
+        "mapping"
+    }
+
+    fn units(&self) -> u64 {
+        self.plan(0).count()
+    }
+
+    fn rounds(&self) -> u64 {
+        REDUCE + 1
+    }
+
+    fn likely_rounds(&self) -> u64 {
+        // Units say more.
+        1
+    }
+
+    fn data_bytes(&self) -> Vec<u64> {
+        vec![self.plan(self.workers).bytes()]
+    }
+
+    fn room(&self, order: &Order, places: u32) -> Result<u64, RunError> {
+        let keys = size::estimate(&self.inputs, &self.program)?;
+        Ok(size::heap_bytes(
+            &self.plan(places),
+            order.crew.workers(),
+            keys,
+        ))
+    }
+
+    fn room_counted(
+        &self,
+        order: &Order,
+        places: u32,
+        stop: &Stop,
+    ) -> Result<Option<u64>, RunError> {
+        let keys = size::count(&self.inputs, &self.program, || !stop.is_stopped())?;
+        let room = |keys| size::heap_bytes(&self.plan(places), order.crew.workers(), keys);
+        Ok(keys.map(room))
+    }
+
+    fn put(&self, pool: &WorkerPool, heap: &LocalHeap<'_>) -> Result<(), PoolError> {
+        let plan = self.plan(pool.capacity());
+        pool.put(heap, RUN, &vec![0; plan.bytes() as usize])?;
+        // Nobody looks there before the first job is submitted.
+        let data = pool.data(heap, RUN);
+        let run = data.and_then(|data| Run::create(&plan, heap.memory(), data.start(), data.len()));
+        let run = run.ok_or(PoolError::Damaged {
+            at: Offset::from_raw(0),
+            what: "data that were just put there are not",
+        })?;
+        Totals::create_seeded(heap, run.totals_cell(), plan.seed)?;
+        Ok(())
+    }
+
+    fn begin(&self) -> Call {
+        P::phase(LOAD)
+    }
+
+    fn explain(&self, why: CalledOff) -> RunError {
+        match why {
+            CalledOff::Unreadable(file, error) => InputError::Unreadable {
+                path: self.path(file),
+                source: io::Error::from_raw_os_error(error),
+            }
+            .into(),
+            CalledOff::Changed(file) => RunError::Changed {
+                path: self.path(file),
+            },
+            CalledOff::TooLong(index) => {
+                let unit = self.plan(0).units().nth(index as usize);
+                unit.map_or(RunError::CalledOff(why), |unit| RunError::TooLong {
+                    path: self.path(unit.file),
+                    at: unit.from,
+                })
+            }
+            other => RunError::CalledOff(other),
+        }
+    }
+
+    fn result(
+        &self,
+        pool: &WorkerPool,
+        heap: &LocalHeap<'_>,
+        _: &Ended,
+    ) -> Result<Counts, HostError> {
+        let run = self.run(pool, heap)?;
+        let totals = Totals::open(run.memory(), run.totals()).map_err(CreateError::from)?;
+        let mut totals: Counts = totals.iter(heap).collect();
+        let first = run.first_byte();
+        totals.extend(first.and_then(|first| self.program.at_start(first)));
+        wordcount::sort(&mut totals);
+        Ok(totals)
+    }
+}
