@@ -63,6 +63,7 @@ fn another_program_fits() {
         inputs: Inputs::find(&[&file]).unwrap(),
         program: 77,
         crew: Crew {
+            spares: 0,
             hosts: 1,
             processes: 1,
             threads: 3,
