@@ -17,7 +17,7 @@ use std::process::Command;
 use std::time::Duration;
 use support::programs::{an_interrupted_run_leaves_nothing, assert_killed};
 use support::run::{Stage, assert_nothing_is_left, wait_until};
-use support::{Ended, Running, outlive};
+use support::{Ended, Place, Running, outlive};
 
 /// Archives: what is written, and what the command says of it.
 fn archive(stage: &Stage, paths: &[&str], arguments: &[&str]) -> (Vec<u8>, Value) {
@@ -320,15 +320,16 @@ fn an_archive_that_nobody_reads_can_be_interrupted() {
     let code = executable();
     let file = stage.write("code", &code[..code.len().min(3_000_000)]);
     let output = pipe(&stage, "pipe");
-    let pod = format!("/dev/shm/outlive-pipe-test-{}", std::process::id());
-    let arguments = ["run", "dedup", &file, "--output", &output, "--pod", &pod];
+    let place = Place::new("pipe");
+    let pod = place.path();
+    let arguments = ["run", "dedup", &file, "--output", &output, "--pod", pod];
     for signal in [Signal::INT, Signal::TERM] {
         // Nobody has opened it.
         let mut running = Running::start(arguments);
         std::thread::sleep(Duration::from_millis(300));
         running.signal(signal);
         running.ends_with(1);
-        assert!(!fs::exists(&pod).unwrap(), "it began, and nobody reads");
+        assert!(!fs::exists(pod).unwrap(), "it began, and nobody reads");
         // Somebody has, and reads nothing.
         let mut running = Running::start(arguments);
         let held = reader(&output);
@@ -340,15 +341,12 @@ fn an_archive_that_nobody_reads_can_be_interrupted() {
             std::thread::sleep(Duration::from_millis(300));
             last > 0 && last == filled()
         });
-        assert!(
-            fs::exists(&pod).unwrap(),
-            "it was done, and nobody has read"
-        );
+        assert!(fs::exists(pod).unwrap(), "it was done, and nobody has read");
         running.signal(signal);
         running.ends_with(1);
         drop(held);
-        let left = support::run::processes_of(&pod);
-        assert!(left.is_empty() && !fs::exists(&pod).unwrap());
+        let left = support::run::processes_of(pod);
+        assert!(left.is_empty() && !fs::exists(pod).unwrap());
     }
     // Nobody reads any more.
     let mut running = Running::start(arguments);
@@ -359,7 +357,7 @@ fn an_archive_that_nobody_reads_can_be_interrupted() {
     });
     drop(held);
     running.ends_with(1);
-    assert!(!fs::exists(&pod).unwrap());
+    assert!(!fs::exists(pod).unwrap());
 }
 
 #[test]

@@ -7,7 +7,7 @@ use serde_json::Value;
 use std::fs;
 use support::programs::{assert_killed, refused, run};
 use support::run::{Seen, Stage, assert_nothing_is_left, processes_of, wait_until};
-use support::{Running, outlive};
+use support::{Place, Running, outlive};
 
 const HUNDRED: [&str; 4] = ["--tolerance", "0", "--iterations", "100"];
 
@@ -182,7 +182,8 @@ fn whoever_is_killed_by_hand_is_replaced_and_a_spare_needs_no_replacement() {
         "2500",
     ];
     let (expected, _) = run(&stage, &[&rank[..], &["--hosts", "2"]].concat());
-    let pod = format!("/dev/shm/outlive-spares-test-{}", std::process::id());
+    let place = Place::new("spares");
+    let pod = place.path().to_owned();
     let output = stage.path("by-hand");
     let mut all = vec!["run"];
     all.extend(rank);
@@ -227,7 +228,8 @@ fn whoever_is_killed_by_hand_is_replaced_and_a_spare_needs_no_replacement() {
 #[test]
 fn an_interrupted_run_with_spares_leaves_nothing() {
     let _stage = Stage::new("spares-interrupted");
-    let pod = format!("/dev/shm/outlive-spares-interrupted-{}", std::process::id());
+    let place = Place::new("spares-interrupted");
+    let pod = place.path().to_owned();
     let mut all = vec!["run", "pagerank", "rmat:12", "--tolerance", "0"];
     all.extend(["--iterations", "1000000", "--spares", "2", "--pod", &pod]);
     let mut running = Running::start(all);

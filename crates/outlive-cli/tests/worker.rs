@@ -230,7 +230,8 @@ fn a_volunteer_that_cannot_read_a_file_to_be_archived_names_it() {
 #[test]
 fn a_run_whose_input_nobody_can_read_any_more_fails_and_names_it() {
     let stage = Stage::new("nobody-reads");
-    let pod = format!("/dev/shm/outlive-nobody-reads-{}", std::process::id());
+    let place = Place::new("nobody-reads");
+    let pod = place.path().to_owned();
     let programs: [&[&str]; 2] = [&["histogram"], &["dedup", "--window", "1M"]];
     for program in programs {
         for hosts in [&["--hosts", "1"][..], &["--hosts", "2", "--spares", "1"]] {
