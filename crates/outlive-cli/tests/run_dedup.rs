@@ -3,15 +3,21 @@
 
 mod support;
 
+use outlive_workloads::dedup::archive::{Catalog, Writer};
+use outlive_workloads::dedup::chunk::MAX;
+use outlive_workloads::dedup::pack::{Packer, digest};
 use outlive_workloads::dedup::{pack_alone, tree::Tree};
+use rustix::process::Signal;
 use serde_json::Value;
 use std::fs;
-use std::os::unix::fs::{PermissionsExt, symlink};
+use std::io::Read;
+use std::os::unix::fs::{OpenOptionsExt, PermissionsExt, symlink};
 use std::path::Path;
 use std::process::Command;
+use std::time::Duration;
 use support::programs::{an_interrupted_run_leaves_nothing, assert_killed};
 use support::run::{Stage, assert_nothing_is_left, wait_until};
-use support::{Ended, outlive};
+use support::{Ended, Place, Running, outlive};
 
 /// Archives: what is written, and what the command says of it.
 fn archive(stage: &Stage, paths: &[&str], arguments: &[&str]) -> (Vec<u8>, Value) {
@@ -223,7 +229,7 @@ fn a_damaged_archive_is_refused_and_says_where_it_is_damaged() {
     unpack(&good[..good.len() / 2]).fails(1, "is cut off");
     unpack(&good[..good.len() - 1]).fails(1, "is cut off");
     unpack(&[&good[..], b"\n"].concat()).fails(1, "something was added");
-    unpack(&changed(8)).fails(1, "of version 65, and version 1 is read here");
+    unpack(&changed(8)).fails(1, "of version 66, and version 2 is read here");
     unpack(&changed(good.len() - 100)).fails(1, "index, ");
     assert!(
         !fs::exists(stage.path("into 7")).unwrap(),
@@ -290,4 +296,131 @@ fn an_interrupted_run_of_dedup_leaves_nothing() {
     assert_eq!(fs::read(&output).unwrap(), b"as it was");
     // Nor is the file beside it.
     assert_eq!(fs::read_dir(&stage.directory).unwrap().count(), 2);
+}
+
+fn pipe(stage: &Stage, name: &str) -> String {
+    let path = stage.path(name);
+    let mode = rustix::fs::Mode::RUSR | rustix::fs::Mode::WUSR;
+    let kind = rustix::fs::FileType::Fifo;
+    rustix::fs::mknodat(rustix::fs::CWD, &path, kind, mode, 0).unwrap();
+    path
+}
+
+/// Opens a pipe for reading, whether or not somebody writes.
+fn reader(path: &str) -> fs::File {
+    let nonblocking = rustix::fs::OFlags::NONBLOCK.bits() as i32;
+    let mut how = fs::OpenOptions::new();
+    how.read(true).custom_flags(nonblocking).open(path).unwrap()
+}
+
+#[test]
+fn an_archive_that_nobody_reads_can_be_interrupted() {
+    let stage = Stage::new("pipe-interrupted");
+    // More than fits into a pipe, and into what is held back for it.
+    let code = executable();
+    let file = stage.write("code", &code[..code.len().min(3_000_000)]);
+    let output = pipe(&stage, "pipe");
+    let place = Place::new("pipe");
+    let pod = place.path();
+    let arguments = ["run", "dedup", &file, "--output", &output, "--pod", pod];
+    for signal in [Signal::INT, Signal::TERM] {
+        // Nobody has opened it.
+        let mut running = Running::start(arguments);
+        std::thread::sleep(Duration::from_millis(300));
+        running.signal(signal);
+        running.ends_with(1);
+        assert!(!fs::exists(pod).unwrap(), "it began, and nobody reads");
+        // Somebody has, and reads nothing.
+        let mut running = Running::start(arguments);
+        let held = reader(&output);
+        // It is full when nothing more comes: the archive has more than a pipe holds.
+        let filled = || rustix::io::ioctl_fionread(&held).unwrap();
+        let mut before = 0;
+        wait_until("the pipe is full", || {
+            let last = std::mem::replace(&mut before, filled());
+            std::thread::sleep(Duration::from_millis(300));
+            last > 0 && last == filled()
+        });
+        assert!(fs::exists(pod).unwrap(), "it was done, and nobody has read");
+        running.signal(signal);
+        running.ends_with(1);
+        drop(held);
+        let left = support::run::processes_of(pod);
+        assert!(left.is_empty() && !fs::exists(pod).unwrap());
+    }
+    // Nobody reads any more.
+    let mut running = Running::start(arguments);
+    drop(reader(&output));
+    let held = reader(&output);
+    wait_until("something comes", || {
+        rustix::io::ioctl_fionread(&held).unwrap() > 0
+    });
+    drop(held);
+    running.ends_with(1);
+    assert!(!fs::exists(pod).unwrap());
+}
+
+#[test]
+fn an_archive_goes_through_a_pipe_as_slowly_as_it_is_read() {
+    let stage = Stage::new("pipe");
+    let code = executable();
+    let file = stage.write("code", &code[..code.len().min(3_000_000)]);
+    let output = pipe(&stage, "pipe");
+    let mut running = Running::start(["run", "dedup", &file, "--output", &output, "--json"]);
+    let mut reader = fs::File::open(&output).unwrap();
+    let (mut found, mut piece) = (Vec::new(), vec![0; 20_000]);
+    loop {
+        match reader.read(&mut piece).unwrap() {
+            0 => break,
+            read => found.extend_from_slice(&piece[..read]),
+        }
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    assert!(found == plainly(&file, 6));
+    let summary: Value = serde_json::from_str(&running.ends()).unwrap();
+    assert_eq!(summary["result"]["archive_bytes"], found.len());
+}
+
+/// An archive of one file that consists of one chunk of 64 KiB, named so often.
+fn bomb(stage: &Stage, times: usize) -> String {
+    let chunk = vec![0; MAX];
+    let source = stage.write("bomb-source", &chunk);
+    let tree = Tree::find(&[&source]).unwrap();
+    let (mut catalog, mut packed) = (Catalog::default(), Vec::new());
+    Packer::new(9).pack(&chunk, &mut packed);
+    let mut file = Vec::new();
+    let mut writer = Writer::new(&mut file).unwrap();
+    writer.chunk(&packed).unwrap();
+    let digest = digest(&chunk);
+    for _ in 0..times {
+        catalog.enter(digest, chunk.len()).unwrap();
+    }
+    catalog.add(&tree.entries()[0], vec![0; times]);
+    writer.finish(&catalog).unwrap();
+    stage.write("bomb", &file)
+}
+
+#[test]
+fn a_small_archive_of_a_huge_file_is_refused_before_anything_is_made() {
+    let stage = Stage::new("bomb");
+    let into = stage.path("into");
+    let there = rustix::fs::statvfs(&stage.directory).unwrap();
+    let free = there.f_bavail * there.f_frsize;
+    let times = (free / MAX as u64 + 1) as usize;
+    if times < 100_000_000 {
+        let archive = bomb(&stage, times);
+        assert!(fs::metadata(&archive).unwrap().len() < (times * 4 + 1000) as u64);
+        let refused = outlive(["unpack", &archive, &into]);
+        refused.fails(1, "would take");
+        assert!(!fs::exists(&into).unwrap(), "nothing was made");
+        let refused = outlive(["unpack", &archive, &into, "--max-size", "16E"]);
+        refused.fails(2, "--max-size");
+    }
+    let archive = bomb(&stage, 100);
+    let refused = outlive(["unpack", &archive, &into, "--max-size", "6M"]);
+    refused.fails(1, "has 6553600 bytes in all, and 6291456 are allowed");
+    assert!(!fs::exists(&into).unwrap(), "nothing was made");
+    outlive(["unpack", &archive, &into, "--max-size", "7M"]).succeeds();
+    let unpacked = fs::read(stage.path("into/bomb-source")).unwrap();
+    assert!(unpacked.len() == 100 * MAX && unpacked.iter().all(|byte| *byte == 0));
 }

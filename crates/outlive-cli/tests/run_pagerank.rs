@@ -4,9 +4,10 @@
 mod support;
 
 use serde_json::Value;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::fs;
 use std::path::Path;
+use std::process::Command;
 use support::programs::{
     an_interrupted_run_leaves_nothing, is_the_same_however_hosts_are_killed, run,
 };
@@ -65,6 +66,82 @@ fn ranks_are_those_of_networkx_while_hosts_are_killed() {
             "{summary}"
         );
         assert_eq!(summary["kills_too_late"], 0);
+    }
+}
+
+/// Which package depends on which, as apt-cache prints it: an edge list, how many packages are in it and how many edges. `None`
+/// where there is no apt-cache, or it has no lists.
+fn packages() -> Option<(String, usize, usize)> {
+    let printed = Command::new("apt-cache").arg("dumpavail").output().ok()?;
+    let printed = String::from_utf8(printed.stdout).ok()?;
+    let mut edges: HashSet<(&str, &str)> = HashSet::new();
+    let mut package = "";
+    for line in printed.lines() {
+        let Some((field, value)) = line.split_once(": ") else {
+            continue;
+        };
+        match field {
+            "Package" => package = value,
+            // Any of several, of whatever version and architecture.
+            "Depends" | "Pre-Depends" => {
+                for on in value.split([',', '|']) {
+                    let on = on.trim().split([' ', ':', '(']).next().unwrap_or_default();
+                    edges.insert((package, on));
+                }
+            }
+            _ => {}
+        }
+    }
+    edges.retain(|(package, on)| !package.is_empty() && !on.is_empty());
+    let names: HashSet<&str> = edges.iter().flat_map(|edge| [edge.0, edge.1]).collect();
+    let lines = edges
+        .iter()
+        .map(|(package, on)| format!("{package} {on}\n"));
+    (!edges.is_empty()).then(|| (lines.collect(), names.len(), edges.len()))
+}
+
+#[test]
+fn packages_are_ranked_by_what_depends_on_them() {
+    let Some((list, vertices, edges)) = packages() else {
+        println!(
+            "skipped: there is no apt-cache here that knows packages (`apt-get update` gets it their lists)"
+        );
+        return;
+    };
+    let stage = Stage::new("packages");
+    let graph = stage.write("packages", list.as_bytes());
+    // Several parts, of however many packages.
+    let rows = vertices.div_ceil(20).to_string();
+    let arguments = ["--task-rows", &rows, "--verify", "--top", "20"];
+    let (expected, alone) = rank(
+        &stage,
+        &graph,
+        &[&arguments[..], &["--hosts", "1"]].concat(),
+    );
+    let kills = ["--hosts", "3", "--kill", "2"];
+    let (found, killed) = rank(&stage, &graph, &[&arguments[..], &kills].concat());
+    assert!(found == expected, "{killed:#}");
+    assert_eq!(killed["failures"].as_array().unwrap().len(), 2);
+    for summary in [alone, killed] {
+        let result = &summary["result"];
+        assert_eq!(
+            (&result["vertices"], &result["edges"]),
+            (&vertices.into(), &edges.into())
+        );
+        assert!(
+            result["largest_difference"].as_f64().unwrap() < 1e-12,
+            "{result}"
+        );
+        assert_eq!(result["converged"], true);
+        let top: Vec<&str> = { result["top"].as_array().unwrap().iter() }
+            .map(|top| top["vertex"].as_str().unwrap())
+            .collect();
+        println!(
+            "{vertices} packages, {edges} dependencies: {}",
+            top.join(", ")
+        );
+        // What almost everything needs, wherever there are packages of Debian's.
+        assert!(vertices < 1000 || top.contains(&"libc6"), "{top:?}");
     }
 }
 

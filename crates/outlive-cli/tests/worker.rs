@@ -2,12 +2,13 @@
 
 mod support;
 
-use rustix::process::Signal;
+use rustix::process::{Pid, Resource, Rlimit, Signal, prlimit};
+use serde_json::Value;
 use std::fs;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
-use support::run::{Stage, plainly, read, text};
+use support::run::{Seen, Stage, plainly, read, text, wait_until};
 use support::{Place, Running, command, outlive};
 
 /// A ranking that takes some seconds, and where its ranks are written.
@@ -172,4 +173,117 @@ fn mpirun_starts_workers() {
     );
     run.ends();
     assert_eq!(alone.written(), together.written());
+}
+
+/// Keeps a process from opening anything from now on.
+fn let_it_open_nothing(pid: u32) {
+    let pid = Pid::from_raw(pid as i32);
+    let none = Rlimit {
+        current: Some(3),
+        maximum: Some(3),
+    };
+    prlimit(pid, Resource::Nofile, none).expect("a child's limits may be lowered");
+}
+
+/// A volunteer of the run in the pod at `place`, which works and then cannot open files any more: how it ends.
+fn cannot_read(place: &Place, threads: &str) -> (Option<i32>, String) {
+    let pod = ["worker", "--pod", place.path(), "--wait", "30"];
+    let worker = command(pod.iter().chain(&["--threads", threads]))
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let works = || Seen::of(worker.id()).is_some_and(|seen| seen.seconds > 0.05);
+    wait_until("the volunteer works", works);
+    let_it_open_nothing(worker.id());
+    let ended = worker.wait_with_output().unwrap();
+    let said = String::from_utf8(ended.stderr).unwrap();
+    (ended.status.code(), said)
+}
+
+/// A file of so many zeros, which takes no room.
+fn hole(stage: &Stage, name: &str, bytes: u64) -> String {
+    let path = stage.write(name, b"");
+    let file = fs::OpenOptions::new().write(true).open(&path).unwrap();
+    file.set_len(bytes).unwrap();
+    path
+}
+
+#[test]
+fn a_volunteer_that_cannot_read_an_input_steps_back_and_the_run_is_done_without_it() {
+    let stage = Stage::new("cannot-read");
+    let bytes = 2u64 << 30;
+    let file = hole(&stage, "hole", bytes);
+    for (number, threads) in ["1", "2"].into_iter().enumerate() {
+        let place = Place::new(&format!("cannot-read-{number}"));
+        let counts = stage.path("counts");
+        let mut all = vec!["run", "histogram", &file, "--hosts", "1", "--json"];
+        all.extend(["--pod", place.path(), "--output", &counts]);
+        let mut run = Running::start(all);
+        let (code, said) = cannot_read(&place, threads);
+        assert_eq!(code, Some(1), "{said}");
+        assert_eq!(said.lines().count(), 1, "{said}");
+        assert!(said.contains("this worker cannot do task `"), "{said}");
+        let why = format!("{file} cannot be read: Too many open files");
+        assert!(said.contains(&why), "{said}");
+        let summary: Value = serde_json::from_str(&run.ends()).unwrap();
+        let units = bytes.div_ceil(8 << 20);
+        assert_eq!(summary["units"], units);
+        assert!(summary["units_redone"].as_u64().unwrap() >= 1, "{summary}");
+        let written = fs::read_to_string(&counts).unwrap();
+        assert!(
+            written.starts_with(&format!("bytes\t0\t{bytes}\n")),
+            "{written}"
+        );
+    }
+}
+
+#[test]
+fn a_volunteer_that_cannot_read_a_file_to_be_archived_names_it() {
+    let stage = Stage::new("cannot-archive");
+    let file = hole(&stage, "hole", 600 << 20);
+    let (place, archive) = (Place::new("cannot-archive"), stage.path("archive"));
+    let mut all = vec!["run", "dedup", &file, "--hosts", "1", "--window", "1M"];
+    all.extend(["--pod", place.path(), "--output", &archive]);
+    let mut run = Running::start(all);
+    let (code, said) = cannot_read(&place, "1");
+    assert_eq!(code, Some(1), "{said}");
+    let why = format!("{file} cannot be read: Too many open files");
+    assert!(said.contains(&why) && said.lines().count() == 1, "{said}");
+    run.ends();
+    let unpacked = outlive(["unpack", &archive, &stage.path("copy")]).succeeds();
+    assert!(unpacked.contains("1 files of 600 MiB"), "{unpacked}");
+}
+
+#[test]
+fn a_run_whose_input_nobody_can_read_any_more_fails_and_names_it() {
+    let stage = Stage::new("nobody-reads");
+    let place = Place::new("nobody-reads");
+    let pod = place.path().to_owned();
+    let programs: [&[&str]; 2] = [&["histogram"], &["dedup", "--window", "1M"]];
+    for program in programs {
+        for hosts in [&["--hosts", "1"][..], &["--hosts", "2", "--spares", "1"]] {
+            let file = hole(&stage, "input", 64 << 30);
+            let (name, more) = program.split_first().unwrap();
+            let mut all = vec!["run", name, &file, "--pod", &pod];
+            all.extend(more.iter().chain(hosts));
+            let running = command(&all)
+                .stdout(Stdio::null())
+                .stderr(Stdio::piped())
+                .spawn()
+                .unwrap();
+            wait_until("the pod is there", || fs::exists(&pod).unwrap());
+            std::thread::sleep(Duration::from_millis(300));
+            fs::remove_file(&file).unwrap();
+            let ended = running.wait_with_output().unwrap();
+            let said = String::from_utf8(ended.stderr).unwrap();
+            assert_eq!(ended.status.code(), Some(1), "{said}");
+            assert!(
+                said.contains("input cannot be read: No such file"),
+                "{said}"
+            );
+            assert_eq!(said.lines().count(), 1, "{said}");
+            assert!(!fs::exists(&pod).unwrap());
+        }
+    }
 }

@@ -86,6 +86,15 @@ pub enum PoolError {
         /// What.
         what: &'static str,
     },
+    /// This worker could not do a task for a reason of its own ([`TaskError::unable`](crate::TaskError::unable)). It has
+    /// left the pool, in good order, and the task to others.
+    #[error("this worker cannot do task {task}: {why}; it has left, and leaves the task to others")]
+    Unable {
+        /// The task.
+        task: String,
+        /// Why not.
+        why: String,
+    },
     /// All desks are taken.
     #[error("too many bring data at once; try again")]
     NoDesk,

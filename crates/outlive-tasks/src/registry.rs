@@ -18,9 +18,11 @@ pub type TaskResult = Result<(), TaskError>;
 
 /// Why a task could not do its work. Any error becomes one by `?`.
 ///
-/// The task is run again, up to the pool's limit; then its job fails with this message.
+/// The task is run again, up to the pool's limit; then its job fails with this message. If the worker is
+/// [not able](Self::unable) to do it, others are asked first.
 pub struct TaskError {
     message: String,
+    unable: bool,
 }
 
 impl TaskError {
@@ -28,7 +30,29 @@ impl TaskError {
     pub fn new(message: impl fmt::Display) -> Self {
         Self {
             message: message.to_string(),
+            unable: false,
         }
+    }
+
+    /// An error whose reason is this worker's own, or its host's: it has no way to a file that others can read, say. The
+    /// worker leaves the pool and the task to them, with [`PoolError::Unable`](crate::PoolError::Unable). Only if nobody is
+    /// left is this an error as any.
+    ///
+    /// ```
+    /// use outlive_tasks::TaskError;
+    /// let error = std::fs::read("/no/such/file").map_err(TaskError::unable).unwrap_err();
+    /// assert!(error.is_unable() && error.message().starts_with("No such file"));
+    /// ```
+    pub fn unable(message: impl fmt::Display) -> Self {
+        Self {
+            unable: true,
+            ..Self::new(message)
+        }
+    }
+
+    /// Whether the reason is the worker's own.
+    pub fn is_unable(&self) -> bool {
+        self.unable
     }
 
     /// What it says.
@@ -50,7 +74,7 @@ impl<E: core::error::Error> From<E> for TaskError {
             }
             source = cause.source();
         }
-        Self { message }
+        Self::new(message)
     }
 }
 

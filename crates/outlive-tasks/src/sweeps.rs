@@ -37,6 +37,7 @@ pub fn broken() -> Vec<(Box<dyn Sweep>, &'static str)> {
         (Case::StealForgetsTheSlot, "was not run"),
         (Case::PublishesChildrenFirst, "is Ready"),
         (Case::PublishesOutputsFirst, "is bound to another attempt"),
+        (Case::LeavesToNobody, "was not run"),
     ]
     .map(|(case, message)| -> (Box<dyn Sweep>, _) { (Box::new(Tasks(case)), message) })
     .into()
@@ -69,16 +70,20 @@ enum Case {
     ClaimsInACommit,
     /// Runs its task again, then fails it.
     Fails,
+    /// Leaves its task, which has spawned others, to whoever can do it.
+    LeavesToOthers,
     /// Broken: a steal is noted afterwards.
     StealForgetsTheSlot,
     /// Broken: the children are pushed, then the task is committed.
     PublishesChildrenFirst,
     /// Broken: the output is bound, then the task is committed.
     PublishesOutputsFirst,
+    /// Broken: the task that is left is not noted any more.
+    LeavesToNobody,
 }
 
 impl Case {
-    const SOUND: [Self; 12] = [
+    const SOUND: [Self; 13] = [
         Self::Works,
         Self::ClaimsFirst,
         Self::Grows,
@@ -91,6 +96,7 @@ impl Case {
         Self::ClaimsInAPop,
         Self::ClaimsInACommit,
         Self::Fails,
+        Self::LeavesToOthers,
     ];
 
     /// The key of the root.
@@ -102,6 +108,8 @@ impl Case {
             | Self::Fails
             | Self::TakesFailureOver
             | Self::ClaimsInAPop
+            | Self::LeavesToOthers
+            | Self::LeavesToNobody
             | Self::StealForgetsTheSlot => 2,
             Self::PublishesChildrenFirst | Self::PublishesOutputsFirst => 3,
             _ => 1,
@@ -116,6 +124,8 @@ impl Case {
                 | Self::ClaimsFirst
                 | Self::Grows
                 | Self::Fails
+                | Self::LeavesToOthers
+                | Self::LeavesToNobody
                 | Self::PublishesChildrenFirst
                 | Self::PublishesOutputsFirst
         )
@@ -140,6 +150,11 @@ impl Case {
             _ if self.has_long_arguments() => 6,
             _ => 5,
         }
+    }
+
+    /// Whether the victim leaves its first task to others.
+    fn leaves(self) -> bool {
+        matches!(self, Self::LeavesToOthers | Self::LeavesToNobody)
     }
 
     /// Whether the root fails, whoever runs it.
@@ -283,7 +298,17 @@ impl Case {
                 Some(run) => Some(run),
                 None => engine.start(world.root(0)).expect("it can be"),
             };
-            let Some(run) = next else { break };
+            let Some(mut run) = next else { break };
+            if by_victim && self.leaves() {
+                let key = run.arguments().expect("they are there")[0];
+                world.count(key.into(), true);
+                spawn_children(&mut engine, &mut run, false).expect("room");
+                let left = match self {
+                    Self::LeavesToNobody => engine.leave_to_nobody(run),
+                    _ => engine.leave_to_others(run),
+                };
+                return left.expect("it can be");
+            }
             self.run(world, &mut engine, run, by_victim);
         }
         engine.end_of_phase().expect("it can be");
@@ -366,7 +391,8 @@ impl Sweep for Tasks {
             if runs == 0 {
                 return Err(format!("key {key} was not run"));
             }
-            if victim > 1 || others > 1 + lost || crash.returned && others > 0 {
+            let done = crash.returned && !case.leaves();
+            if victim > 1 || others > 1 + lost || done && others > 0 {
                 return Err(format!(
                     "key {key} was run {victim} times by the victim and {others} times by others"
                 ));

@@ -11,7 +11,8 @@
 //! A pool in which nothing is to be done sleeps: each worker looks five times a second whether it is told to stop. Spawning and
 //! stealing make no system call.
 //!
-//! A task that fails, by an error or a panic, is tried again at once, up to the pool's limit; then its job fails. A panic ends neither the
+//! A task that fails, by an error or a panic, is tried again at once, up to the pool's limit; then its job fails. One that this
+//! worker cannot do, for a reason of its own, it leaves to others, and itself leaves the pool. A panic ends neither the
 //! thread nor its membership. A task that runs while worker after worker dies is given up in the end.
 
 use crate::context::Context;
@@ -79,6 +80,10 @@ pub(crate) struct Worker<'w> {
     served: Served,
     stop: &'w Stop,
     resizer: Resizer,
+    /// Whether nobody else was there for a task that this worker cannot do: such a task fails.
+    is_last: bool,
+    /// A task that it cannot do, and leaves to others.
+    left: Option<Running>,
 }
 
 /// Why a worker stops.
@@ -106,7 +111,15 @@ impl<'w> Worker<'w> {
             served: Served::default(),
             stop,
             resizer: Resizer::new(layout),
+            is_last: false,
+            left: None,
         })
+    }
+
+    /// The same, after nobody else has come for a task that it could not do.
+    pub fn as_the_last(self) -> Self {
+        let is_last = true;
+        Self { is_last, ..self }
     }
 
     /// Works until it is told to stop, or is one too many.
@@ -120,6 +133,12 @@ impl<'w> Worker<'w> {
             }
         };
         let ended = self.rounds(&mut seat);
+        if let Some(run) = self.left.take() {
+            // First: whoever hears at the barrier that it goes finds the task.
+            self.crew.engine.leave_to_others(run)?;
+            seat.leave()?;
+            return Ok((self.served, ended?));
+        }
         // Also after an error: so that the others are not held up.
         seat.leave()?;
         let ended = ended?;
@@ -293,6 +312,12 @@ impl<'w> Worker<'w> {
                     Err(error) if !run.is_spent() => (error.to_string(), error.wanted()),
                     done => return done,
                 },
+                Err((why, _)) if why.is_unable() && !self.is_last => {
+                    let task = shown(self.registry, run.task());
+                    self.left = Some(run);
+                    let why = why.to_string();
+                    return Err(PoolError::Unable { task, why });
+                }
                 Err((why, wanted)) => (why.to_string(), wanted),
             };
             tried += 1;

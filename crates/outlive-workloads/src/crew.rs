@@ -9,11 +9,13 @@ pub const MOST_HOSTS: u32 = 1024;
 /// a host, a process and a thread each.
 const OTHERS: u32 = 1 + 3 * 16;
 
-/// Who works in a run. Hosts have the ids from 0.
+/// Who works in a run. Hosts have the ids from 0; the last of them stand by at first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Crew {
-    /// How many hosts there are.
+    /// How many hosts there are, spares among them.
     pub hosts: u32,
+    /// How many of them, the last ones, are spares: they work when others do not any more.
+    pub spares: u32,
     /// How many processes each host has.
     pub processes: u32,
     /// How many workers each process has.
@@ -31,6 +33,7 @@ impl Crew {
         let first_process = hosts + 1;
         Self {
             hosts,
+            spares: 0,
             processes,
             threads,
             first_process,
@@ -38,7 +41,37 @@ impl Crew {
         }
     }
 
-    /// How many workers there are.
+    /// The same with `spares` hosts more, which stand by.
+    ///
+    /// ```
+    /// use outlive_workloads::crew::Crew;
+    /// let crew = Crew::with_driver(4, 1, 2).and_spares(1);
+    /// assert_eq!((crew.workers(), crew.places()), (10, 8));
+    /// assert!(crew.is_spare(4) && !crew.is_spare(3));
+    /// ```
+    #[must_use]
+    pub fn and_spares(self, spares: u32) -> Self {
+        let all = Self::with_driver(self.hosts + spares, self.processes, self.threads);
+        Self { spares, ..all }
+    }
+
+    /// Whether `host` is one of those that stand by at first.
+    pub fn is_spare(&self, host: u32) -> bool {
+        (self.hosts - self.spares..self.hosts).contains(&host)
+    }
+
+    /// How many workers work at a time: all but the spares'.
+    pub fn places(&self) -> u32 {
+        (self.hosts - self.spares) * self.processes * self.threads
+    }
+
+    /// The numbers of the workers of `host`.
+    pub fn workers_of(&self, host: u32) -> std::ops::Range<u32> {
+        let each = self.processes * self.threads;
+        host * each..(host + 1) * each
+    }
+
+    /// How many workers there are, spares' among them.
     pub fn workers(&self) -> u32 {
         self.hosts * self.processes * self.threads
     }

@@ -24,7 +24,7 @@ outlive::shared! {
 /// The name of the root.
 pub const ROOT: &str = "outlive.run";
 
-const MAGIC: u64 = u64::from_le_bytes(*b"outlrun1");
+const MAGIC: u64 = u64::from_le_bytes(*b"outlrun2");
 /// What stands before the halts.
 const FIXED: u64 = 1024;
 
@@ -37,6 +37,7 @@ const FIRST_PROCESS: u64 = 40;
 const FIRST_WORKER: u64 = 48;
 const KILLS: u64 = 56;
 const UNITS: u64 = 64;
+const SPARES: u64 = 72;
 // Words that change.
 const CALLED_OFF: u64 = 128;
 const HIT: u64 = 384;
@@ -92,6 +93,7 @@ impl<M: Memory> Header<M> {
             (FIRST_WORKER, crew.first_worker.into()),
             (KILLS, kills.into()),
             (UNITS, units),
+            (SPARES, crew.spares.into()),
         ];
         for (place, word) in words {
             memory.store(at + place, word, Ordering::Relaxed);
@@ -116,8 +118,10 @@ impl<M: Memory> Header<M> {
         }
         let word = |place| memory.load::<u64>(at + place, Ordering::Relaxed);
         let small = |place| u32::try_from(word(place)).ok();
+        let hosts = small(HOSTS).filter(|hosts| *hosts <= MOST_HOSTS)?;
         let crew = Crew {
-            hosts: small(HOSTS).filter(|hosts| *hosts <= MOST_HOSTS)?,
+            hosts,
+            spares: small(SPARES).filter(|spares| *spares <= hosts)?,
             processes: small(PROCESSES)?,
             threads: small(THREADS)?,
             first_process: small(FIRST_PROCESS)?,

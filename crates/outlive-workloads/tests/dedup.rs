@@ -292,8 +292,8 @@ fn a_byte_that_changed_is_noticed_wherever_it_is() {
     assert!(said(&archive[..archive.len() - 1]).contains("cut off"));
     assert!(said(&[&archive[..], b"\n"].concat()).contains("something was added"));
     let mut next = archive.clone();
-    next[8] = 2;
-    assert!(said(&next).contains("version 2, and version 1 is read here"));
+    next[8] = 3;
+    assert!(said(&next).contains("version 3, and version 2 is read here"));
     next = archive.clone();
     next[100] ^= 4;
     assert!(said(&next).contains("chunk 0"), "{}", said(&next));

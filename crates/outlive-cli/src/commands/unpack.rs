@@ -1,11 +1,11 @@
 //! `outlive unpack`: the files of an archive that `outlive run dedup` made, identical to the last byte.
 
-use crate::amount::Bytes;
+use crate::amount::{self, Bytes};
 use crate::failure::Failure;
 use crate::output;
 use clap::Args;
 use outlive_workloads::dedup::archive::Archive;
-use outlive_workloads::dedup::unpack::{UnpackError, unpack};
+use outlive_workloads::dedup::unpack::{UnpackError, unpack_at_most};
 use serde::Serialize;
 use std::fs::File;
 use std::path::PathBuf;
@@ -16,7 +16,8 @@ use std::path::PathBuf;
     outlive run dedup src/ --output src.dedup\n  \
     outlive unpack src.dedup copy/      # makes copy/src\n\n\
     All of the index is checked before anything is made, and each chunk before it is written: a damaged archive is refused, and \
-    it is said where it is damaged; what was unpacked before that stays. Nothing is made outside of DIR.\n\n\
+    it is said where it is damaged; what was unpacked before that stays. Nothing is made outside of DIR. A small archive can be \
+    of huge files, in which the same comes again and again: one whose files have no room is refused, or that are larger than --max-size.\n\n\
     JSON: files, bytes.")]
 pub struct Unpack {
     /// What `outlive run dedup --output` has written
@@ -25,6 +26,9 @@ pub struct Unpack {
     /// Where the files are made: a directory that is empty, or not there yet
     #[arg(value_name = "DIR")]
     into: PathBuf,
+    /// Refuse an archive whose files have more bytes together
+    #[arg(long, value_name = "SIZE", value_parser = amount::size)]
+    max_size: Option<u64>,
     /// Print what was unpacked as JSON
     #[arg(long)]
     json: bool,
@@ -43,7 +47,10 @@ impl Unpack {
         };
         let archive = File::open(&self.archive).map_err(|error| named(&error))?;
         let archive = Archive::open(archive).map_err(|error| named(&error))?;
-        let unpacked = unpack(&archive, &self.into).map_err(|error| match &error {
+        let most = self.max_size.unwrap_or(u64::MAX);
+        let unpacked = unpack_at_most(&archive, &self.into, most);
+        let unpacked = unpacked.map_err(|error| match &error {
+            UnpackError::TooLarge { .. } | UnpackError::NoRoom { .. } => named(&error),
             UnpackError::Archive(_) => named(&format_args!(
                 "{error}; what was unpacked before is in {}",
                 self.into.display()

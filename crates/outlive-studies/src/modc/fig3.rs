@@ -99,7 +99,7 @@ fn by_size(
     let workers_are = workers_here(workers);
     let launcher = run.launcher().clone();
     let rank = |rows| {
-        let outcome = subject.in_pod(&launcher, workers, rows, None)?;
+        let outcome = subject.in_pod(&launcher, (workers, 0), rows, None)?;
         Ok::<Cost, StudyError>(Cost::from(&outcome))
     };
     // Larger ones would leave somebody without any.
@@ -196,7 +196,7 @@ fn alone(run: &mut Run<'_>, subject: &Subject, rows: u32) -> Result<(), StudyErr
     let rounds = run.effort().of(1, 3, 9);
     let launcher = run.launcher().clone();
     let workers = |workers| {
-        let outcome = subject.in_pod(&launcher, workers, rows, None)?;
+        let outcome = subject.in_pod(&launcher, (workers, 0), rows, None)?;
         Ok::<Cost, StudyError>(Cost::from(&outcome))
     };
     let tasks = format!("tasks of {rows} rows");

@@ -103,12 +103,12 @@ impl Subject {
         Cost::of(|| std::hint::black_box(plain(&self.graph, &self.of))).0
     }
 
-    /// `workers` hosts in a pod. If one is to be killed, that is in iteration `kill_in`, the first of which is 1, when it is
-    /// right before the end of a task.
+    /// `workers` hosts in a pod, and `spares` that stand by. If one is to be killed, that is in iteration `kill_in`, the first of
+    /// which is 1, when it is right before the end of a task; a spare takes its place, or it is started again if there is none.
     fn in_pod(
         &self,
         launcher: &Launcher,
-        workers: u32,
+        (workers, spares): (u32, u32),
         task_rows: u32,
         kill_in: Option<u32>,
     ) -> Result<Outcome<Ranks>, StudyError> {
@@ -116,11 +116,15 @@ impl Subject {
         let unit = |iteration: u32| u64::from(iteration - 1) * parts + parts / 2;
         let options = Options {
             hosts: workers,
+            spares,
             threads: 1,
             kills: u32::from(kill_in.is_some()),
             kill_units: kill_in.map(unit).into_iter().collect(),
             kill_at: KillAt::Commit,
-            supervise: Supervise::Restart,
+            supervise: match spares {
+                0 => Supervise::Restart,
+                _ => Supervise::None,
+            },
             seed: 1,
             ..Options::default()
         };

@@ -105,7 +105,7 @@ mod there {
                     ),
                 };
                 let ours = || {
-                    let outcome = subject.in_pod(run.launcher(), workers, rows, kill_in)?;
+                    let outcome = subject.in_pod(run.launcher(), (workers, 1), rows, kill_in)?;
                     Ok(Cost::from(&outcome))
                 };
                 let costs =

@@ -1,6 +1,6 @@
 //! The end of a task: it takes effect, fails, or is begun again.
 
-use super::{Batch, Engine, EngineError, Hooks, Running};
+use super::{Batch, ClaimPoint, Engine, EngineError, Hooks, Running};
 use crate::descriptor::Task;
 use crate::status::{State, Status};
 use outlive::memory::Memory;
@@ -214,6 +214,32 @@ impl<M: Memory> Engine<'_, M> {
         run.status = status;
         self.slots.memory().crash_point(FailPoint::Retried);
         Ok(true)
+    }
+
+    /// Leaves the task, which this worker cannot do, to others, and gives up the slot: what the attempt spawned is freed. The
+    /// task stays in the running slot, which is how it is found: with a slot that has no owner it is as a dead worker's.
+    ///
+    /// # Errors
+    /// If what it spawned could not be freed: the worker holds the task until it is gone.
+    ///
+    /// # Crash
+    /// It runs again.
+    pub fn leave_to_others(mut self, mut run: Running<M>) -> Result<(), EngineError> {
+        if run.spent {
+            return Err(self.busy(run.task));
+        }
+        self.disown(&mut run)?;
+        // Release: what the attempt did. Whoever finds no owner may take the task, so nothing of it is touched from here on.
+        self.slot.give_up();
+        self.slots.memory().crash_point(ClaimPoint::GivenUp);
+        Ok(())
+    }
+
+    /// Wrong: clears the note, as a worker does that holds nothing. For the proofs that see it.
+    pub(crate) fn leave_to_nobody(mut self, mut run: Running<M>) -> Result<(), EngineError> {
+        self.disown(&mut run)?;
+        self.held = None;
+        self.give_up()
     }
 
     /// Frees what this attempt has spawned.

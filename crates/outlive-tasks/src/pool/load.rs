@@ -66,19 +66,20 @@ pub(crate) struct Load {
     pub is_open: bool,
 }
 
+/// How many workers live, and how many died whose places nobody has taken.
+pub(crate) fn living_and_dead(layout: Layout, generations: Generations) -> (u32, u32) {
+    let owners = (0..layout.slots.used()).filter_map(|number| layout.slots.slot(number).owner());
+    owners.fold((0, 0), |(living, dead), owner| {
+        let is_dead = u32::from(generations.is_gone(owner));
+        (living + 1 - is_dead, dead + is_dead)
+    })
+}
+
 impl Load {
     /// The present one, one slot after another as they are read.
     pub fn of(layout: Layout, generations: Generations) -> Result<Self, PoolError> {
-        let (mut living, mut dead, mut ready) = (0, 0, 0);
-        for number in 0..layout.slots.used() {
-            let slot = layout.slots.slot(number);
-            ready += slot.queued();
-            match slot.owner() {
-                Some(owner) if generations.is_gone(owner) => dead += 1,
-                Some(_) => living += 1,
-                None => {}
-            }
-        }
+        let (living, dead) = living_and_dead(layout, generations);
+        let queued = |number| layout.slots.slot(number).queued();
         let is_open = |number: u32| {
             let job = Root::of(layout, number).job();
             job.is_some_and(|job| job.state() == JobState::Open)
@@ -86,7 +87,7 @@ impl Load {
         Ok(Self {
             living,
             dead,
-            ready,
+            ready: (0..layout.slots.used()).map(queued).sum(),
             waiting: layout.barrier.view()?.waiting,
             is_open: (0..layout.roots).any(is_open),
         })

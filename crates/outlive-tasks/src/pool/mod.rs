@@ -29,7 +29,7 @@ use crate::registry::Registry;
 use crate::worker::{Ended, Served, Worker, shown};
 use core::time::Duration;
 use header::Place;
-use load::Load;
+use load::{Load, living_and_dead};
 use outlive::heap::LocalHeap;
 use outlive::membership::{Generations, Instance};
 use outlive::memory::Offset;
@@ -119,10 +119,29 @@ impl WorkerPool {
     ///
     /// # Errors
     /// If all places are taken; or if the worker cannot go on. Then its thread should leave the pod: if it is in the middle of a
-    /// task, others have it when the thread is no member any more.
+    /// task, others have it when the thread is no member any more. [`PoolError::Unable`] if it cannot do a task that others
+    /// may be able to do; if nobody else works, nor comes at once, the task fails instead.
     pub fn work(&self, heap: &LocalHeap<'_>, stop: &Stop) -> Result<(Served, Ended), PoolError> {
         let hand = self.hand(heap);
-        Worker::new(self.layout, hand, self.registry, stop)?.work()
+        let worker = Worker::new(self.layout, hand, self.registry, stop)?;
+        match worker.work() {
+            Err(PoolError::Unable { .. }) if !self.has_others(heap, stop) => {
+                let worker = Worker::new(self.layout, hand, self.registry, stop)?;
+                worker.as_the_last().work()
+            }
+            ended => ended,
+        }
+    }
+
+    /// Whether somebody works, or comes to: a spare does when a worker has left.
+    fn has_others(&self, heap: &LocalHeap<'_>, stop: &Stop) -> bool {
+        for _ in 0..COMPANY {
+            if stop.is_stopped() || self.wanted() == 0 || self.workers(heap) > 0 {
+                return true;
+            }
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        false
     }
 
     /// A hot spare: waits until the pool has fewer workers than it wants, then [works](Self::work), and so on, until `stop`
@@ -131,6 +150,20 @@ impl WorkerPool {
     /// # Errors
     /// As [`work`](Self::work).
     pub fn stand_by(&self, heap: &LocalHeap<'_>, stop: &Stop) -> Result<Served, PoolError> {
+        self.stand_by_while(heap, stop, || true)
+    }
+
+    /// The same for as long as `goes_on`, which is asked whenever it waits: when something happens in the pool, and ten times a
+    /// second.
+    ///
+    /// # Errors
+    /// As [`work`](Self::work).
+    pub fn stand_by_while(
+        &self,
+        heap: &LocalHeap<'_>,
+        stop: &Stop,
+        mut goes_on: impl FnMut() -> bool,
+    ) -> Result<Served, PoolError> {
         let (member, mut all) = (heap.member(), Served::default());
         let key = self.layout.barrier.at().raw();
         while !stop.is_stopped() {
@@ -144,6 +177,9 @@ impl WorkerPool {
                     Err(error) => return Err(error),
                 }
                 continue;
+            }
+            if !goes_on() {
+                break;
             }
             // Whoever buries a worker rings the barrier's bell.
             match (bells, seen) {
@@ -185,6 +221,11 @@ impl WorkerPool {
     fn wants_a_spare(&self, generations: Generations) -> Result<bool, PoolError> {
         let (layout, load) = (self.layout, Load::of(self.layout, generations)?);
         Ok(load.wants_a_spare(layout.wanted(), layout.original(), layout.elastic()))
+    }
+
+    /// How many workers live.
+    pub fn workers(&self, heap: &LocalHeap<'_>) -> u32 {
+        living_and_dead(self.layout, heap.member().generations()).0
     }
 
     /// Says how many workers the pool is to have: those that are too many leave; spares come in, and for the rest see
@@ -307,7 +348,7 @@ impl WorkerPool {
             layout,
             registry: Registry::collected(),
         };
-        let workers = Load::of(pool.layout, generations)?.living;
+        let workers = living_and_dead(layout, generations).0;
         if workers > 0 {
             return Err(PoolError::InUse {
                 name: name.into(),
@@ -327,6 +368,9 @@ impl WorkerPool {
 
 /// For how many milliseconds who destroys a pool waits until others have settled the dead.
 const PATIENCE: u32 = 1000;
+
+/// For how many milliseconds a worker that cannot do a task looks for others who may.
+const COMPANY: u32 = 300;
 
 /// How often a spare looks whether it is wanted, should no bell ring.
 const SPARE_NAP: Duration = Duration::from_millis(100);

@@ -1,4 +1,4 @@
-//! The archive's format, version 1, and how it is written and read.
+//! The archive's format, version 2, and how it is written and read.
 //!
 //! All numbers are little-endian; of 32 bits where nothing else is said.
 //!
@@ -7,12 +7,15 @@
 //! | header | `OutDedup`, the version, 0 |
 //! | chunks | what is kept of each different chunk, in the order in which they first occur: raw deflate, or the chunk itself if that is not longer |
 //! | index: chunks | how many (64 bits); of each: length as kept, length, CRC-32 of what is kept, SHA-256 of the chunk |
+//! | index: size | how many bytes all files have together (64 bits) |
 //! | index: entries | how many (64 bits); of each: kind (8 bits: 0 directory, 1 file, 2 link), permissions, length of the name (64 bits), name; of a file: how many chunks (64 bits) and their numbers; of a link: length (64 bits) and where it leads |
 //! | trailer | where the index begins (64 bits), its length (64 bits), SHA-256 of index and these two, `pudeDtuO` |
 //!
 //! No byte is without a check: what is kept of chunks has its CRC-32, and the chunks have their SHA-256, too; the index has its SHA-256; header
 //! and trailer can only be what they are. So a damaged archive is refused and says where it is damaged. One that was made to do harm
-//! cannot have names that lead out of the place where it is unpacked, nor chunks longer than [`chunk::MAX`](super::chunk::MAX).
+//! cannot have names that lead out of the place where it is unpacked, nor chunks longer than [`chunk::MAX`](super::chunk::MAX). It can
+//! name a chunk very often, and be of files that are much longer than it is itself: so it says how long they are, which is found right or
+//! wrong when the index is read, and [`unpack`](super::unpack) looks whether there is room before it makes anything.
 //!
 //! What is read is checked against what is there before memory is asked for, so an archive needs no more of it than a
 //! few times its index.
@@ -91,6 +94,14 @@ pub enum ArchiveError {
         at: u64,
         /// What is wrong.
         what: &'static str,
+    },
+    /// The files have another size than the archive says.
+    #[error("the archive says that it has {declared} bytes in all, and its files have {found}")]
+    Total {
+        /// What it says.
+        declared: u64,
+        /// What they have.
+        found: u64,
     },
     /// Something has a name that cannot be.
     #[error("\u{201c}{name}\u{201d} cannot be unpacked: {what}")]
@@ -232,6 +243,7 @@ impl<W: Write> Writer<W> {
                 })
                 .collect(),
             entries: catalog.entries.clone(),
+            bytes: catalog.bytes,
         };
         let index = index.encode();
         self.out.write_all(&index)?;
@@ -356,6 +368,19 @@ impl<S: ReadAt> Archive<S> {
     /// What is in it, every directory before what is in it.
     pub fn entries(&self) -> &[Entry] {
         &self.index.entries
+    }
+
+    /// How many bytes all its files have together.
+    pub fn bytes(&self) -> u64 {
+        self.index.bytes
+    }
+
+    /// How long a file is that consists of `chunks`.
+    pub(super) fn len_of(&self, chunks: &[u32]) -> u64 {
+        let lens = chunks
+            .iter()
+            .map(|number| self.index.chunks[*number as usize].len);
+        lens.map(u64::from).sum()
     }
 
     /// How many chunks it has.

@@ -9,7 +9,7 @@ use std::collections::HashMap;
 pub const BEGINS: &[u8; 8] = b"OutDedup";
 pub const ENDS: &[u8; 8] = b"pudeDtuO";
 /// The version that is written and read here.
-pub const VERSION: u32 = 1;
+pub const VERSION: u32 = 2;
 /// How long what stands before the first chunk is, and what stands behind the index.
 pub const HEADER: u64 = 16;
 pub const TRAILER: u64 = 56;
@@ -40,6 +40,8 @@ pub struct Row {
 pub struct Index {
     pub chunks: Vec<Row>,
     pub entries: Vec<Entry>,
+    /// How many bytes all files have together: to be known before any is made, since a chunk may be named very often.
+    pub bytes: u64,
 }
 
 pub fn header() -> [u8; HEADER as usize] {
@@ -62,6 +64,7 @@ impl Index {
             }
             bytes.extend_from_slice(&row.digest);
         }
+        bytes.extend_from_slice(&self.bytes.to_le_bytes());
         long(&mut bytes, self.entries.len());
         for entry in &self.entries {
             let kind = match &entry.content {
@@ -96,6 +99,7 @@ impl Index {
             at,
         };
         let chunks = reader.chunks()?;
+        let (declared, mut bytes) = (reader.long()?, 0);
         let count = reader.count(13)?;
         let mut entries = Vec::with_capacity(count);
         // Which names there are, and whether they are of directories.
@@ -119,11 +123,12 @@ impl Index {
                     let numbers = reader.take(len * 4)?.as_chunks::<4>().0;
                     let numbers: Vec<u32> =
                         numbers.iter().map(|n| u32::from_le_bytes(*n)).collect();
-                    if numbers
-                        .iter()
-                        .any(|number| *number as usize >= chunks.len())
-                    {
-                        return Err(reader.wrong("a file is of a chunk that is not there"));
+                    for number in &numbers {
+                        let chunk = chunks.get(*number as usize).ok_or_else(|| {
+                            reader.wrong("a file is of a chunk that is not there")
+                        })?;
+                        // More than 64 bits would take an index of 2^50 bytes.
+                        bytes += u64::from(chunk.len);
                     }
                     Content::File(numbers)
                 }
@@ -143,10 +148,18 @@ impl Index {
                 content,
             });
         }
-        match reader.bytes.is_empty() {
-            true => Ok(Self { chunks, entries }),
-            false => Err(reader.wrong("something stands behind the last entry")),
+        if !reader.bytes.is_empty() {
+            return Err(reader.wrong("something stands behind the last entry"));
         }
+        if bytes != declared {
+            let found = bytes;
+            return Err(ArchiveError::Total { declared, found });
+        }
+        Ok(Self {
+            chunks,
+            entries,
+            bytes,
+        })
     }
 }
 
@@ -201,10 +214,14 @@ impl<'b> Reader<'b> {
             .fold(0, |number, byte| number << 8 | u32::from(*byte)))
     }
 
+    fn long(&mut self) -> Result<u64, ArchiveError> {
+        let (low, high) = (self.number()?, self.number()?);
+        Ok(u64::from(high) << 32 | u64::from(low))
+    }
+
     /// How many things follow that take `each` bytes at least. So what is not there is not asked for.
     fn count(&mut self, each: usize) -> Result<usize, ArchiveError> {
-        let (low, high) = (self.number()?, self.number()?);
-        let count = u64::from(high) << 32 | u64::from(low);
+        let count = self.long()?;
         match count <= (self.bytes.len() / each) as u64 {
             true => Ok(count as usize),
             false => Err(self.wrong("it ends too early")),
@@ -304,8 +321,8 @@ mod tests {
         };
         let refused = |entries: &[Entry]| {
             let index = Index {
-                chunks: Vec::new(),
                 entries: entries.to_vec(),
+                ..Index::default()
             };
             Index::decode(&index.encode(), HEADER)
                 .unwrap_err()
@@ -350,5 +367,46 @@ mod tests {
             assert!(Index::decode(&index.encode(), at).is_err());
         }
         assert!(Index::decode(&[&u64::MAX.to_le_bytes()[..], bytes].concat(), at).is_err());
+    }
+
+    #[test]
+    fn files_have_as_many_bytes_as_the_archive_says() {
+        let end = SMALL.len() - TRAILER as usize;
+        let at = u64::from_le_bytes(SMALL[end..end + 8].try_into().unwrap());
+        let index = Index::decode(&SMALL[at as usize..end], at).unwrap();
+        assert_eq!(index.bytes, 100);
+        assert_eq!(Archive::open(SMALL.as_slice()).unwrap().bytes(), 100);
+        let opened = |index: &Index| {
+            let mut archive = [&SMALL[..at as usize], &index.encode(), &SMALL[end..]].concat();
+            let (end, len) = (
+                archive.len() - TRAILER as usize,
+                index.encode().len() as u64,
+            );
+            archive[end + 8..end + 16].copy_from_slice(&len.to_le_bytes());
+            seal(&mut archive);
+            Archive::open(archive.as_slice()).map(|archive| archive.bytes())
+        };
+        assert_eq!(opened(&index).unwrap(), 100);
+        for declared in [0, 99, 101, u64::MAX] {
+            let index = Index {
+                bytes: declared,
+                ..index.clone()
+            };
+            let said = opened(&index).unwrap_err().to_string();
+            assert!(said.contains(&format!("{declared} bytes in all")), "{said}");
+            assert!(said.ends_with("its files have 100"), "{said}");
+        }
+        // A chunk that is named once more.
+        let mut more = index.clone();
+        for entry in &mut more.entries {
+            if let Content::File(chunks) = &mut entry.content {
+                chunks.push(0);
+            }
+        }
+        let said = opened(&more).unwrap_err().to_string();
+        assert!(
+            said.contains("100 bytes in all, and its files have 200"),
+            "{said}"
+        );
     }
 }

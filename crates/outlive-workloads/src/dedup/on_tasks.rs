@@ -14,7 +14,6 @@ use super::writing::{Occurrence, Writing};
 use crate::driver::RunError;
 use crate::header::CalledOff;
 use crate::host::HostError;
-use crate::input::InputError;
 use crate::on_tasks::{Ended, PoolOf, TaskProgram};
 use outlive::heap::LocalHeap;
 use outlive::memory::{Memory, Offset};
@@ -341,11 +340,6 @@ impl<W: Write + Send> TaskProgram for Archiving<'_, W> {
 
     fn explain(&self, why: CalledOff) -> RunError {
         match why {
-            CalledOff::Unreadable(file, error) => InputError::Unreadable {
-                path: self.text.path(file),
-                source: io::Error::from_raw_os_error(error),
-            }
-            .into(),
             CalledOff::Changed(file) => RunError::Changed {
                 path: self.text.path(file),
             },

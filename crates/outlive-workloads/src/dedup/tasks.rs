@@ -13,8 +13,9 @@ use super::pack::{self, Packer};
 use super::plan::{
     CHUNKS_END, DIGESTS, FOUND, FRESH, KEPT, MARKS, NOW, NUMBERS, Now, PLACES, SLOTS, TEXT, packed,
 };
-use super::text::Files;
+use super::text::{Files, Trouble};
 use super::{bits, chunk};
+use crate::header::CalledOff;
 use crate::host::header_here;
 use crate::on_tasks::{damaged, next_round, spread, unit};
 use core::ops::Range;
@@ -127,13 +128,13 @@ impl Window {
             let from = range.start + piece.at as u64;
             chunk::marks(piece.before, piece.bytes, from, &mut marks);
         });
-        if let Err(why) = read {
-            // Whoever began the run knows the file's name.
-            if let Some(header) = header_here() {
-                header.call_off(why);
+        read.map_err(|why| {
+            // Nobody can archive what has changed.
+            if let (Trouble::Changed { number, .. }, Some(header)) = (&why, header_here()) {
+                header.call_off(CalledOff::Changed(*number));
             }
-            return Err(TaskError::new("a file cannot be read, or has changed"));
-        }
+            TaskError::from(why)
+        })?;
         let words = bits::of(&marks, range.start, bytes.len() as u64);
         for (name, words) in MARKS.into_iter().zip(words) {
             let array = context.array::<u64>(name)?;

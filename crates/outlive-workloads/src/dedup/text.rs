@@ -3,7 +3,6 @@
 
 use super::chunk::WINDOW;
 use super::tree::{Content, Tree};
-use crate::header::CalledOff;
 use crate::input::InputError;
 use core::ops::Range;
 use outlive::heap::LocalHeap;
@@ -180,12 +179,12 @@ impl Files {
         from: u64,
         into: &mut [u8],
         mut each: impl FnMut(Piece<'_>),
-    ) -> Result<(), CalledOff> {
+    ) -> Result<(), Trouble> {
         let (mut at, mut number) = (0, self.at(from));
         while at < into.len() {
             if number == self.ends.len() {
                 // A damaged segment: nobody asks for more than there is.
-                return Err(CalledOff::Changed(number as u32));
+                return Err(self.changed(number));
             }
             let file = self.range(number);
             let begin = from + at as u64 - file.start;
@@ -199,12 +198,17 @@ impl Files {
                 file.read_exact_at(before, begin - before.len() as u64)?;
                 file.read_exact_at(bytes, begin)?;
                 // Whether there is more than there was.
-                Ok(ends && file.read_at(&mut [0], begin + len as u64)? != 0)
+                Ok::<_, io::Error>(ends && file.read_at(&mut [0], begin + len as u64)? != 0)
             };
             match read() {
                 Ok(false) => {}
-                Ok(true) => return Err(CalledOff::Changed(number as u32)),
-                Err(error) => return Err(trouble(number, &error)),
+                Ok(true) => return Err(self.changed(number)),
+                Err(source) if source.raw_os_error().is_some() => {
+                    let path = self.path(number);
+                    return Err(Trouble::Unreadable { path, source });
+                }
+                // It ends early.
+                Err(_) => return Err(self.changed(number)),
             }
             if len > 0 {
                 each(Piece { at, before, bytes });
@@ -214,12 +218,37 @@ impl Files {
         }
         Ok(())
     }
+
+    fn changed(self, number: usize) -> Trouble {
+        let path = match number < self.ends.len() {
+            true => self.path(number),
+            false => PathBuf::new(),
+        };
+        let number = number as u32;
+        Trouble::Changed { number, path }
+    }
 }
 
-fn trouble(file: usize, error: &io::Error) -> CalledOff {
-    match error.raw_os_error() {
-        Some(number) => CalledOff::Unreadable(file as u32, number),
-        // It ends early.
-        None => CalledOff::Changed(file as u32),
+/// Why a part of the text could not be read.
+#[derive(Debug)]
+pub(super) enum Trouble {
+    /// The operating system said no to this worker.
+    Unreadable { path: PathBuf, source: io::Error },
+    /// A file has another length than when it was looked at.
+    Changed { number: u32, path: PathBuf },
+}
+
+impl From<Trouble> for TaskError {
+    fn from(trouble: Trouble) -> Self {
+        match trouble {
+            // Another host may have a way to it.
+            Trouble::Unreadable { path, source } => {
+                Self::unable(format_args!("{} cannot be read: {source}", path.display()))
+            }
+            Trouble::Changed { path, .. } => Self::new(format_args!(
+                "{} has changed while it was read; nothing was made of it",
+                path.display()
+            )),
+        }
     }
 }

@@ -33,6 +33,26 @@ pub enum UnpackError {
         /// Where.
         path: PathBuf,
     },
+    /// Its files are larger than allowed.
+    #[error("the archive has {bytes} bytes in all, and {most} are allowed; nothing was made")]
+    TooLarge {
+        /// How large they are.
+        bytes: u64,
+        /// How large they may be.
+        most: u64,
+    },
+    /// There is no room for its files.
+    #[error(
+        "the archive's files would take {needed} bytes, and where {} is, {free} are free; nothing was made: free some, or name another directory", .path.display()
+    )]
+    NoRoom {
+        /// Where they were to be made.
+        path: PathBuf,
+        /// What they would take there.
+        needed: u64,
+        /// What there is.
+        free: u64,
+    },
     /// Something cannot be made.
     #[error("{} cannot be written: {source}", .path.display())]
     Unwritable {
@@ -43,11 +63,28 @@ pub enum UnpackError {
     },
 }
 
-/// Unpacks `archive` into the directory `into`, which is empty or is made.
+/// Unpacks `archive` into the directory `into`, which is empty or is made, if there is room for its files.
 ///
 /// # Errors
-/// If the archive is damaged, or something cannot be made. What was made before stays there.
+/// If there is not, the archive is damaged, or something cannot be made. What was made before stays there.
 pub fn unpack<S: ReadAt>(archive: &Archive<S>, into: &Path) -> Result<Unpacked, UnpackError> {
+    unpack_at_most(archive, into, u64::MAX)
+}
+
+/// The same if the files have no more than `most` bytes together.
+///
+/// # Errors
+/// As for [`unpack`]; or if they have more.
+pub fn unpack_at_most<S: ReadAt>(
+    archive: &Archive<S>,
+    into: &Path,
+    most: u64,
+) -> Result<Unpacked, UnpackError> {
+    let bytes = archive.bytes();
+    if bytes > most {
+        return Err(UnpackError::TooLarge { bytes, most });
+    }
+    look_for_room(archive, into)?;
     fs::create_dir_all(into).map_err(unwritable(into))?;
     if fs::read_dir(into)
         .map_err(unwritable(into))?
@@ -101,6 +138,35 @@ pub fn unpack<S: ReadAt>(archive: &Archive<S>, into: &Path) -> Result<Unpacked, 
         }
     }
     Ok(unpacked)
+}
+
+/// Fails if the file system has no room for all files. What takes room as well is not counted: directories, and what the file
+/// system needs for itself.
+fn look_for_room<S: ReadAt>(archive: &Archive<S>, into: &Path) -> Result<(), UnpackError> {
+    // What is there of the path; the rest is made there.
+    let whole = std::path::absolute(into).map_err(unwritable(into))?;
+    let there = whole.ancestors().find(|path| path.exists());
+    let there = there.unwrap_or(Path::new("/"));
+    let system = rustix::fs::statvfs(there).map_err(|error| unwritable(into)(error.into()))?;
+    if system.f_blocks == 0 {
+        // One that does not say, as some are that lie elsewhere.
+        return Ok(());
+    }
+    let block = system.f_frsize.max(1);
+    let files = archive.entries().iter().map(|entry| match &entry.content {
+        Content::File(chunks) => archive.len_of(chunks).next_multiple_of(block),
+        _ => 0,
+    });
+    let needed = files.fold(0, u64::saturating_add);
+    let free = system.f_bavail.saturating_mul(block);
+    match needed > free {
+        true => Err(UnpackError::NoRoom {
+            path: into.into(),
+            needed,
+            free,
+        }),
+        false => Ok(()),
+    }
 }
 
 fn unwritable(path: &Path) -> impl FnOnce(io::Error) -> UnpackError {

@@ -1,6 +1,7 @@
 //! The director: watches a run, kills hosts, and follows each failure until it is over.
 
 use super::launch::{Running, lock};
+use super::standby::Standby;
 use super::{Failure, KillAt, Options, Running as Program, Supervise};
 use crate::crew::Crew;
 use crate::header::Header;
@@ -40,6 +41,8 @@ pub(super) struct Director<'o, R> {
     failures: Vec<Failure>,
     /// The failures that are not over.
     open: Vec<usize>,
+    /// Who stands by.
+    standby: Standby,
     killed: u32,
     /// At which units hosts are still to be killed at random.
     thresholds: Vec<u64>,
@@ -71,6 +74,7 @@ impl<'o, R: Program> Director<'o, R> {
         Self {
             run,
             header,
+            standby: Standby::new(header.crew()),
             crew: header.crew(),
             tables,
             logs,
@@ -147,7 +151,8 @@ impl<'o, R: Program> Director<'o, R> {
             let mut failures = self.failures.iter();
             failures.any(|failure| failure.host == host && !failure.is_read)
         };
-        let alive: Vec<u32> = (0..self.options.hosts)
+        let alive: Vec<u32> = (0..self.crew.hosts)
+            .filter(|host| self.standby.works(*host))
             .filter(|host| !dying(*host) && !self.members_of(*host).is_empty())
             .collect();
         let least = alive.iter().map(|host| times(*host)).min()?;
@@ -195,9 +200,13 @@ impl<'o, R: Program> Director<'o, R> {
             detected_by_host: None,
             recovered_at: None,
             rejoined_at: None,
+            taken_over_by: Vec::new(),
+            taken_over_at: None,
             threads_lost,
             lost,
             units_redone: Vec::new(),
+            vacant: 0,
+            taken: 0,
             is_read: false,
             is_told: false,
         });
@@ -218,7 +227,7 @@ impl<'o, R: Program> Director<'o, R> {
         let News::Event(event) = news else {
             return;
         };
-        if event.kind != EventKind::HostDied || event.instance.id >= self.options.hosts {
+        if event.kind != EventKind::HostDied || event.instance.id >= self.crew.hosts {
             return;
         }
         let (host, now) = (event.instance.id, self.now());
@@ -242,9 +251,13 @@ impl<'o, R: Program> Director<'o, R> {
                     detected_by_host: None,
                     recovered_at: None,
                     rejoined_at: None,
+                    taken_over_by: Vec::new(),
+                    taken_over_at: None,
                     threads_lost: 0,
                     lost: Vec::new(),
                     units_redone: Vec::new(),
+                    vacant: 0,
+                    taken: 0,
                     is_read: false,
                     is_told: true,
                 });
@@ -255,6 +268,8 @@ impl<'o, R: Program> Director<'o, R> {
     /// Looks how far the failures are that are not over.
     fn follow(&mut self) {
         let (now, generations) = (self.now(), self.tables.generations());
+        // Before, so that it is known who worked of those who died; after, so that it is known whose places are free.
+        self.standby.note(&self.run, &mut self.failures, now);
         for index in std::mem::take(&mut self.open) {
             let failure = &mut self.failures[index];
             let lives = |instance: &Instance| !generations.is_gone(*instance);
@@ -262,6 +277,7 @@ impl<'o, R: Program> Director<'o, R> {
             if all_gone && !failure.is_read {
                 failure.is_read = true;
                 self.header.spare(failure.host);
+                failure.vacant = self.standby.lose(failure.host, &self.run);
                 // What they had begun stands still until they are started again.
                 failure.units_redone = failure
                     .lost
@@ -298,15 +314,23 @@ impl<'o, R: Program> Director<'o, R> {
                     .is_ok_and(|state| state.status == Status::Live)
             };
             let mut tree = first..first + self.options.processes;
-            if failure.recovered_at.is_some() && tree.all(live) {
+            if failure.recovered_at.is_some() && failure.rejoined_at.is_none() && tree.all(live) {
                 failure.rejoined_at = Some(now);
             }
             let wants_to_rejoin =
                 self.options.supervise == Supervise::Restart && !self.run.is_done();
-            if failure.recovered_at.is_none() || (wants_to_rejoin && failure.rejoined_at.is_none())
+            let waits_for_a_spare = failure.taken < failure.vacant
+                && !self.run.is_done()
+                && self
+                    .standby
+                    .has_somebody(|worker| live(self.crew.id_of(worker)));
+            if failure.recovered_at.is_none()
+                || (wants_to_rejoin && failure.rejoined_at.is_none())
+                || waits_for_a_spare
             {
                 self.open.push(index);
             }
         }
+        self.standby.note(&self.run, &mut self.failures, now);
     }
 }

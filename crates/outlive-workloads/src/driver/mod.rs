@@ -12,6 +12,7 @@ mod play;
 mod program;
 mod scene;
 mod stale;
+mod standby;
 
 pub use launch::{die_with, not_stopped_by_a_terminal, own_program};
 pub use outcome::{Failure, Outcome, Progress, RunError};
@@ -51,6 +52,9 @@ pub enum Supervise {
 pub struct Options {
     /// How many hosts: 1 to [`MOST_HOSTS`].
     pub hosts: u32,
+    /// How many hosts stand by besides, each ready to take the place of one that dies; only with programs that
+    /// [take them](Program::takes_spares).
+    pub spares: u32,
     /// How many processes each of them has: a first one, and children of it.
     pub processes: u32,
     /// How many workers each of these has.
@@ -72,7 +76,7 @@ pub struct Options {
 }
 
 impl Options {
-    /// How many workers there are.
+    /// How many workers work at a time.
     pub fn workers(&self) -> u32 {
         let workers = self.hosts.saturating_mul(self.processes);
         workers.saturating_mul(self.threads)
@@ -84,6 +88,7 @@ impl Default for Options {
     fn default() -> Self {
         Self {
             hosts: 4,
+            spares: 0,
             processes: 1,
             threads: 1,
             kills: 0,
@@ -119,11 +124,15 @@ pub fn run<P: Program>(
     progress: &mut (dyn FnMut(Progress) + Send),
 ) -> Result<Outcome<<P::Running as Running>::Result>, RunError> {
     refuse_the_impossible(options)?;
+    if options.spares > 0 && !program.takes_spares() {
+        return Err(RunError::NoSpares);
+    }
     let began = Instant::now();
     let _reaper = Subreaper::new();
     let cpu = cpu_seconds();
     let order = Order {
-        crew: Crew::with_driver(options.hosts, options.processes, options.threads),
+        crew: Crew::with_driver(options.hosts, options.processes, options.threads)
+            .and_spares(options.spares),
         kills: options.kills,
     };
     let (scene, created, mut outcome) = Scene::set(options, &order, program)
@@ -160,7 +169,8 @@ fn with_the_size_to_ask_for(
 }
 
 fn refuse_the_impossible(options: &Options) -> Result<(), RunError> {
-    let processes = u64::from(options.hosts) * u64::from(options.processes);
+    let hosts = u64::from(options.hosts) + u64::from(options.spares);
+    let processes = hosts * u64::from(options.processes);
     let workers = processes.saturating_mul(options.threads.into());
     let (kills, units) = (u64::from(options.kills), options.kill_units.len() as u64);
     let units_asked = if units == 0 { kills } else { units };
@@ -171,6 +181,7 @@ fn refuse_the_impossible(options: &Options) -> Result<(), RunError> {
             1,
             u64::from(MOST_HOSTS),
         ),
+        ("a number of hosts and spares", hosts, 1, MOST_HOSTS.into()),
         ("a number of processes", processes, 1, 4096),
         ("a number of workers", workers, 1, 4096),
         ("a number of kills", kills, 0, 1024),

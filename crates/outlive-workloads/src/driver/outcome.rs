@@ -81,6 +81,11 @@ pub struct Failure {
     pub recovered_at: Option<f64>,
     /// When all its restarted processes had joined, if it was restarted.
     pub rejoined_at: Option<f64>,
+    /// The hosts that took its places: spares, or others that stood by. Empty if there were none, or they came when nothing was
+    /// left to be done.
+    pub taken_over_by: Vec<u32>,
+    /// When the last of its places was taken that was: somebody who stood by began a task there.
+    pub taken_over_at: Option<f64>,
     /// The instances that died with it, processes and threads, of its whole tree. Not known, and so none, if it died by
     /// itself.
     pub lost: Vec<Instance>,
@@ -90,6 +95,9 @@ pub struct Failure {
     pub units_redone: Vec<u64>,
     /// The incarnation of the host that failed, if it was a member.
     pub(super) instance: Option<Instance>,
+    /// How many of its workers worked, and how many of their places are taken. Both 0 where nobody stands by.
+    pub(super) vacant: u32,
+    pub(super) taken: u32,
     /// Whether these have been read.
     pub(super) is_read: bool,
     /// Whether its death has been told, not only seen.
@@ -121,6 +129,9 @@ pub enum RunError {
         /// The most.
         most: u64,
     },
+    /// Hosts are to stand by, and the program has no use for them.
+    #[error("this program takes no spare hosts; let hosts be restarted (--supervise restart)")]
+    NoSpares,
     /// An input cannot be read.
     #[error(transparent)]
     Input(#[from] InputError),

@@ -30,8 +30,9 @@ impl<R: super::Running> Scene<R> {
         let Some(process) = &self.process else {
             return Err(RunError::Interrupted);
         };
-        let (run, header, hosts) = (self.run, self.run.header(), options.hosts);
+        let (run, header) = (self.run, self.run.header());
         let (crew, units) = (header.crew(), header.units());
+        let hosts = crew.hosts;
         let running = Running::default();
         let policy = match options.supervise {
             Supervise::Restart => RestartPolicy {

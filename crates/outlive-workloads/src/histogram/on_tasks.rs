@@ -237,7 +237,8 @@ fn count_file(
     let shown = path.display();
     let failed = |error: io::Error| match error.kind() {
         io::ErrorKind::UnexpectedEof => changed(path),
-        _ => TaskError::new(format_args!("{shown} cannot be read: {error}")),
+        // Another host may have a way to it.
+        _ => TaskError::unable(format_args!("{shown} cannot be read: {error}")),
     };
     let file = File::open(path).map_err(failed)?;
     if file.metadata().map_err(failed)?.len() != plan.len {

@@ -8,6 +8,7 @@ use super::kernel::{self, LANES, packed_len};
 use super::{Matrix, ShapeError, fit};
 use crate::host::HostError;
 use crate::on_tasks::{Ended, PoolOf, TaskProgram, damaged, spread, unit};
+use core::cell::RefCell;
 use outlive::heap::LocalHeap;
 use outlive_tasks::{Array, Call, Context, PoolError, TaskResult, WorkerPool, task};
 
@@ -128,6 +129,11 @@ task! {
     }
 }
 
+thread_local! {
+    /// Room for a block: of a new one for each task the pages would cost as much as the copying.
+    static BLOCK: RefCell<Vec<f64>> = const { RefCell::new(Vec::new()) };
+}
+
 /// Makes block `number`; they are numbered row by row.
 fn multiply(context: &Context<'_>, number: u64) -> TaskResult {
     let sizes = Sizes::of(context.array(SIZES)?);
@@ -155,11 +161,14 @@ fn multiply(context: &Context<'_>, number: u64) -> TaskResult {
         return Err(damaged("a matrix has another size"));
     };
     let width = to.1 - from.1;
-    let mut block = vec![0.0; (to.0 - from.0) * width];
-    kernel::rows(left, panels, depth, width, &mut block);
-    for (row, elements) in (from.0..).zip(block.chunks_exact(width)) {
-        product.write(row * columns + from.1, elements);
-    }
+    BLOCK.with_borrow_mut(|block| {
+        // Whatever the last task has left there is overwritten.
+        block.resize((to.0 - from.0) * width, 0.0);
+        kernel::rows(left, panels, depth, width, block);
+        for (row, elements) in (from.0..).zip(block.chunks_exact(width)) {
+            product.write(row * columns + from.1, elements);
+        }
+    });
     Ok(())
 }
 

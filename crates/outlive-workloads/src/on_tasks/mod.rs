@@ -149,10 +149,13 @@ pub trait TaskProgram: Sync {
     /// If that cannot be known: an input cannot be read.
     fn room(&self, order: &Order, places: u32) -> Result<u64, RunError> {
         let _ = (order, places);
-        // Whole blocks of powers of two. What comes before the largest of them may leave as much unused.
+        // Whole blocks of powers of two. The buddy allocator takes the smallest free block that is large enough, so it never has two
+        // of a size, and blocks that were there from the start are found as long as there is room for all: none is lost by
+        // what comes before them. A little more, for what is not estimated.
         let whole = |bytes: u64| (bytes + BYTES_OF_A_NAME).next_power_of_two();
         let data: Vec<u64> = self.data_bytes().into_iter().map(whole).collect();
-        Ok(data.iter().sum::<u64>() + data.iter().max().copied().unwrap_or(0))
+        let more = data.iter().max().map_or(0, |largest| largest / 4).min(MORE);
+        Ok(data.iter().sum::<u64>() + more)
     }
 
     /// The same, now that a segment was too small: see [`Program::heap_bytes_counted`].
@@ -238,6 +241,8 @@ const MOST_WORKERS: u32 = 4094 - SPARE_PLACES;
 /// What a worker needs for its tasks, and what the pool needs besides.
 const BYTES_OF_A_WORKER: u64 = 512 << 10;
 const BYTES_OF_A_POOL: u64 = 4 << 20;
+/// What is added at most to what is estimated.
+const MORE: u64 = 4 << 20;
 /// What a round leaves in the pool: its job.
 const BYTES_OF_A_JOB: u64 = 1 << 10;
 /// What stands before data in their block.
@@ -313,6 +318,10 @@ fn wait<P: TaskProgram>(
 impl<P: TaskProgram> Program for P {
     type Running = TaskRun<P::Result>;
 
+    fn takes_spares(&self) -> bool {
+        true
+    }
+
     fn heap_bytes(&self, order: &Order) -> Result<u64, RunError> {
         self.check()?;
         if order.crew.workers() > MOST_WORKERS {
@@ -339,6 +348,11 @@ impl<P: TaskProgram> Program for P {
         let at = at.map_err(HostError::from)?;
         memory.copy_in(at, &vec![0; bytes as usize]);
         let options = Options::new().capacity(places(order)).deaths(255);
+        // With spares it is to have as many workers at any time; else whoever comes is welcome.
+        let options = match order.crew.spares {
+            0 => options,
+            _ => options.workers(order.crew.places()),
+        };
         let pool = WorkerPool::create(stage.pod, stage.heap, P::POOL.name, options);
         let put = pool.and_then(|pool| {
             let put = self.put(&pool, stage.heap);

@@ -25,8 +25,9 @@ const FINISHED: u64 = 512;
 const AGAIN: u64 = 640;
 const STEPS: u64 = 768;
 const WORKERS: u64 = 896;
-/// What each worker has: a line of its own.
+/// What each worker has: a line of its own, with its unit and how many it has begun.
 const WORKER: u64 = 128;
+const BEGUN_HERE: u64 = 8;
 
 /// What stands in the pod of a run of tasks.
 #[derive(Clone, Copy, Debug)]
@@ -87,7 +88,11 @@ impl Record {
     /// Notes that worker `number` begins `unit`, which others have begun `before` times.
     pub(super) fn begins(&self, number: u32, unit: u64, before: u8) {
         let memory = self.header.memory();
-        memory.store(self.worker(number), unit + 1, Ordering::Relaxed);
+        let at = self.worker(number);
+        memory.store(at, unit + 1, Ordering::Relaxed);
+        // Nobody else writes there: the next incarnation begins when this one is gone.
+        let begun: u64 = memory.load(at + BEGUN_HERE, Ordering::Relaxed);
+        memory.store(at + BEGUN_HERE, begun + 1, Ordering::Relaxed);
         self.count(BEGUN);
         if before > 0 {
             self.count(AGAIN);
@@ -109,6 +114,12 @@ impl Record {
     /// Notes that a step is done of what comes before the units.
     pub(super) fn step(&self) {
         self.count(STEPS);
+    }
+
+    /// Notes that worker `number` does not do what it was about.
+    pub(super) fn leaves(&self, number: u32) {
+        let memory = self.header.memory();
+        memory.store(self.worker(number), 0u64, Ordering::Relaxed);
     }
 
     /// Notes that a round begins.
@@ -222,6 +233,11 @@ impl<T> Running for TaskRun<T> {
         let memory = self.record.header.memory();
         let unit: u64 = memory.load(self.record.worker(number), Ordering::Relaxed);
         unit.checked_sub(1)
+    }
+
+    fn begun(&self, number: u32) -> u64 {
+        let memory = self.record.header.memory();
+        memory.load(self.record.worker(number) + BEGUN_HERE, Ordering::Relaxed)
     }
 
     fn redone(&self) -> u64 {

@@ -5,16 +5,21 @@ use crate::header::CalledOff;
 use crate::host::{Post, Work, may_die_before};
 use core::fmt;
 use core::ops::Range;
+use outlive::membership::Status;
 use outlive::supervise::Stop;
-use outlive_tasks::{Call, Context, TaskError, TaskResult, WorkerPool};
+use outlive_tasks::{Call, Context, PoolError, TaskError, TaskResult, WorkerPool};
 use std::error::Error;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// How many tasks are spawned by one task.
 const FAN_OUT: u64 = 16;
 
-/// How long a worker waits for a place before it asks again.
-const NO_PLACE_NAP: Duration = Duration::from_millis(5);
+/// How long a worker waits for a place, or for others, before it asks again.
+const NAP: Duration = Duration::from_millis(5);
+/// For how long a spare waits for hosts to come that are to work before it. (One that dies on its way is never seen.)
+const FIRST_COME: Duration = Duration::from_secs(2);
+/// For how long nobody works before one who cannot do a task tries again: others may be about to come.
+const DESERTED: Duration = Duration::from_millis(500);
 
 /// What a worker of a host does: the tasks of the pool.
 #[derive(Clone, Copy, Debug)]
@@ -23,17 +28,22 @@ pub struct PoolWork(pub PoolOf);
 impl Work for PoolWork {
     fn work(&self, post: &Post<'_>) -> Result<(), Box<dyn Error + Send + Sync>> {
         let pool = WorkerPool::open(post.pod, self.0.name)?;
-        // The driver says when it is over, by wanting no workers. If others have taken all places, one waits until they go.
+        let part = Part { pool, post };
         let worked = post.stand(|| {
             loop {
-                match pool.work(post.heap, &Stop::default()) {
-                    Err(error) if error.is_no_place() => {
-                        if pool.wanted() == 0 || post.header.called_off().is_some() {
+                let ended = match post.header.crew().spares {
+                    0 => part.work(),
+                    _ => part.stand_by(),
+                };
+                match ended {
+                    // Others do that task, and may want this one again if they die.
+                    Err(unable @ PoolError::Unable { .. }) => {
+                        if part.waits_until_over() {
+                            part.complain(&unable);
                             return Ok(());
                         }
-                        std::thread::sleep(NO_PLACE_NAP);
                     }
-                    ended => return ended.map(drop),
+                    ended => return ended,
                 }
             }
         });
@@ -47,6 +57,96 @@ impl Work for PoolWork {
         match why {
             CalledOff::Full(_) => Ok(()),
             _ => Ok(worked?),
+        }
+    }
+}
+
+/// A worker's part in a run.
+struct Part<'p> {
+    pool: WorkerPool,
+    post: &'p Post<'p>,
+}
+
+impl Part<'_> {
+    /// The driver says when it is over, by wanting no workers.
+    fn is_over(&self) -> bool {
+        self.pool.wanted() == 0 || self.post.header.called_off().is_some()
+    }
+
+    /// Works until it is over. If others have taken all places, it waits until they go.
+    fn work(&self) -> Result<(), PoolError> {
+        loop {
+            match self.pool.work(self.post.heap, &Stop::default()) {
+                Err(error) if error.is_no_place() => {
+                    if self.is_over() {
+                        return Ok(());
+                    }
+                    std::thread::sleep(NAP);
+                }
+                ended => return ended.map(drop),
+            }
+        }
+    }
+
+    /// Works whenever the pool has fewer workers than it wants, until it is over: spares do, and hosts whose places a spare
+    /// has taken.
+    fn stand_by(&self) -> Result<(), PoolError> {
+        if self.post.header.crew().is_spare(self.post.host) {
+            self.let_hosts_come();
+        }
+        let mut is_warm = false;
+        let goes_on = || {
+            if !is_warm {
+                // A page that is touched for the first time costs as much as some work. If it cannot be had now, it is then.
+                let _ = self.post.pod.segment().prefault();
+                is_warm = true;
+            }
+            !self.is_over()
+        };
+        let (heap, never) = (self.post.heap, Stop::default());
+        self.pool.stand_by_while(heap, &never, goes_on).map(drop)
+    }
+
+    /// Waits until all places were taken, or one of those who are to take them has died.
+    fn let_hosts_come(&self) {
+        let crew = self.post.header.crew();
+        let generations = self.post.pod.tables().generations();
+        let has_failed = |host| {
+            let state = generations.state(host);
+            state.is_ok_and(|it| matches!(it.status, Status::Dead | Status::Recovered))
+        };
+        let until = Instant::now() + FIRST_COME;
+        while !self.is_over() && Instant::now() < until {
+            let have_come = self.pool.workers(self.post.heap) >= self.pool.wanted();
+            if have_come || (0..crew.hosts - crew.spares).any(has_failed) {
+                return;
+            }
+            std::thread::sleep(NAP);
+        }
+    }
+
+    /// Waits until it is over, and says so; or until nobody has worked for a while, and it is not.
+    fn waits_until_over(&self) -> bool {
+        // Not all at once.
+        let patience = DESERTED + NAP * (self.post.number % 64);
+        let mut last_seen = Instant::now();
+        loop {
+            if self.is_over() {
+                return true;
+            }
+            if self.pool.workers(self.post.heap) > 0 {
+                last_seen = Instant::now();
+            } else if last_seen.elapsed() > patience {
+                return false;
+            }
+            std::thread::sleep(NAP);
+        }
+    }
+
+    /// Says why this worker had no part in a run that is done nevertheless; else the run's own error says it.
+    fn complain(&self, unable: &PoolError) {
+        if Record::here().is_some_and(|run| run.last_round().is_some()) {
+            tracing::error!("worker {} of the run: {unable}", self.post.number);
         }
     }
 }
@@ -70,7 +170,7 @@ pub fn unit<T>(
         return work();
     };
     record.begins(worker, unit, context.attempt());
-    let made = work()?;
+    let made = work().inspect_err(|_| record.leaves(worker))?;
     may_die_before(record.commits());
     record.finishes(worker);
     Ok(made)

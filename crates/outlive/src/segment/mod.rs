@@ -110,7 +110,7 @@ struct Inner {
     pages: Pages,
     /// Kept open: it is how a memfd is passed on, and its lock says that the segment is in use.
     backend: Box<dyn Backend>,
-    _mapping: Mapping,
+    mapping: Mapping,
 }
 
 // SAFETY: `Inner` is never changed, and all in it may be used by any thread.
@@ -168,7 +168,7 @@ impl Segment {
             memory,
             pages,
             backend,
-            _mapping: mapping,
+            mapping,
         });
         Self {
             inner: NonNull::from(Box::leak(inner)),
@@ -246,6 +246,19 @@ impl Segment {
     /// What pages it was mapped with.
     pub fn pages(&self) -> &'static Pages {
         &self.inner().pages
+    }
+
+    /// Maps all its pages into this process, now, so that no access waits for one later: for who stands by, and is to be quick
+    /// when it matters. What is in them stays. On kernels before 5.14 it does nothing.
+    ///
+    /// # Errors
+    /// If the kernel refuses.
+    pub fn prefault(&self) -> Result<(), CallFailed> {
+        let mapped = self
+            .inner()
+            .mapping
+            .prefault(self.size(), false, &mut |_, _| ());
+        mapped.map_err(|error| CallFailed::new("madvise", self.path(), error))
     }
 
     /// Takes the mapping away and closes the file.

@@ -80,7 +80,7 @@ impl Command {
         let generated = numbers(&self.file, &form)?;
         let named = Path::new(&self.file);
         let read = generated.is_none().then_some(named);
-        let destination = self.flags.destination(read, "read")?;
+        let destination = self.flags.destination(read, "read", &interrupted)?;
         let shown = named.display();
         let portfolio = match generated {
             Some([count, seed]) => loading("drawing options".into(), || {

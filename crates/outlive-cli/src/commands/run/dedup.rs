@@ -56,15 +56,18 @@ pub struct Command {
     verify: bool,
 }
 
+/// What an archive is written to.
+type Out = Box<dyn Write + Send>;
+
 impl Command {
     pub fn run(self) -> Result<(), Failure> {
         let tree = loading("looking for files".into(), || Tree::find(&self.paths));
         let tree = Arc::new(tree.map_err(Failure::new)?);
         let text = Text::find(&tree).map_err(Failure::new)?;
         let read = tree.entries().iter().map(|source| &*source.path);
-        let destination = self.flags.destination(read, "archived")?;
-        let archive = self.archive(destination.as_ref())?;
         let interrupted = Interrupted::listen()?;
+        let destination = self.flags.destination(read, "archived", &interrupted)?;
+        let (out, archive) = self.archive(destination.as_ref())?;
         let options = self.flags.options(0);
         let defaults = Options::default();
         let how = Options {
@@ -75,10 +78,7 @@ impl Command {
         };
         let unwritable =
             |error| Failure::new(format_args!("the archive cannot be written: {error}"));
-        let out: Box<dyn Write + Send> = match &archive {
-            Some(file) => Box::new(BufWriter::new(file.try_clone().map_err(unwritable)?)),
-            None => Box::new(io::sink()),
-        };
+        let out = BufWriter::new(out);
         let archiving = Archiving::begin(&tree, &text, how, out).map_err(unwritable)?;
         let what = format!("units of {}", Bytes(text.bytes()));
         let outcome = play(&options, &archiving, &interrupted, what)?;
@@ -95,8 +95,9 @@ impl Command {
         self.tell(&options, &outcome)
     }
 
-    /// The file that the archive is written to; none if it is only to be known how small it is.
-    fn archive(&self, destination: Option<&Destination>) -> Result<Option<File>, Failure> {
+    /// What the archive is written to, and the same to be read again, if it is a file. If it is only to be known how small
+    /// it is, it goes nowhere.
+    fn archive(&self, destination: Option<&Destination>) -> Result<(Out, Option<File>), Failure> {
         let failed =
             |error: io::Error| Failure::new(format_args!("a file cannot be made: {error}"));
         match destination {
@@ -106,9 +107,12 @@ impl Command {
                     destination.path().display()
                 )))
             }
-            Some(destination) => destination.file().map(Some),
-            None if self.verify => tempfile::tempfile().map(Some).map_err(failed),
-            None => Ok(None),
+            Some(destination) => Ok((destination.out()?, destination.file()?)),
+            None if self.verify => {
+                let file = tempfile::tempfile().map_err(failed)?;
+                Ok((Box::new(file.try_clone().map_err(failed)?), Some(file)))
+            }
+            None => Ok((Box::new(io::sink()), None)),
         }
     }
 

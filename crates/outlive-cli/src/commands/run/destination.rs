@@ -1,10 +1,16 @@
 //! What `--output` names: replaced when all is done, and not before.
 
+use super::play::Interrupted;
 use crate::failure::Failure;
-use std::fs::{self, File, OpenOptions, Permissions};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::fs::OFlags;
+use rustix::io::Errno;
+use std::fs::{self, File, Metadata, OpenOptions, Permissions};
 use std::io::{self, BufWriter, Write};
-use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::Duration;
 use tempfile::NamedTempFile;
 
 /// Where results are written when there are any.
@@ -17,7 +23,62 @@ enum To {
     /// A file beside the one that was named, which it replaces at the end: a run that fails loses nothing.
     Beside(NamedTempFile),
     /// A pipe, a terminal or the like, which nothing can replace.
-    There(File),
+    There(Stream),
+}
+
+/// What is written to as somebody reads it, and not once somebody wants an end.
+struct Stream {
+    file: File,
+    interrupted: Interrupted,
+}
+
+/// How long it may take until an interruption is noticed.
+const PATIENCE: Duration = Duration::from_millis(20);
+
+impl Stream {
+    fn try_clone(&self) -> io::Result<Self> {
+        Ok(Self {
+            file: self.file.try_clone()?,
+            interrupted: self.interrupted.clone(),
+        })
+    }
+
+    /// Waits until there is room, or for a moment.
+    fn wait(&self) -> io::Result<()> {
+        let patience = Timespec {
+            tv_sec: 0,
+            tv_nsec: PATIENCE.as_nanos() as i64,
+        };
+        let mut there = [PollFd::new(&self.file, PollFlags::OUT)];
+        match poll(&mut there, Some(&patience)) {
+            Ok(_) | Err(Errno::INTR) => Ok(()),
+            Err(error) => Err(error.into()),
+        }
+    }
+}
+
+impl Write for Stream {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        loop {
+            if self.interrupted.is_heard() {
+                return Err(interrupted());
+            }
+            match self.file.write(bytes) {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => self.wait()?,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                written => return written,
+            }
+        }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.file.flush()
+    }
+}
+
+/// Not of the kind that writers take for a reason to try again.
+fn interrupted() -> io::Error {
+    io::Error::other("interrupted")
 }
 
 impl Destination {
@@ -27,6 +88,7 @@ impl Destination {
         named: &Path,
         read: impl IntoIterator<Item = &'i Path>,
         to_be: &str,
+        interrupted: &Interrupted,
     ) -> Result<Self, Failure> {
         let failed = |error: io::Error| cannot_be_written(named, &error);
         let there = match fs::metadata(named) {
@@ -38,20 +100,16 @@ impl Destination {
             }
             Err(error) => return Err(failed(error)),
         };
-        // Where a file could not be written, it is not replaced either. What is appended to a redirected /dev/stdout
-        // comes after what is there.
-        let file = OpenOptions::new()
-            .append(true)
-            .open(named)
-            .map_err(failed)?;
         // In /dev/shm there are files as everywhere.
         let of_the_system = ["/dev", "/proc"].iter().any(|of| named.starts_with(of));
         let is_stream = of_the_system && !named.starts_with("/dev/shm");
+        // Where a file could not be written, it is not replaced either.
+        let file = open(named, &there, !is_stream, interrupted).map_err(failed)?;
         if is_stream || !there.is_file() {
-            let path = named.to_owned();
+            let (path, interrupted) = (named.to_owned(), interrupted.clone());
             return Ok(Self {
                 path,
-                to: To::There(file),
+                to: To::There(Stream { file, interrupted }),
             });
         }
         let same = |input: &Path| {
@@ -80,13 +138,23 @@ impl Destination {
         matches!(self.to, To::Beside(_))
     }
 
-    /// The file that results are written to which come bit by bit. They are there once they are [kept](Self::keep).
-    pub fn file(&self) -> Result<File, Failure> {
+    /// What results are written to which come bit by bit. They are there once they are [kept](Self::keep).
+    pub fn out(&self) -> Result<Box<dyn Write + Send>, Failure> {
+        let out = match &self.to {
+            To::There(stream) => stream.try_clone().map(|it| Box::new(it) as Box<_>),
+            To::Beside(file) => file.as_file().try_clone().map(|it| Box::new(it) as Box<_>),
+        };
+        out.map_err(|error| cannot_be_written(&self.path, &error))
+    }
+
+    /// What was written there, to be read, if it is a file.
+    pub fn file(&self) -> Result<Option<File>, Failure> {
         let file = match &self.to {
-            To::There(file) => file.try_clone(),
+            To::There(_) => return Ok(None),
             To::Beside(file) => file.as_file().try_clone(),
         };
-        file.map_err(|error| cannot_be_written(&self.path, &error))
+        let file = file.map_err(|error| cannot_be_written(&self.path, &error))?;
+        Ok(Some(file))
     }
 
     /// Puts there what was written.
@@ -106,7 +174,7 @@ impl Destination {
         self,
         write: impl FnOnce(&mut dyn Write) -> io::Result<()>,
     ) -> Result<(), Failure> {
-        let written = whole(self.file()?, write);
+        let written = whole(self.out()?, write);
         written.map_err(|error| cannot_be_written(&self.path, &error))?;
         self.keep()
     }
@@ -117,6 +185,28 @@ fn cannot_be_written(path: &Path, error: &io::Error) -> Failure {
         "{} cannot be written: {error}",
         path.display()
     ))
+}
+
+/// Opens what is there, to append: what goes to a redirected /dev/stdout comes after what is there. Whoever `waits` does so until
+/// somebody reads the pipe, if it is one.
+fn open(path: &Path, there: &Metadata, waits: bool, stop: &Interrupted) -> io::Result<File> {
+    let mut how = OpenOptions::new();
+    // Not for regular files, which have room at once.
+    let how = how
+        .append(true)
+        .custom_flags(OFlags::NONBLOCK.bits() as i32);
+    let is_pipe = there.file_type().is_fifo() && waits;
+    loop {
+        let opened = how.open(path);
+        let nobody_reads = |error: &io::Error| Errno::from_io_error(error) == Some(Errno::NXIO);
+        if !is_pipe || !opened.as_ref().is_err_and(nobody_reads) {
+            return opened;
+        }
+        if stop.is_heard() {
+            return Err(interrupted());
+        }
+        thread::sleep(PATIENCE);
+    }
 }
 
 /// A new file in the directory of `path`, removed unless it replaces what is there.

@@ -2,6 +2,7 @@
 
 use super::destination::Destination;
 use super::hosts::Hosts;
+use super::play::Interrupted;
 use super::report::Report;
 use crate::failure::Failure;
 use crate::output;
@@ -43,14 +44,16 @@ impl Flags {
     }
 
     /// Where the result is written, if that was asked for. To be called first: what cannot be written is known before
-    /// anything starts. It cannot be one of the files that `read` names: `to_be` says what is done with them.
+    /// anything starts. It cannot be one of the files that `read` names: `to_be` says what is done with them. A pipe that nobody
+    /// reads is waited for until somebody wants an end.
     pub fn destination<'i>(
         &self,
         read: impl IntoIterator<Item = &'i Path>,
         to_be: &str,
+        interrupted: &Interrupted,
     ) -> Result<Option<Destination>, Failure> {
         let path = self.output.as_deref();
-        path.map(|path| Destination::prepare(path, read, to_be))
+        path.map(|path| Destination::prepare(path, read, to_be, interrupted))
             .transpose()
     }
 

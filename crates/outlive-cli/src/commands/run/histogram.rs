@@ -70,7 +70,7 @@ impl Command {
         };
         let named = Path::new(&self.file);
         let path = generated.as_ref().map_or(named, |file| file.path());
-        let destination = self.flags.destination([path], "counted")?;
+        let destination = self.flags.destination([path], "counted", &interrupted)?;
         let format = match self.bytes {
             true => Format::Bytes,
             false => Format::Any,

@@ -12,6 +12,11 @@ pub struct Hosts {
     #[arg(long, value_name = "H", default_value_t = 4,
           value_parser = clap::value_parser!(u32).range(1..=1024))]
     hosts: u32,
+    /// How many hosts stand by besides: one takes the place of a host that has died, at once. With --supervise restart, hosts that
+    /// are started again stand by then
+    #[arg(long, value_name = "N", default_value_t = 0,
+          value_parser = clap::value_parser!(u32).range(0..=1023))]
+    spares: u32,
     /// How many processes each host has: one that the driver starts, and children of it. They die together
     #[arg(long, value_name = "P", default_value_t = 1,
           value_parser = clap::value_parser!(u32).range(1..=1024))]
@@ -52,7 +57,7 @@ enum When {
 enum Then {
     /// It is started again
     Restart,
-    /// The others finish without it
+    /// The others finish without it, or a spare takes its place
     None,
 }
 
@@ -62,6 +67,7 @@ impl Hosts {
         let defaults = Options::default();
         Options {
             hosts: self.hosts,
+            spares: self.spares,
             processes: self.processes,
             threads: self.threads,
             kills: self.kill.unwrap_or(kills),

@@ -90,7 +90,7 @@ impl Command {
         let interrupted = Interrupted::listen()?;
         let generated = numbers(&self.file, &form())?;
         let read = generated.is_none().then_some(Path::new(&self.file));
-        let destination = self.flags.destination(read, "read")?;
+        let destination = self.flags.destination(read, "read", &interrupted)?;
         let points = Arc::new(self.load(generated)?);
         let asked = Options {
             clusters: self.clusters as usize,

@@ -89,7 +89,7 @@ impl Command {
         };
         // Before there is a file beside the one that is to be replaced: it goes when the command ends by itself.
         let interrupted = Interrupted::listen()?;
-        let destination = self.flags.destination(read, "read")?;
+        let destination = self.flags.destination(read, "read", &interrupted)?;
         let graph = {
             let input = input.clone();
             Arc::new(interrupted.unless(move || load(&input))??)

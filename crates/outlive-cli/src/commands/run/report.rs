@@ -20,6 +20,8 @@ pub struct Report {
     units: u64,
     units_redone: u64,
     hosts: u32,
+    /// How many hosts stood by besides.
+    spares: u32,
     /// Of each host.
     processes: u32,
     /// Of each process.
@@ -49,6 +51,9 @@ struct Failed {
     detected_by_host: Option<u32>,
     recovered_at: Option<f64>,
     rejoined_at: Option<f64>,
+    /// The hosts that had stood by and took its places.
+    taken_over_by: Vec<u32>,
+    taken_over_at: Option<f64>,
     lost: Vec<String>,
     /// Not known of a host that died by itself.
     processes_lost: Option<usize>,
@@ -66,6 +71,7 @@ impl Report {
             units: outcome.units,
             units_redone: outcome.units_redone,
             hosts: options.hosts,
+            spares: options.spares,
             processes: options.processes,
             threads: options.threads,
             kills: options.kills,
@@ -82,10 +88,14 @@ impl Report {
     /// Says it to people.
     pub fn tell(&self) -> Result<(), Failure> {
         output::line(format_args!(
-            "{:.3} s, {:.3} s of processor time, on {} hosts of {}{} threads; {} units, a pod of {}, seed {}",
+            "{:.3} s, {:.3} s of processor time, on {} hosts {}of {}{} threads; {} units, a pod of {}, seed {}",
             self.seconds,
             self.cpu_seconds,
             self.hosts,
+            match self.spares {
+                0 => String::new(),
+                spares => format!("and {spares} spares "),
+            },
             match self.processes {
                 1 => String::new(),
                 processes => format!("{processes} processes of "),
@@ -104,7 +114,7 @@ impl Report {
             ))?;
         }
         for failure in &self.failures {
-            output::line(failure.sentence(self.hosts))?;
+            output::line(failure.sentence(self.hosts + self.spares))?;
         }
         if self.kills_too_late > 0 {
             output::line(format_args!(
@@ -133,6 +143,8 @@ impl Failed {
             detected_by_host: failure.detected_by_host,
             recovered_at: failure.recovered_at,
             rejoined_at: failure.rejoined_at,
+            taken_over_by: failure.taken_over_by.clone(),
+            taken_over_at: failure.taken_over_at,
             lost: failure.lost.iter().map(ToString::to_string).collect(),
             processes_lost: known.map(|()| failure.lost.len() - failure.threads_lost),
             threads_lost: known.map(|()| failure.threads_lost),
@@ -175,6 +187,14 @@ impl Failed {
         }
         if let Some(time) = after(self.recovered_at) {
             said += &format!(", recovered after {time}");
+        }
+        if !self.taken_over_by.is_empty() {
+            let by: Vec<String> = self.taken_over_by.iter().map(u32::to_string).collect();
+            let hosts_are = if by.len() == 1 { "host" } else { "hosts" };
+            said += &format!(", replaced by {hosts_are} {}", by.join(", "));
+            if let Some(time) = after(self.taken_over_at) {
+                said += &format!(" after {time}");
+            }
         }
         if let Some(time) = after(self.rejoined_at) {
             said += &format!(", back after {time}");

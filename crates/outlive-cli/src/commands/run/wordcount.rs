@@ -73,7 +73,7 @@ impl Command {
         };
         let inputs = Inputs::find(&named).map_err(Failure::new)?;
         let read = inputs.files().iter().map(|input| &*input.path);
-        let destination = self.flags.destination(read, "counted")?;
+        let destination = self.flags.destination(read, "counted", &interrupted)?;
         let options = self.flags.options(if shipped.is_some() { 2 } else { 0 });
         let words = WordCount {
             tokens: self.tokens.into(),

@@ -1,0 +1,88 @@
+//! Who stands by in a run with spares, and who has taken whose place.
+//!
+//! Whether a worker works or waits is the pool's matter. The driver sees it by what it does: one who stood by and begins a unit
+//! has been called to a place. A host that died and is started again stands by as a spare does, since its places are taken.
+
+use super::{Failure, Running};
+use crate::crew::Crew;
+use std::collections::BTreeMap;
+
+/// The workers that stand by, and those that have been called and whose failure is not known yet.
+pub(super) struct Standby {
+    crew: Crew,
+    /// Of each, how many units it had begun before.
+    idle: BTreeMap<u32, u64>,
+    called: Vec<Called>,
+}
+
+/// A worker has begun to work.
+struct Called {
+    host: u32,
+    at: f64,
+}
+
+/// For how many seconds it is asked whose place a worker has taken: it may be there before the whole host is gone, or before that is
+/// told. (If a process of a host dies alone, the host starts it again, and nobody tells of a failure.)
+const PATIENCE: f64 = 2.0;
+
+impl Standby {
+    /// As a run begins: the spares.
+    pub fn new(crew: Crew) -> Self {
+        let spares = crew.hosts - crew.spares..crew.hosts;
+        let idle = spares.flat_map(|host| crew.workers_of(host));
+        Self {
+            crew,
+            idle: idle.map(|worker| (worker, 0)).collect(),
+            called: Vec::new(),
+        }
+    }
+
+    /// Whether somebody of `host` has been called, or was to work from the beginning.
+    pub fn works(&self, host: u32) -> bool {
+        let mut workers = self.crew.workers_of(host);
+        workers.any(|worker| !self.idle.contains_key(&worker))
+    }
+
+    /// `host` is dead; should it come again it stands by. How many of its workers worked, and can be replaced.
+    pub fn lose(&mut self, host: u32, run: &impl Running) -> u32 {
+        if self.crew.spares == 0 {
+            return 0;
+        }
+        let worked = |worker| self.idle.insert(worker, run.begun(worker)).is_none();
+        let workers = self.crew.workers_of(host);
+        workers.map(worked).filter(|worked| *worked).count() as u32
+    }
+
+    /// Whether anybody stands by of those who are `there`.
+    pub fn has_somebody(&self, there: impl Fn(u32) -> bool) -> bool {
+        self.idle.keys().any(|worker| there(*worker))
+    }
+
+    /// Looks who has begun to work: in the place of the first whose places are not all taken.
+    pub fn note(&mut self, run: &impl Running, failures: &mut [Failure], now: f64) {
+        let each = self.crew.processes * self.crew.threads;
+        self.idle.retain(|worker, before| {
+            let waits = run.begun(*worker) == *before;
+            if !waits {
+                let host = worker / each;
+                self.called.push(Called { host, at: now });
+            }
+            waits
+        });
+        self.called.retain(|called| {
+            let vacant = |failure: &&mut Failure| failure.taken < failure.vacant;
+            let Some(failure) = failures.iter_mut().find(vacant) else {
+                return now - called.at < PATIENCE;
+            };
+            failure.taken += 1;
+            // Or it was faster than whoever stood by, and has its own place again.
+            if called.host != failure.host {
+                failure.taken_over_at = Some(called.at);
+                if !failure.taken_over_by.contains(&called.host) {
+                    failure.taken_over_by.push(called.host);
+                }
+            }
+            false
+        });
+    }
+}
