@@ -19,6 +19,8 @@
 //! `d/(1-d)` times the residual. The default tolerance, 1e-10, leaves less than 1e-9; networkx calls
 //! `tol` what is this tolerance divided by *N*.
 
+#[cfg(test)]
+mod dying;
 mod on_tasks;
 mod plain;
 mod tasks;

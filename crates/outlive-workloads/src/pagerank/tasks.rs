@@ -14,7 +14,7 @@
 use crate::graph::Vertex;
 use crate::on_tasks::{damaged, next_round, round, spread, unit};
 use core::sync::atomic::{AtomicU64, Ordering};
-use outlive_tasks::{Context, TaskError, task};
+use outlive_tasks::{Array, Call, Context, TaskError, TaskResult, task};
 
 /// The name of the vector that iteration `iteration` reads, of two.
 pub(super) fn brings(iteration: u64) -> &'static str {
@@ -64,48 +64,77 @@ fn plan(context: &Context<'_>) -> Result<Plan, TaskError> {
 task! {
     /// Begins iteration `iteration`, or ends the run.
     pub fn iterate(context, iteration: u64) {
-        let plan = plan(context)?;
-        let found = context.array::<f64>(sums(iteration))?.to_vec();
-        let (mut residual, mut dangling) = (0.0, 0.0);
-        for part in found.chunks_exact(2) {
-            residual += part[0];
-            dangling += part[1];
-        }
-        if iteration >= plan.iterations || residual < plan.tolerance {
-            return context.result_of(&Found { iterations: iteration, residual });
-        }
-        round(iteration);
-        let even = 1.0 / plan.vertices as f64;
-        let base = (1.0 - plan.damping) * even + plan.damping * dangling * even;
-        spread(context, 0..plan.vertices, plan.rows, |rows| {
-            rank(iteration, rows.start, rows.end, base)
-        })?;
-        next_round(context, iteration + 1, iterate(iteration + 1))
+        let spread_over = |first, last, base| rank(iteration, first, last, base);
+        begin(context, iteration, spread_over, iterate(iteration + 1))
     }
 
     /// Computes the rows from `first` to before `last` in an iteration, or spawns tasks that do. `base` is what each
     /// rank has without any edge.
     pub fn rank(context, iteration: u64, first: u64, last: u64, base: f64) {
-        let plan = plan(context)?;
-        if last.saturating_sub(first) > plan.rows {
-            return spread(context, first..last, plan.rows, |rows| {
-                rank(iteration, rows.start, rows.end, base)
-            });
-        }
-        let (part, parts) = (first / plan.rows, plan.vertices.div_ceil(plan.rows));
-        unit(context, iteration * parts + part, || {
-            let rows = (first as usize, last as usize);
-            let found = compute(context, plan.damping, iteration, rows, base)?;
-            let sums = context.array::<f64>(sums(iteration + 1))?;
-            let place = part as usize * 2;
-            if place + 2 > sums.len() {
-                return Err(damaged("there are fewer sums than parts"));
-            }
-            sums.set(place, found[0]);
-            sums.set(place + 1, found[1]);
-            Ok(())
-        })
+        let smaller = |first, last| rank(iteration, first, last, base);
+        // A place is written, and not added to: a task that is run again leaves there what it left before.
+        let publish = |sums: Array<f64>, place: usize, found: f64| sums.set(place, found);
+        rank_rows(context, iteration, (first, last), base, smaller, publish)
     }
+}
+
+/// What [`iterate`] does: the tasks of the iteration are `call`'s, and `next` is the one that begins the next.
+pub(super) fn begin(
+    context: &Context<'_>,
+    iteration: u64,
+    call: impl Fn(u64, u64, f64) -> Call,
+    next: Call,
+) -> TaskResult {
+    let plan = plan(context)?;
+    let found = context.array::<f64>(sums(iteration))?.to_vec();
+    let (mut residual, mut dangling) = (0.0, 0.0);
+    for part in found.chunks_exact(2) {
+        residual += part[0];
+        dangling += part[1];
+    }
+    if iteration >= plan.iterations || residual < plan.tolerance {
+        return context.result_of(&Found {
+            iterations: iteration,
+            residual,
+        });
+    }
+    round(iteration);
+    let even = 1.0 / plan.vertices as f64;
+    let base = (1.0 - plan.damping) * even + plan.damping * dangling * even;
+    spread(context, 0..plan.vertices, plan.rows, |rows| {
+        call(rows.start, rows.end, base)
+    })?;
+    next_round(context, iteration + 1, next)
+}
+
+/// What [`rank`] does: smaller tasks are `smaller`'s, and what a part has found is `publish`ed, each number in its place.
+pub(super) fn rank_rows(
+    context: &Context<'_>,
+    iteration: u64,
+    (first, last): (u64, u64),
+    base: f64,
+    smaller: impl Fn(u64, u64) -> Call,
+    publish: impl Fn(Array<f64>, usize, f64),
+) -> TaskResult {
+    let plan = plan(context)?;
+    if last.saturating_sub(first) > plan.rows {
+        return spread(context, first..last, plan.rows, |rows| {
+            smaller(rows.start, rows.end)
+        });
+    }
+    let (part, parts) = (first / plan.rows, plan.vertices.div_ceil(plan.rows));
+    unit(context, iteration * parts + part, || {
+        let rows = (first as usize, last as usize);
+        let found = compute(context, plan.damping, iteration, rows, base)?;
+        let sums = context.array::<f64>(sums(iteration + 1))?;
+        let place = part as usize * 2;
+        if place + 2 > sums.len() {
+            return Err(damaged("there are fewer sums than parts"));
+        }
+        publish(sums, place, found[0]);
+        publish(sums, place + 1, found[1]);
+        Ok(())
+    })
 }
 
 /// Computes rows. What they changed in all, and the ranks of those of them that no edge leaves.
