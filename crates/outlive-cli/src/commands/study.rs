@@ -21,6 +21,7 @@ use std::sync::Arc;
     outlive study list\n  \
     outlive study locks --quick\n  \
     outlive study modc-fig3 modc-fig4 --scale 20\n  \
+    outlive study lupin-table3 lupin-table4  # LUPIN's six programs; some minutes, and 4 GB of memory\n  \
     outlive study all --output /tmp/studies --json\n\n\
     Every claim is a ratio to a named peer, measured in turns in one run; a goal holds when the 95% interval of \
     the median ratio reaches it. Lines \"A/A\" are the peer beside itself: what this machine makes of equal things. \

@@ -55,8 +55,6 @@ const TABLE_3: [Times; 6] = [
 
 /// How much slower 16 virtual machines are than one, by the geometric mean.
 pub const SLOWER: f64 = 1.036;
-/// How many different words its text has.
-pub const WORDS: f64 = 1e6;
 
 /// Table 4: seconds without crashes, and by how many percent the programs are slower with one and with eight.
 pub struct Slowdown {

@@ -29,8 +29,8 @@ pub fn make(sizes: &Sizes) -> Result<Box<dyn Subject>, StudyError> {
 
 impl Subject for Words {
     fn size(&self) -> String {
-        let distinct = self.expected.len();
-        format!("{} MB of text, {distinct} different words", self.megabytes)
+        let (megabytes, distinct) = (self.megabytes, self.expected.len());
+        format!("{megabytes} MB of text, {distinct} different words (the paper: 1 million)")
     }
 
     fn plain(&self) -> Result<Cost, StudyError> {
