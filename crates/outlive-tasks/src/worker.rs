@@ -117,7 +117,7 @@ impl<'w> Worker<'w> {
     }
 
     /// The same, after nobody else has come for a task that it could not do.
-    pub fn as_the_last(self) -> Self {
+    pub fn left_alone(self) -> Self {
         let is_last = true;
         Self { is_last, ..self }
     }

@@ -127,7 +127,7 @@ impl WorkerPool {
         match worker.work() {
             Err(PoolError::Unable { .. }) if !self.has_others(heap, stop) => {
                 let worker = Worker::new(self.layout, hand, self.registry, stop)?;
-                worker.as_the_last().work()
+                worker.left_alone().work()
             }
             ended => ended,
         }
