@@ -2,8 +2,8 @@
 
 use crate::StudyError;
 use crate::cost::Cost;
-use outlive_workloads::input::Inputs;
 use outlive_workloads::driver::Options;
+use outlive_workloads::input::Inputs;
 use outlive_workloads::mapreduce::{Counts, MapReduction};
 use outlive_workloads::tokens::Tokens;
 use outlive_workloads::wordcount::{WordCount, add_alone, shipped_text, sort};

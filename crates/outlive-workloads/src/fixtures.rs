@@ -253,8 +253,6 @@ impl<M: Memory> World<M> {
                 .expect("there is room");
         }
         assert!(!run.is_spent());
-        drop(engine);
-        drop(local);
         self.die(3);
     }
 

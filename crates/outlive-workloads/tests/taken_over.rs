@@ -49,7 +49,6 @@ fn a_unit_is_taken_over_after_its_workers_log_is_settled_even_if_the_id_lives_ag
     root.prepare_root(&local, &spec, outlive_tasks::State::Ready)
         .unwrap();
     assert!(engine.start(root).unwrap().is_some());
-    drop(engine);
     drop(local);
     let locked = heap.buddy().lock(&first, &recoverers).unwrap();
     let mut redo = locked.redo().unwrap();
@@ -81,7 +80,6 @@ fn a_unit_is_taken_over_after_its_workers_log_is_settled_even_if_the_id_lives_ag
     let recovered = recoverers.recover(&next, 0).unwrap();
     assert_eq!(recovered, Recovered::NothingLeft);
     assert!(OwnLog::open(&next).is_ok());
-    drop(others);
     drop(other_heap);
     core::mem::forget(next);
     core::mem::forget(other);

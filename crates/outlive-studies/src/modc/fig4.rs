@@ -231,7 +231,8 @@ fn answer(run: &mut Run<'_>, (workers, last): (&str, u32), steps: &[Step]) {
         .goal(Goal::ours_at_most(1.0)),
     ]);
     // A spare has nothing to do for a worker that dies at the very end.
-    let times: [(&str, fn(&Step) -> Option<f64>); 2] = [
+    type Time = fn(&Step) -> Option<f64>;
+    let times: [(&str, Time); 2] = [
         ("from the kill to its being told", |step| step.told),
         ("from the kill to the spare's first task", |step| {
             step.replaced
