@@ -34,7 +34,8 @@ fn the_shipped_text_is_counted_while_hosts_are_killed() {
     }
     assert_eq!(summary["units_redone"], 2);
     // And for people.
-    let shown = outlive(["run", "wordcount", "--top", "3"]).succeeds();
+    let shown = outlive(["run", "wordcount", "--top", "3", "--verify"]).succeeds();
+    assert!(shown.contains("counted another way: the same"), "{shown}");
     assert!(shown.contains("nothing was lost"), "{shown}");
     assert!(shown.contains("63919  the"), "{shown}");
 }
@@ -194,7 +195,9 @@ fn white_space_separates_as_the_pipeline_has_it() {
     bytes.insert(0, b'x');
     bytes.extend_from_slice(b" \x0b\x0c\r\n tail\xff\xfe \t bytes");
     let path = stage.write("text", &bytes);
-    let (counts, _) = stage.count(&[&path, "--tokens", "whitespace", "--kill", "1"]);
+    let arguments = [&path, "--tokens", "whitespace", "--kill", "1"];
+    let (counts, summary) = stage.count(&arguments);
+    assert!(summary["verified"].is_null());
     assert!(counts == pipeline(&[&path]));
     // A text that begins with white space has an empty line, one.
     bytes.splice(0..0, *b"\t \r\n");
@@ -204,14 +207,16 @@ fn white_space_separates_as_the_pipeline_has_it() {
     assert!(counts == pipeline(&[&begins]));
     for small in ["", "\n", " \t ", "word", " word", "a  b\n"] {
         let path = stage.write("small", small.as_bytes());
-        let (counts, _) = stage.count(&[&path, "--tokens", "whitespace"]);
+        let (counts, summary) = stage.count(&[&path, "--tokens", "whitespace", "--verify"]);
         assert_eq!(counts, pipeline(&[&path]), "{small:?}");
+        assert_eq!(summary["verified"], true);
     }
     let empty = stage.write("empty", b"");
     for files in [[&empty[..], &begins, &path], [&path, &begins, &empty]] {
         let mut arguments = files.to_vec();
-        arguments.extend(["--tokens", "whitespace"]);
-        let (counts, _) = stage.count(&arguments);
+        arguments.extend(["--tokens", "whitespace", "--verify"]);
+        let (counts, summary) = stage.count(&arguments);
         assert!(counts == pipeline(&files), "{files:?}");
+        assert_eq!(summary["verified"], true);
     }
 }

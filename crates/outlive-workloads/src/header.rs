@@ -221,8 +221,6 @@ pub enum CalledOff {
     Interrupted,
     /// There was no block of so many bytes.
     Full(u64),
-    /// A file could not be read; its number and the error of the operating system.
-    Unreadable(u32, i32),
     /// A file has another length than when it was looked at.
     Changed(u32),
     /// A key is longer than a table can name, in this unit.
@@ -236,12 +234,9 @@ impl CalledOff {
         let (code, detail) = match self {
             Self::Interrupted => (1, 0),
             Self::Full(bytes) => (2, bytes),
-            Self::Unreadable(file, error) => {
-                (3, u64::from(file) << 16 | u64::from(error as u32 & 0xFFFF))
-            }
-            Self::Changed(file) => (4, file.into()),
-            Self::TooLong(unit) => (5, unit),
-            Self::Failed(worker) => (6, worker.into()),
+            Self::Changed(file) => (3, file.into()),
+            Self::TooLong(unit) => (4, unit),
+            Self::Failed(worker) => (5, worker.into()),
         };
         code << 56 | detail & ((1 << 56) - 1)
     }
@@ -251,10 +246,9 @@ impl CalledOff {
         Some(match word >> 56 {
             1 => Self::Interrupted,
             2 => Self::Full(detail),
-            3 => Self::Unreadable((detail >> 16) as u32, (detail & 0xFFFF) as i32),
-            4 => Self::Changed(detail as u32),
-            5 => Self::TooLong(detail),
-            6 => Self::Failed(detail as u32),
+            3 => Self::Changed(detail as u32),
+            4 => Self::TooLong(detail),
+            5 => Self::Failed(detail as u32),
             _ => return None,
         })
     }

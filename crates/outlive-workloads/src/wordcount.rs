@@ -1,5 +1,7 @@
 //! WordCount: how often each word is in a text.
 
+pub mod verify;
+
 use crate::key::Key;
 use crate::mapreduce::{MapReduce, OnTasks, tasks};
 use crate::on_tasks::PoolOf;

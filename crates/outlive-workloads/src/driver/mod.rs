@@ -52,8 +52,7 @@ pub enum Supervise {
 pub struct Options {
     /// How many hosts: 1 to [`MOST_HOSTS`].
     pub hosts: u32,
-    /// How many hosts stand by besides, each ready to take the place of one that dies; only with programs that
-    /// [take them](Program::takes_spares).
+    /// How many hosts stand by besides, each ready to take the place of one that dies.
     pub spares: u32,
     /// How many processes each of them has: a first one, and children of it.
     pub processes: u32,
@@ -124,9 +123,6 @@ pub fn run<P: Program>(
     progress: &mut (dyn FnMut(Progress) + Send),
 ) -> Result<Outcome<<P::Running as Running>::Result>, RunError> {
     refuse_the_impossible(options)?;
-    if options.spares > 0 && !program.takes_spares() {
-        return Err(RunError::NoSpares);
-    }
     let began = Instant::now();
     let _reaper = Subreaper::new();
     let cpu = cpu_seconds();

@@ -129,9 +129,6 @@ pub enum RunError {
         /// The most.
         most: u64,
     },
-    /// Hosts are to stand by, and the program has no use for them.
-    #[error("this program takes no spare hosts; let hosts be restarted (--supervise restart)")]
-    NoSpares,
     /// An input cannot be read.
     #[error(transparent)]
     Input(#[from] InputError),

@@ -15,12 +15,6 @@ pub trait Program: Sync {
     /// It, once it is in a pod.
     type Running: Running;
 
-    /// Whether hosts may stand by and take the places of others that have died: whether it is for its workers that the run goes on,
-    /// and not for these very hosts.
-    fn takes_spares(&self) -> bool {
-        false
-    }
-
     /// How many bytes of a heap it needs if so many work.
     ///
     /// # Errors
@@ -127,8 +121,7 @@ pub trait Running: Copy + Send + Sync {
     /// The unit that worker `number` has begun and not committed. Asked while the worker is dead.
     fn attempting(&self, number: u32) -> Option<u64>;
 
-    /// How many units worker `number` has begun, in all its lives: what tells a spare that works from one that stands by. Only
-    /// asked of programs that [take spares](Program::takes_spares).
+    /// How many units worker `number` has begun, in all its lives: what tells a spare that works from one that stands by.
     fn begun(&self, number: u32) -> u64 {
         let _ = number;
         0

@@ -6,7 +6,7 @@ use super::tasks::{LOAD, REDUCE, RUN, Totals};
 use crate::driver::{Order, RunError};
 use crate::header::CalledOff;
 use crate::host::HostError;
-use crate::input::{InputError, Inputs};
+use crate::input::Inputs;
 use crate::on_tasks::{Ended, PoolOf, TaskProgram};
 use crate::size;
 use crate::wordcount;
@@ -15,7 +15,6 @@ use outlive::memory::Offset;
 use outlive::structures::CreateError;
 use outlive::supervise::Stop;
 use outlive_tasks::{Call, PoolError, WorkerPool};
-use std::io;
 use std::path::PathBuf;
 
 /// A program of MapReduce and what it reads.
@@ -178,11 +177,6 @@ impl<P: OnTasks> TaskProgram for MapReduction<P> {
 
     fn explain(&self, why: CalledOff) -> RunError {
         match why {
-            CalledOff::Unreadable(file, error) => InputError::Unreadable {
-                path: self.path(file),
-                source: io::Error::from_raw_os_error(error),
-            }
-            .into(),
             CalledOff::Changed(file) => RunError::Changed {
                 path: self.path(file),
             },

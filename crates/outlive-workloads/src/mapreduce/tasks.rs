@@ -17,6 +17,7 @@ use outlive::structures::{InsertError, Map, OpenError};
 use outlive_tasks::{Context, TaskError, TaskResult};
 use std::fs::File;
 use std::os::unix::fs::FileExt;
+use std::path::PathBuf;
 
 // The phases: the numbers of their rounds.
 /// Text is read from disk.
@@ -88,7 +89,11 @@ fn failed(error: UnitError) -> TaskError {
     if let (Some(why), Some(header)) = (error.why(), header_here()) {
         header.call_off(why);
     }
-    error.into()
+    match error {
+        // Others may be able to.
+        UnitError::Unreadable { .. } => TaskError::unable(error),
+        other => other.into(),
+    }
 }
 
 fn units_in(run: Run, phase: u64) -> u64 {
@@ -135,9 +140,12 @@ enum UnitError {
     /// It could not be counted.
     #[error(transparent)]
     Table(#[from] TableError),
-    /// Its file cannot be read.
-    #[error("file {file} cannot be read: {source}")]
-    Unreadable { file: u32, source: std::io::Error },
+    /// Its file cannot be read, at least by this worker.
+    #[error("{} cannot be read: {source}", path.display())]
+    Unreadable {
+        path: PathBuf,
+        source: std::io::Error,
+    },
     /// Its file is shorter or longer than when it was looked at.
     #[error("file {file} has changed while it was read")]
     Changed { file: u32 },
@@ -165,10 +173,6 @@ impl UnitError {
             Self::Allocate(error) | Self::Table(TableError::Allocate(error)) => {
                 error.asked().map(CalledOff::Full)
             }
-            Self::Unreadable { file, source } => {
-                let number = source.raw_os_error().unwrap_or(0);
-                Some(CalledOff::Unreadable(*file, number))
-            }
             Self::Changed { file } => Some(CalledOff::Changed(*file)),
             Self::TooLong { unit } => Some(CalledOff::TooLong(*unit)),
             _ => None,
@@ -188,7 +192,10 @@ fn load(context: &Context<'_>, run: Run, index: u64) -> Result<(), UnitError> {
     let input = run
         .file(file)
         .ok_or_else(|| damaged("a unit is of no file"))?;
-    let unreadable = |source| UnitError::Unreadable { file, source };
+    let unreadable = |source| UnitError::Unreadable {
+        path: input.path.clone(),
+        source,
+    };
     let opened = File::open(&input.path).map_err(unreadable)?;
     if opened.metadata().map_err(unreadable)?.len() != input.len {
         return Err(UnitError::Changed { file });

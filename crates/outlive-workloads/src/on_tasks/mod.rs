@@ -318,10 +318,6 @@ fn wait<P: TaskProgram>(
 impl<P: TaskProgram> Program for P {
     type Running = TaskRun<P::Result>;
 
-    fn takes_spares(&self) -> bool {
-        true
-    }
-
     fn heap_bytes(&self, order: &Order) -> Result<u64, RunError> {
         self.check()?;
         if order.crew.workers() > MOST_WORKERS {

@@ -84,7 +84,7 @@ pub fn play<P: Program>(
     let outcome = driver::run(options, program, command, &stop, &mut progress);
     bar.finish_and_clear();
     outcome.map_err(|error| match error {
-        RunError::Impossible { .. } | RunError::NoSpares => Failure::Usage(error.to_string()),
+        RunError::Impossible { .. } => Failure::Usage(error.to_string()),
         RunError::AllDead { .. } | RunError::Failed(_) | RunError::Job(_) => {
             Failure::new(format_args!(
                 "{error} (--seed {} repeats the choices of this run)",

@@ -12,6 +12,7 @@ use outlive_workloads::driver::{Options, Outcome};
 use outlive_workloads::input::Inputs;
 use outlive_workloads::mapreduce::{Counts, MapReduction};
 use outlive_workloads::tokens::Tokens;
+use outlive_workloads::wordcount::verify::verify;
 use outlive_workloads::wordcount::{WordCount, shipped_text};
 use serde::Serialize;
 use std::io::{self, Write};
@@ -28,7 +29,7 @@ use std::path::{Path, PathBuf};
 }))]
 #[command(after_help = "Examples:\n  \
     outlive run wordcount                                   # the King James Bible; two of four hosts are killed\n  \
-    outlive run wordcount book.txt notes/ --hosts 8 --kill 3 --output counts.tsv\n  \
+    outlive run wordcount book.txt notes/ --hosts 8 --kill 3 --verify --output counts.tsv\n  \
     outlive run wordcount big.txt --hosts 16 --kill 8 --kill-at random --supervise none --json\n\n\
     Each host is a process tree of its own (--processes), a member of a pod in /dev/shm that is made for the run and removed after it. \
     Killed hosts get SIGKILL. The counts are those of a run without failures.\n\n\
@@ -50,6 +51,9 @@ pub struct Command {
     /// How much text is counted at a time, at most 1M [default: chosen by the input]
     #[arg(long, value_parser = amount::size)]
     unit: Option<u64>,
+    /// Count once more, with one thread and ordinary memory, and compare
+    #[arg(long)]
+    verify: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -84,10 +88,38 @@ impl Command {
             .seed(options.seed);
         let what = format!("units of {}", Bytes(count.inputs().bytes()));
         let outcome = play(&options, &count, &interrupted, what)?;
-        if let Some(destination) = destination {
+        let wrong = match self.verify {
+            true => self.check(count.inputs(), &outcome.result, &interrupted)?,
+            false => None,
+        };
+        // What is wrong replaces nothing.
+        if let (Some(destination), None) = (destination, &wrong) {
             destination.write(|out| write(&outcome.result, out))?;
         }
-        self.tell(&options, count.inputs(), &outcome, shipped.is_some())
+        let verified = self.verify.then_some(wrong.is_none());
+        let told = self.tell(
+            &options,
+            count.inputs(),
+            &outcome,
+            (shipped.is_some(), verified),
+        );
+        wrong.map_or(told, Err)
+    }
+
+    /// What is wrong, if anything is.
+    fn check(
+        &self,
+        inputs: &Inputs,
+        counts: &Counts,
+        interrupted: &Interrupted,
+    ) -> Result<Option<Failure>, Failure> {
+        let (inputs, tokens, counts) = (inputs.clone(), self.tokens.into(), counts.clone());
+        match interrupted.unless(move || verify(&inputs, tokens, &counts))? {
+            Ok(checked) => Ok(checked.err().map(Failure::new)),
+            Err(error) => Err(Failure::new(format_args!(
+                "the text cannot be read to count it once more: {error}"
+            ))),
+        }
     }
 
     fn tell(
@@ -95,9 +127,9 @@ impl Command {
         options: &Options,
         inputs: &Inputs,
         outcome: &Outcome<Counts>,
-        shipped: bool,
+        (shipped, verified): (bool, Option<bool>),
     ) -> Result<(), Failure> {
-        let summary = Summary::of(self, options, inputs, outcome);
+        let summary = Summary::of(self, options, inputs, outcome, verified);
         if self.flags.json() {
             return output::json(&summary);
         }
@@ -115,6 +147,9 @@ impl Command {
         summary.report.tell()?;
         for top in &summary.top {
             output::line(format_args!("{:>10}  {}", top.count, top.word))?;
+        }
+        if verified == Some(true) {
+            output::line("counted another way: the same")?;
         }
         Ok(())
     }
@@ -135,6 +170,7 @@ struct Summary {
     words: u64,
     distinct: usize,
     bytes: u64,
+    verified: Option<bool>,
     top: Vec<Top>,
     #[serde(flatten)]
     report: Report,
@@ -152,6 +188,7 @@ impl Summary {
         options: &Options,
         inputs: &Inputs,
         outcome: &Outcome<Counts>,
+        verified: Option<bool>,
     ) -> Self {
         let counts = &outcome.result;
         let top = counts.iter().take(command.top);
@@ -159,6 +196,7 @@ impl Summary {
             words: counts.iter().map(|(_, count)| count).sum(),
             distinct: counts.len(),
             bytes: inputs.bytes(),
+            verified,
             top: top
                 .map(|(word, count)| Top {
                     word: String::from_utf8_lossy(word).into_owned(),
