@@ -242,7 +242,7 @@ fn an_interrupted_run_with_spares_leaves_nothing() {
 
 #[test]
 fn spares_that_cannot_be_are_refused() {
-    let stage = Stage::new("spares-refused");
+    let _stage = Stage::new("spares-refused");
     let ranking = ["pagerank", "rmat:4"];
     let rank = |more: &[&str]| refused(&[&ranking[..], more].concat());
     rank(&["--spares=-1"]).fails(2, "--spares");

@@ -181,7 +181,11 @@ impl Volunteer {
                     let worker = worker.spawn_scoped(scope, move || {
                         let together = StopsOthers(stop);
                         let worked = work(number);
-                        if worked.is_ok() {
+                        // One that cannot do a task leaves it to the others, who may be its brothers.
+                        let leaves = |error: &VolunteerError| {
+                            matches!(error, VolunteerError::Pool(PoolError::Unable { .. }))
+                        };
+                        if worked.as_ref().err().is_none_or(leaves) {
                             core::mem::forget(together);
                         }
                         worked

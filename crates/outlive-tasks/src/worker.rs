@@ -19,7 +19,7 @@ use crate::context::Context;
 use crate::crew::{Crew, Judged, ticket_of};
 use crate::frontier::Frontier;
 use crate::layout::{Hand, Layout};
-use crate::pool::Resizer;
+use crate::pool::{Resizer, living_and_dead};
 use crate::registry::{Definition, Registry, TaskError};
 use crate::{EngineError, JobState, PoolError, Running, Spec, SubmitError, Task};
 use core::any::Any;
@@ -281,9 +281,18 @@ impl<'w> Worker<'w> {
         (before as u64 >= u64::from(wanted)).then_some(Ended::Surplus)
     }
 
+    /// Whether nobody else works.
+    fn is_alone(&self) -> bool {
+        living_and_dead(self.layout, self.hand.heap.member().generations()).0 <= 1
+    }
+
     /// Runs a task to its end.
     fn run(&mut self, mut run: Running) -> Result<(), PoolError> {
-        if self.crew.job(&run).state() == JobState::Failed {
+        // (One that was removed had failed, and had no such task.)
+        if matches!(
+            self.crew.job(&run).state(),
+            JobState::Failed | JobState::Removed
+        ) {
             self.served.skipped += 1;
             self.crew.begin(&run)?;
             return self.crew.complete(&mut run);
@@ -312,7 +321,7 @@ impl<'w> Worker<'w> {
                     Err(error) if !run.is_spent() => (error.to_string(), error.wanted()),
                     done => return done,
                 },
-                Err((why, _)) if why.is_unable() && !self.is_last => {
+                Err((why, _)) if why.is_unable() && !(self.is_last && self.is_alone()) => {
                     let task = shown(self.registry, run.task());
                     self.left = Some(run);
                     let why = why.to_string();

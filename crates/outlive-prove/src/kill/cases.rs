@@ -3,6 +3,7 @@
 use super::control::Control;
 use super::coverage::{Coverage, PassedPoint};
 use super::tracer::Moment;
+use core::ops::Range;
 use core::sync::atomic::{AtomicU64, Ordering};
 
 /// A state of the memory in which a kill left it, or would have.
@@ -32,9 +33,6 @@ pub(super) struct Cases {
     last_point: u64,
 }
 
-/// How many words are looked at at once.
-const PART: usize = 512;
-
 impl Cases {
     /// No case yet; the first one's changes will be relative to `initial`.
     pub(super) fn from(initial: Vec<u64>) -> Self {
@@ -56,24 +54,42 @@ impl Cases {
     }
 
     /// Notes how `memory` stands after `step` instructions. A state that differs from the last one in
-    /// memory or last point is a case of its own, and so is that in which the operation has returned.
-    pub(super) fn note(&mut self, memory: &[AtomicU64], control: &Control, moment: Moment) {
-        self.look(memory, control, moment, moment.returned);
+    /// memory or last point is a case of its own, and so is that in which the operation has returned. Nothing has changed but in
+    /// `parts`.
+    pub(super) fn note(
+        &mut self,
+        memory: &[AtomicU64],
+        parts: impl Iterator<Item = Range<usize>>,
+        control: &Control,
+        moment: Moment,
+    ) {
+        self.look(memory, parts, control, moment, moment.returned);
+    }
+
+    /// Whether `memory` stands as in the last case, all of it.
+    pub(super) fn is(&self, memory: &[AtomicU64]) -> bool {
+        let mut both = memory.iter().zip(&self.current);
+        both.all(|(word, current)| word.load(Ordering::Relaxed) == *current)
     }
 
     /// As [`note`](Self::note), but a case of its own in any event: another victim left it.
     pub(super) fn note_alone(&mut self, memory: &[AtomicU64], control: &Control, moment: Moment) {
-        self.look(memory, control, moment, true);
+        let all = core::iter::once(0..memory.len());
+        self.look(memory, all, control, moment, true);
     }
 
-    fn look(&mut self, memory: &[AtomicU64], control: &Control, moment: Moment, alone: bool) {
+    fn look(
+        &mut self,
+        memory: &[AtomicU64],
+        parts: impl Iterator<Item = Range<usize>>,
+        control: &Control,
+        moment: Moment,
+        alone: bool,
+    ) {
         let before = self.changes.len();
-        // This is done after every instruction: first whether anything differs, without a branch for each word.
-        let parts = memory
-            .chunks(PART)
-            .zip(self.current.chunks_mut(PART))
-            .enumerate();
-        for (part, (words, current)) in parts {
+        for part in parts {
+            // This is done after every instruction: first whether anything differs, without a branch for each word.
+            let (words, current) = (&memory[part.clone()], &mut self.current[part.clone()]);
             let differing = words.iter().zip(&*current);
             let differing = differing.fold(0, |all, (word, current)| {
                 all | (word.load(Ordering::Relaxed) ^ current)
@@ -85,7 +101,7 @@ impl Cases {
                 let now = word.load(Ordering::Relaxed);
                 if now != *current {
                     *current = now;
-                    self.changes.push(((part * PART + index) as u32, now));
+                    self.changes.push(((part.start + index) as u32, now));
                 }
             }
         }

@@ -87,6 +87,7 @@ mod real;
 mod report;
 mod suite;
 mod sweep;
+mod touched;
 mod tracer;
 
 pub use coverage::{Coverage, PassedPoint, PointKind};

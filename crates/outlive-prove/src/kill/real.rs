@@ -122,7 +122,7 @@ impl<S: RealSweep> Run<'_, S> {
         // instructions only.
         let (mut passed, mut after_points) = (0, Vec::new());
         let control = self.control;
-        let trace = self.tracer.record(operation(sweep, &world), |moment| {
+        let trace = self.tracer.record(operation(sweep, &world), |_, moment| {
             let point = control.raw_point();
             if point != passed {
                 passed = point;
@@ -256,7 +256,7 @@ impl<S: RealSweep> Run<'_, S> {
             return Ok(());
         };
         let recover = recovery(sweep, &world, &first.crash);
-        let trace_of_recovery = match self.tracer.record(recover, |_| ())? {
+        let trace_of_recovery = match self.tracer.record(recover, |_, _| ())? {
             Ok(trace) => trace,
             Err(cut) => {
                 self.fail(first, format!("recovery fails: {}", cut.reason));

@@ -10,6 +10,7 @@ use super::marked::Marked;
 use super::modules::Modules;
 use super::plan::Plan;
 use super::report::{At, Crash, Failure, SweepReport};
+use super::touched::Touched;
 use super::tracer::{Cut, Trace, Tracer, Window};
 use core::sync::atomic::Ordering;
 use outlive_memory::PersistenceDomain;
@@ -183,10 +184,13 @@ impl<'a, S: Sweep + ?Sized> Run<'a, S> {
         self.memory.fill(initial);
         let (memory, control) = (&self.memory, self.control);
         let mut cases = Cases::from(initial.to_vec());
-        let trace = self.tracer.record(work, |moment| {
-            cases.note(memory.words(), control, moment);
+        let mut touched = None;
+        let trace = self.tracer.record(work, |pid, moment| {
+            let touched = touched.get_or_insert_with(|| Touched::by(pid, memory.words()));
+            cases.note(memory.words(), touched.look(), control, moment);
         })?;
         Ok(trace.map(|trace| {
+            assert!(cases.is(memory.words()), "a store went unseen");
             cases.cover(&mut self.report.coverage);
             Recorded { cases, trace }
         }))

@@ -256,7 +256,7 @@ impl Tracer {
     pub(super) fn record(
         &mut self,
         work: impl FnOnce(Window),
-        mut look: impl FnMut(Moment),
+        mut look: impl FnMut(u32, Moment),
     ) -> Result<Result<Trace, Cut>, KillError> {
         let mut child = match self.start(work)? {
             Ok(child) => child,
@@ -269,11 +269,12 @@ impl Tracer {
             let instruction = child.instruction().map_err(self.system("ptrace"))?;
             way.push(instruction);
             let returned = self.control.phase() == Phase::Returned;
-            look(Moment {
+            let moment = Moment {
                 step,
                 instruction,
                 returned,
-            });
+            };
+            look(child.pid(), moment);
             if returned {
                 break None;
             }

@@ -50,7 +50,9 @@ impl<M: Memory> Layout<M> {
             return Some(String::from_utf8_lossy(&text).into_owned());
         }
         // There was no room for the reason either.
-        let wanted = self.find_job(hand, name)?.wanted()?;
+        let Some(wanted) = self.find_job(hand, name)?.wanted() else {
+            return Some("the pod's heap has no room to say why".into());
+        };
         Some(format!(
             "a task asked for a block of {wanted} bytes, and the pod's heap has none that large (nor room to say which task):              remove what is no longer needed, or make the pod anew with a larger heap"
         ))

@@ -121,21 +121,17 @@ impl<M: Memory> Layout<M> {
             let by = "a job is being submitted that may depend on it; try again";
             return Ok(Some(by.into()));
         }
-        for other in self.all_jobs(hand) {
-            if other.state() == JobState::Submitted && other.dependencies().any(|one| one == job) {
-                let name = String::from_utf8_lossy(&other.name()).into_owned();
-                return Ok(Some(format!(
-                    "job `{name}` depends on it, and has not begun"
-                )));
-            }
-        }
         let failed = job.state() == JobState::Failed;
         let mut runs = false;
-        for number in 0..self.slots.used() {
+        // Twice: a walk is no picture of one moment, and a task may spawn others behind it, and end. What begins now that the job
+        // is over spawns nothing, so these are seen by the second. One that is new does not count: it is its parent's,
+        // which does, or whose attempt has died.
+        for number in (0..self.slots.used()).chain(0..self.slots.used()) {
             let (slot, chunk) = (self.slots.slot(number), self.slots.settings().chunk);
             supply::each(self.memory, slot, chunk, |task| {
                 let status = task.status()?;
-                if status.state().is_over() || task.job() != job.at.raw() {
+                let counts = !status.state().is_over() && status.state() != State::New;
+                if !counts || task.job() != job.at.raw() {
                     return Ok(());
                 }
                 // It waits for what nobody has written, and its job has failed.
@@ -158,6 +154,15 @@ impl<M: Memory> Layout<M> {
                 return Ok(Some(
                     "others may be looking at its first task still; try again".into(),
                 ));
+            }
+        }
+        // After the tasks: they submit jobs, too.
+        for other in self.all_jobs(hand) {
+            if other.state() == JobState::Submitted && other.dependencies().any(|one| one == job) {
+                let name = String::from_utf8_lossy(&other.name()).into_owned();
+                return Ok(Some(format!(
+                    "job `{name}` depends on it, and has not begun"
+                )));
             }
         }
         Ok(None)

@@ -35,7 +35,8 @@ use crate::crew::ports_of;
 use crate::desk::{At, Desk};
 use crate::jobs::{Root, shown_key};
 use crate::layout::{DESKS_IN_ALL, Hand, Layout};
-use crate::{PoolError, Status, supply};
+use crate::slot::Slot;
+use crate::{PoolError, State, Status, supply};
 use outlive::heap::LocalHeap;
 use outlive::memory::Memory;
 
@@ -180,15 +181,31 @@ impl<M: Memory> Layout<M> {
         let mut used = false;
         for number in 0..self.slots.used() {
             let (slot, chunk) = (self.slots.slot(number), self.slots.settings().chunk);
+            let is_abandoned = self.is_abandoned(hand, slot)?;
             supply::each(self.memory, slot, chunk, |task| {
+                let status = task.status()?;
+                let is_nobodys = is_abandoned && status.state() == State::New;
                 used |= task.inputs() != 0
-                    && counts(task.status()?)
+                    && counts(status)
+                    && !is_nobodys
                     && ports_of(self.memory, task)
                         .is_some_and(|ports| ports.may_lead_to(cell.offset()));
                 Ok::<(), PoolError>(())
             })?;
         }
         Ok(if used { task_uses() } else { None })
+    }
+
+    /// Whether what is new in `slot` was spawned by an attempt that has died: the next owner frees it. If its owner died in a
+    /// commit, another does that.
+    fn is_abandoned(self, hand: Hand<'_, M>, slot: Slot<M>) -> Result<bool, PoolError> {
+        let generations = hand.heap.member().generations();
+        let is_gone = slot.owner().is_none_or(|one| generations.is_gone(one));
+        let commits = match slot.running(self.memory)? {
+            Some(task) => task.status()?.state() == State::Committing,
+            None => false,
+        };
+        Ok(is_gone && !commits)
     }
 }
 

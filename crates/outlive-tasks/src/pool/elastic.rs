@@ -58,7 +58,8 @@ impl Resizer {
         let member = hand.heap.member();
         let wanted = layout.wanted();
         let load = Load::of(layout, member.generations())?;
-        let Some(better) = better(&load, elastic, wanted) else {
+        let most = elastic.most.min(layout.slots.settings().capacity);
+        let Some(better) = better(&load, Elastic { most, ..elastic }, wanted) else {
             self.found.1 = 0;
             return Ok(());
         };
@@ -81,17 +82,20 @@ impl Resizer {
 
 /// How many workers would be better than `wanted`.
 fn better(load: &Load, elastic: Elastic, wanted: u32) -> Option<u32> {
-    // Those who are missing because they died are not waited for.
-    let (least, most) = (load.living, load.living + load.dead);
-    if !(least..=most).contains(&wanted) {
+    if wanted < load.living {
+        // Some are on their way out.
         return None;
     }
+    // Those who are missing because they died are not waited for.
+    let have_come = wanted <= load.living + load.dead;
     let better = match load.advice(elastic.band, elastic.most) {
-        Advice::Grow(more) => wanted + more,
-        Advice::Shrink(fewer) => wanted.saturating_sub(fewer),
-        Advice::Stay | Advice::Replace(_) => return None,
+        Advice::Grow(more) if have_come => wanted + more,
+        Advice::Shrink(fewer) if have_come => wanted - fewer,
+        // There is nobody who could come, or not yet, and those who are there are too many.
+        Advice::Shrink(fewer) => load.living - fewer,
+        _ => return None,
     };
-    let better = better.clamp(elastic.least, elastic.most);
+    let better = better.clamp(elastic.least.min(elastic.most), elastic.most);
     (better != wanted).then_some(better)
 }
 
@@ -131,5 +135,8 @@ mod tests {
         // One is on its way out.
         assert_eq!(better(&load(4, 0, 1, 1), elastic, 3), None);
         assert_eq!(better(&load(2, 0, 1, 1), elastic, 2), None);
+        // Eight were wanted, and half of them never came.
+        assert_eq!(better(&load(4, 0, 1, 1), elastic, 8), Some(3));
+        assert_eq!(better(&load(4, 0, 100, 0), elastic, 8), None);
     }
 }

@@ -289,6 +289,11 @@ impl<'h, M: Memory> Place<'h, M> {
             memory.store(hand, 0u64, Ordering::Relaxed);
             return Ok(());
         }
+        // Who destroys the pool takes it out of others' hands before its cell is cleared, which was seen: so it is taken apart by
+        // one, who has it in hand still.
+        if memory.load::<u64>(hand, Ordering::Acquire) != held {
+            return Ok(());
+        }
         self.take_apart(at)?;
         heap.free_from(hand, 0)?;
         memory.crash_point(DestroyPoint::Freed);

@@ -39,6 +39,8 @@ impl WorkerPool {
         call: Call,
         after: &[&Job<'_>],
     ) -> Result<Job<'h>, PoolError> {
+        // The record stays one until its number is read.
+        let _pin = heap.pin();
         let function = self.registry.number(call.definition());
         let function = function.ok_or_else(|| PoolError::NoTask {
             name: call.definition().name().into(),

@@ -123,6 +123,8 @@ impl Load {
             let original = if original == u32::MAX { 0 } else { original };
             (f64::from(original) * band.failed) as u32
         });
+        // One at least is replaced in any event: nobody would ever look again.
+        let accepted = accepted.min(wanted.saturating_sub(1));
         self.living + self.dead.min(accepted) < wanted
     }
 }
@@ -188,6 +190,16 @@ mod tests {
             assert_eq!(lost(dead).wants_a_spare(4, 4, elastic(0.5)), dead > 2);
             assert_eq!(lost(dead).wants_a_spare(4, 4, elastic(0.0)), dead > 0);
         }
+        // The last one: of a pool that has become smaller, and of one that accepts all deaths.
+        let nobody = Load {
+            living: 0,
+            dead: 1,
+            ..LOAD
+        };
+        assert!(nobody.wants_a_spare(1, 4, elastic(0.25)));
+        assert!(
+            lost(4).wants_a_spare(4, 4, elastic(1.0)) && !lost(3).wants_a_spare(4, 4, elastic(1.0))
+        );
         // More are wanted than there are, whoever died.
         assert!(lost(1).wants_a_spare(5, 4, elastic(0.5)));
         assert!(!lost(4).has_lost(u32::MAX, band(0.5, 0.0, 64.0)));

@@ -14,8 +14,8 @@ mod tests;
 pub(crate) use elastic::Resizer;
 pub use header::{DestroyPoint, MakePoint};
 pub use job::{Job, JobError};
-pub(crate) use load::Elastic;
 pub use load::{Advice, Band};
+pub(crate) use load::{Elastic, living_and_dead};
 pub use options::Options;
 pub use status::{PoolStatus, WorkerStatus};
 
@@ -29,7 +29,7 @@ use crate::registry::Registry;
 use crate::worker::{Ended, Served, Worker, shown};
 use core::time::Duration;
 use header::Place;
-use load::{Load, living_and_dead};
+use load::Load;
 use outlive::heap::LocalHeap;
 use outlive::membership::{Generations, Instance};
 use outlive::memory::Offset;
@@ -135,8 +135,14 @@ impl WorkerPool {
 
     /// Whether somebody works, or comes to: a spare does when a worker has left.
     fn has_others(&self, heap: &LocalHeap<'_>, stop: &Stop) -> bool {
+        let mut seen = 0;
         for _ in 0..COMPANY {
-            if stop.is_stopped() || self.wanted() == 0 || self.workers(heap) > 0 {
+            if stop.is_stopped() || self.wanted() == 0 {
+                return true;
+            }
+            // For a while: one that has just died is seen still.
+            seen = if self.workers(heap) > 0 { seen + 1 } else { 0 };
+            if seen > SEEN {
                 return true;
             }
             std::thread::sleep(Duration::from_millis(1));
@@ -173,7 +179,12 @@ impl WorkerPool {
                 match self.work(heap, stop) {
                     Ok((served, _)) => all.add(served),
                     // Another spare was faster, or the pool wants more than it has places for.
-                    Err(error) if error.is_no_place() => std::thread::sleep(SPARE_NAP),
+                    Err(error) if error.is_no_place() => {
+                        if !goes_on() {
+                            break;
+                        }
+                        std::thread::sleep(SPARE_NAP);
+                    }
                     Err(error) => return Err(error),
                 }
                 continue;
@@ -369,8 +380,11 @@ impl WorkerPool {
 /// For how many milliseconds who destroys a pool waits until others have settled the dead.
 const PATIENCE: u32 = 1000;
 
-/// For how many milliseconds a worker that cannot do a task looks for others who may.
-const COMPANY: u32 = 300;
+/// For how many milliseconds a worker that cannot do a task looks for others who may: longer than those take who wait for their
+/// turn, or are started again.
+const COMPANY: u32 = 2500;
+/// For how many of them these must be there.
+const SEEN: u32 = 20;
 
 /// How often a spare looks whether it is wanted, should no bell ring.
 const SPARE_NAP: Duration = Duration::from_millis(100);

@@ -70,7 +70,11 @@ impl Standby {
             waits
         });
         self.called.retain(|called| {
-            let vacant = |failure: &&mut Failure| failure.taken < failure.vacant;
+            // Who began before that has replaced nobody by it.
+            let vacant = |failure: &&mut Failure| {
+                failure.taken < failure.vacant
+                    && failure.killed_at.is_none_or(|killed| killed <= called.at)
+            };
             let Some(failure) = failures.iter_mut().find(vacant) else {
                 return now - called.at < PATIENCE;
             };

@@ -90,9 +90,10 @@ fn failed(error: UnitError) -> TaskError {
         header.call_off(why);
     }
     match error {
-        // Others may be able to.
-        UnitError::Unreadable { .. } => TaskError::unable(error),
-        other => other.into(),
+        // Others may be able to: also those whom whoever began the run has counted on, who can say of it what is wrong.
+        error @ UnitError::Unreadable { .. } => TaskError::unable(error),
+        error if error.why().is_some() && header_here().is_none() => TaskError::unable(error),
+        error => error.into(),
     }
 }
 

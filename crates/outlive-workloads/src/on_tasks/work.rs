@@ -96,6 +96,9 @@ impl Part<'_> {
         }
         let mut is_warm = false;
         let goes_on = || {
+            if self.is_over() {
+                return false;
+            }
             if !is_warm {
                 // A page that is touched for the first time costs as much as some work. If it cannot be had now, it is then.
                 let _ = self.post.pod.segment().prefault();

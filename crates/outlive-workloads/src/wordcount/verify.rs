@@ -30,6 +30,10 @@ pub fn verify(
     let mut there = HashMap::new();
     let mut has_begun = false;
     for file in inputs.files() {
+        if std::fs::metadata(&file.path)?.len() != file.len {
+            let why = format!("{} has changed since it was counted", file.path.display());
+            return Err(io::Error::other(why));
+        }
         let before = there.contains_key(&[][..]);
         add_alone(&file.path, tokens, &mut there)?;
         // All files are one text, which has an empty word at its start or none.

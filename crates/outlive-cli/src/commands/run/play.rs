@@ -73,15 +73,23 @@ pub fn play<P: Program>(
     let stop = Stop::default();
     let bar = bar(what);
     let mut progress = {
-        let (stop, bar) = (stop.clone(), bar.clone());
-        move |now: Progress| {
-            if interrupted.is_heard() {
-                stop.stop();
-            }
-            show(&bar, &now);
-        }
+        let bar = bar.clone();
+        move |now: Progress| show(&bar, &now)
     };
-    let outcome = driver::run(options, program, command, &stop, &mut progress);
+    let is_over = AtomicBool::new(false);
+    let outcome = thread::scope(|scope| {
+        // Also when there is no progress: what a segment should have had room for is counted afterwards.
+        scope.spawn(|| {
+            while !is_over.load(Ordering::Relaxed) {
+                if interrupted.is_heard() {
+                    stop.stop();
+                }
+                thread::sleep(Duration::from_millis(5));
+            }
+        });
+        let _over = Over(&is_over);
+        driver::run(options, program, command, &stop, &mut progress)
+    });
     bar.finish_and_clear();
     outcome.map_err(|error| match error {
         RunError::Impossible { .. } => Failure::Usage(error.to_string()),
@@ -93,6 +101,15 @@ pub fn play<P: Program>(
         }
         _ => Failure::new(error),
     })
+}
+
+/// Says so when it is dropped, also by a panic.
+struct Over<'o>(&'o AtomicBool);
+
+impl Drop for Over<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
 }
 
 /// A bar on standard error, if that is a terminal.
