@@ -98,7 +98,7 @@ import hashlib, os, struct, sys, zlib
 
 archive, into = sys.argv[1:]
 data = open(archive, "rb").read()
-assert data[:16] == b"OutDedup" + struct.pack("<II", 1, 0)
+assert data[:16] == b"OutDedup" + struct.pack("<II", 2, 0)
 at, length = struct.unpack("<QQ", data[-56:-40])
 index = data[at:at + length]
 assert at + length == len(data) - 56 and data[-8:] == b"pudeDtuO"
@@ -122,6 +122,7 @@ for _ in range(read("Q")):
     assert len(chunk) == length and hashlib.sha256(chunk).digest() == digest
     chunks.append(chunk)
 assert kept_at == at
+total, written = read("Q"), 0
 directories = []
 for _ in range(read("Q")):
     kind, mode, length = read("BIQ")
@@ -132,11 +133,11 @@ for _ in range(read("Q")):
     elif kind == 1:
         with open(name, "xb") as file:
             for _ in range(read("Q")):
-                file.write(chunks[read("I")])
+                written += file.write(chunks[read("I")])
         os.chmod(name, mode)
     else:
         os.symlink(read(f"{read('Q')}s"), name)
-assert place == len(index)
+assert place == len(index) and written == total
 for name, mode in reversed(directories):
     os.chmod(name, mode)
 "#;
