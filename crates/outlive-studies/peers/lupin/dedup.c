@@ -238,7 +238,7 @@ static void pack(void *shared, unsigned thread) {
 
 static void write_archive(const char *path) {
     FILE *out = begin_result(path);
-    put(out, "OutDedup\1\0\0\0\0\0\0\0", 16);
+    put(out, "OutDedup\2\0\0\0\0\0\0\0", 16);
     uint64_t at = 16;
     struct bytes index = {0};
     append_number(&index, all.count_of_kept, 8);
@@ -250,6 +250,9 @@ static void write_archive(const char *path) {
         append_number(&index, kept->sum, 4);
         append(&index, kept->chunk->digest, DIGEST);
     }
+    uint64_t bytes = 0;
+    for (const struct file *file = all.files; file < all.files + all.count; file++) bytes += file->len;
+    append_number(&index, bytes, 8);
     append_number(&index, all.count, 8);
     for (const struct file *file = all.files; file < all.files + all.count; file++) {
         const char *slash = strrchr(file->path, '/'), *name = slash ? slash + 1 : file->path;
