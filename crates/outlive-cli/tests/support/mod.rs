@@ -54,7 +54,9 @@ pub fn command(arguments: impl IntoIterator<Item = impl AsRef<OsStr>>) -> Comman
     command
         .args(arguments)
         .stdin(Stdio::null())
-        .env_remove("RUST_LOG");
+        .env_remove("RUST_LOG")
+        // Who panics on purpose is to be gone at once, and not to be looking for names.
+        .env("RUST_BACKTRACE", "0");
     command
 }
 
