@@ -102,7 +102,7 @@ fn workers_come_and_go_and_die_and_the_ranks_are_the_same() {
 #[test]
 fn workers_come_and_die_in_the_middle_of_a_word_count() {
     let (stage, place) = (Stage::new("volunteers"), Place::new("words"));
-    let bytes = text(8_000_000, 13);
+    let bytes = text(20_000_000, 13);
     let path = stage.write("text", &bytes);
     let counts = stage.path("counts");
     let worker = |more: &[&'static str]| {
