@@ -116,7 +116,7 @@ impl WorkerPool {
     /// }
     /// assert!(pool.data(heap, "half").is_none());
     /// # Ok(())
-    /// # })
+    /// # }).unwrap();
     /// ```
     ///
     /// # Errors

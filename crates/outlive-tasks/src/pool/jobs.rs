@@ -129,7 +129,7 @@ impl WorkerPool {
     /// assert!(pool.jobs(heap).is_empty());
     /// assert!(!pool.remove_job(heap, "double")?);
     /// # Ok(())
-    /// # })
+    /// # }).unwrap();
     /// ```
     ///
     /// # Errors
