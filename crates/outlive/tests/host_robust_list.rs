@@ -3,7 +3,9 @@
 mod host_support;
 
 use host_support::{Child, Shared, TestPod, hold, more_time, run};
-use outlive::host::{Linux, Obituary, Os};
+use outlive::host::{Linux, Obituary, Os, SideFileEntry};
+use std::fs::File;
+use std::os::unix::fs::FileExt;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
@@ -125,31 +127,54 @@ fn many_obituaries_in_any_order() {
     }
 }
 
-/// How far a traced child came.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Reached {
-    /// Killed where it was asked for.
-    Here,
-    /// As before, and the next instruction is a system call, so further steps belong to the next stretch.
-    EndOfStretch,
-    /// It ended by itself before.
-    Finished,
-}
-
 fn ptrace(request: libc::c_uint, pid: u32, address: usize) -> libc::c_long {
     // SAFETY: only requests that touch no memory of ours are made; the tracee is our child.
     unsafe { libc::ptrace(request, pid as libc::pid_t, address, 0usize) }
 }
 
-/// Runs `prepare`, then `body` traced, lets it make `stops` system call stops (two for each call: before and after it),
-/// then `steps` instructions, and kills it there.
-#[cfg(target_arch = "x86_64")]
+/// All that the kernel goes by when a thread dies: the head of its list, and the obituaries with their words and entries.
+#[derive(PartialEq, Eq)]
+struct State {
+    head: [usize; 3],
+    obituaries: Vec<u8>,
+}
+
+impl State {
+    /// Of the stopped child `pid`.
+    fn of(pid: u32, side_file: &File) -> Self {
+        let mut at: *const usize = core::ptr::null();
+        let mut length = 0usize;
+        // SAFETY: the call writes the two words given.
+        let got =
+            unsafe { libc::syscall(libc::SYS_get_robust_list, pid, &raw mut at, &raw mut length) };
+        assert_eq!((got, length), (0, size_of::<[usize; 3]>()));
+        let mut head = [0usize; 3];
+        let (from, to) = (at as *mut libc::c_void, head.as_mut_ptr().cast());
+        let range = |iov_base| libc::iovec {
+            iov_base,
+            iov_len: length,
+        };
+        // SAFETY: the kernel checks the child's side; ours has that size.
+        let read = unsafe { libc::process_vm_readv(pid as i32, &range(to), 1, &range(from), 1, 0) };
+        assert_eq!(read, length as isize);
+        // They fill a part of the file's last page.
+        let mut obituaries = vec![0; 4096];
+        let end = side_file.metadata().unwrap().len();
+        side_file
+            .read_exact_at(&mut obituaries, end - 4096)
+            .unwrap();
+        Self { head, obituaries }
+    }
+}
+
+/// Runs `prepare`, then `body` traced, instruction by instruction, until the state of the list has changed `changes`
+/// times, and kills it there. `false` if it ended before.
 fn killed_after<T>(
-    stops: u32,
-    steps: u32,
+    changes: u32,
+    state: impl Fn(u32) -> State,
     prepare: impl FnOnce() -> T,
     body: impl FnOnce(T),
-) -> (Reached, u32) {
+) -> (bool, u32) {
     let mut child = Child::run(|| {
         let prepared = prepare();
         ptrace(libc::PTRACE_TRACEME, 0, 0);
@@ -157,52 +182,32 @@ fn killed_after<T>(
         unsafe { libc::raise(libc::SIGSTOP) };
         body(prepared);
     });
-    let wait = |child: &Child| {
+    let stopped = |child: &Child| {
         let mut status = 0;
         // SAFETY: our own child.
         unsafe { libc::waitpid(child.pid as i32, &mut status, 0) };
         libc::WIFSTOPPED(status)
     };
-    assert!(wait(&child));
-    for at in 0..stops + steps {
-        let request = if at < stops {
-            libc::PTRACE_SYSCALL
-        } else {
-            libc::PTRACE_SINGLESTEP
-        };
-        ptrace(request, child.pid, 0);
-        if !wait(&child) {
+    assert!(stopped(&child));
+    let mut last = state(child.pid);
+    let mut left = changes;
+    while left > 0 {
+        ptrace(libc::PTRACE_SINGLESTEP, child.pid, 0);
+        if !stopped(&child) {
             child.forget();
-            return (Reached::Finished, child.pid);
+            return (false, child.pid);
         }
+        let now = state(child.pid);
+        left -= u32::from(now != last);
+        last = now;
     }
-    // SAFETY: plain data, filled by the call.
-    let registers = unsafe {
-        let mut registers: libc::user_regs_struct = core::mem::zeroed();
-        let pid = child.pid as libc::pid_t;
-        libc::ptrace(libc::PTRACE_GETREGS, pid, 0, &raw mut registers);
-        registers
-    };
-    let instruction = ptrace(libc::PTRACE_PEEKTEXT, child.pid, registers.rip as usize);
     child.kill();
     child.reap();
-    let at_call = instruction as u16 == u16::from_le_bytes([0x0F, 0x05]);
-    // Before a call (an odd stop) there is nothing to step.
-    let end = at_call || stops % 2 == 1;
-    let reached = if end {
-        Reached::EndOfStretch
-    } else {
-        Reached::Here
-    };
-    (reached, child.pid)
+    (true, child.pid)
 }
 
-#[cfg(not(target_arch = "x86_64"))]
-fn killed_at_every_instruction() {
-    println!("skipped: the sweep tells system calls by x86-64's instruction");
-}
-
-#[cfg(target_arch = "x86_64")]
+/// A kill between two instructions that change nothing of what the kernel goes by is the kill before them. So there is one
+/// for each state that a thread passes through: every instruction is swept, at the cost of those that matter.
 fn killed_at_every_instruction() {
     if Child::run(|| assert_eq!(ptrace(libc::PTRACE_TRACEME, 0, 0), 0)).reap() != 0 {
         println!("skipped: ptrace is forbidden here");
@@ -210,6 +215,9 @@ fn killed_at_every_instruction() {
     }
     let pod = TestPod::new();
     let os = pod.attach();
+    let ours = |file: &SideFileEntry| file.pod == pod.id;
+    let path = Linux::side_files().unwrap().into_iter().find(ours).unwrap();
+    let side_file = File::open(path.path).unwrap();
     // Slot 1 stays held throughout, so that the swept entry has a neighbour in the list.
     let prepare = || {
         let os = pod.attach();
@@ -220,30 +228,27 @@ fn killed_at_every_instruction() {
         os.hold_obituary(2).unwrap().unwrap();
         os.release_obituary(2);
     };
-    let (mut points, mut vacant, mut marked) = (0, 0, 0);
-    'sweep: for stops in 0.. {
-        for steps in 0.. {
-            more_time();
-            let (reached, pid) = killed_after(stops, steps, prepare, body);
-            points += 1;
-            assert_eq!(os.obituary(1), Obituary::Marked { tid: pid });
-            assert!(os.clear_obituary(1, Obituary::Marked { tid: pid }));
-            match os.obituary(2) {
-                Obituary::Vacant => vacant += 1,
-                seen @ Obituary::Marked { tid } => {
-                    assert!(tid == 0 || tid == pid, "{seen:?} of {pid}");
-                    assert!(os.clear_obituary(2, seen));
-                    marked += 1;
-                }
-                held => panic!("{held:?}, not marked, after {stops} stops and {steps} steps"),
+    let (mut vacant, mut marked) = (0, 0);
+    for changes in 0.. {
+        more_time();
+        let state = |pid| State::of(pid, &side_file);
+        let (killed, pid) = killed_after(changes, state, prepare, body);
+        assert_eq!(os.obituary(1), Obituary::Marked { tid: pid });
+        assert!(os.clear_obituary(1, Obituary::Marked { tid: pid }));
+        match os.obituary(2) {
+            Obituary::Vacant => vacant += 1,
+            seen @ Obituary::Marked { tid } => {
+                assert!(tid == 0 || tid == pid, "{seen:?} of {pid}");
+                assert!(os.clear_obituary(2, seen));
+                marked += 1;
             }
-            match reached {
-                Reached::Here => {}
-                Reached::EndOfStretch => break,
-                Reached::Finished => break 'sweep,
-            }
+            held => panic!("{held:?}, not marked, after {changes} changes"),
+        }
+        if !killed {
+            break;
         }
     }
-    println!("killed at {points} points: vacant after {vacant}, marked after {marked}");
-    assert!(vacant > 100 && marked > 100);
+    println!("killed in each state: vacant after {vacant}, marked after {marked}");
+    // Pending, the word, its entry's two links, a neighbour's, the head's; and back again.
+    assert!(vacant >= 4 && marked >= 8);
 }
