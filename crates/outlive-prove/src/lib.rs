@@ -11,6 +11,9 @@ pub mod explore;
 #[doc(hidden)]
 pub mod fixtures;
 pub mod kill;
+mod lanes;
 pub mod scenarios;
 pub mod schedule;
 pub mod sweeps;
+
+pub use lanes::{Event, in_lanes};

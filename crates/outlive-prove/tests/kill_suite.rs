@@ -1,7 +1,9 @@
 //! A checkpoint of two timestamped slots, swept as a suite, and what a suite does when something is
 //! missing or forbidden.
 
+use core::ops::ControlFlow;
 use outlive_memory::{Memory, Offset, Ordering::Relaxed, Ordering::Release};
+use outlive_prove::Event;
 use outlive_prove::kill::{
     Crash, KillError, Marked, Plan, PointKind, Suite, SuiteReport, Sweep, sweep, unless_forbidden,
 };
@@ -139,7 +141,7 @@ fn suite(times: &[u64], flaw: Flaw) -> Suite {
 }
 
 fn run(suite: &Suite) -> Option<SuiteReport> {
-    unless_forbidden(suite.run(&Plan::quick(), |_| true, |_| ()))
+    unless_forbidden(suite.run(&Plan::quick(), |_| true, |_, _| ControlFlow::Continue(())))
 }
 
 #[test]
@@ -184,10 +186,14 @@ fn sweeps_are_chosen_by_name() {
     let chosen = suite.run(
         &Plan::quick(),
         |name| name.ends_with("after 1"),
-        |report| seen.push(report.operation.clone()),
+        |name, event| {
+            seen.push((name.to_owned(), matches!(event, Event::Ends(_))));
+            ControlFlow::Continue(())
+        },
     );
     if unless_forbidden(chosen).is_some() {
-        assert_eq!(seen, ["checkpoint.take after 1"]);
+        let name = || "checkpoint.take after 1".to_owned();
+        assert_eq!(seen, [(name(), false), (name(), true)]);
     }
 }
 

@@ -8,6 +8,7 @@ use crate::failure::Failure;
 use clap::Subcommand;
 use indicatif::{ProgressBar, ProgressStyle};
 use serde::Serialize;
+use std::cell::RefCell;
 
 /// Which proof.
 #[derive(Subcommand, Debug)]
@@ -42,10 +43,11 @@ struct Proof<T> {
     more: T,
 }
 
-/// How far a proof has come, on standard error if that is a terminal. It starts no thread, since the proofs
+/// How far the proofs have come, on standard error if that is a terminal. It starts no thread, since the proofs
 /// fork.
 struct Progress {
     bar: ProgressBar,
+    running: RefCell<Vec<String>>,
 }
 
 impl Progress {
@@ -55,17 +57,23 @@ impl Progress {
             Ok(style) => bar.with_style(style),
             Err(_) => bar,
         };
-        Self { bar }
+        Self {
+            bar,
+            running: RefCell::default(),
+        }
     }
 
-    /// Says which one runs now.
+    /// Says that this one runs now.
     fn begin(&self, name: &str) {
-        self.bar.set_message(name.to_owned());
+        self.running.borrow_mut().push(name.to_owned());
+        self.bar.set_message(self.running.borrow().join("; "));
         self.bar.tick();
     }
 
     /// Says that it has ended, and lets `print` write without disturbing the display.
-    fn end<T>(&self, print: impl FnOnce() -> T) -> T {
+    fn end<T>(&self, name: &str, print: impl FnOnce() -> T) -> T {
+        self.running.borrow_mut().retain(|running| running != name);
+        self.bar.set_message(self.running.borrow().join("; "));
         self.bar.inc(1);
         self.bar.suspend(print)
     }

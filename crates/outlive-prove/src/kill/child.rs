@@ -20,7 +20,7 @@ use core::marker::PhantomData;
 use core::sync::atomic::{AtomicPtr, Ordering};
 use std::io;
 use std::panic::{self, AssertUnwindSafe};
-use std::sync::Once;
+use std::sync::{Mutex, Once, PoisonError};
 
 /// How a child came to rest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -330,31 +330,47 @@ pub(super) fn set_alarm(seconds: u32) {
 /// context switches, and they cost a fraction there of what they cost between processors.
 #[derive(Debug)]
 pub(super) struct Pinned {
-    before: Option<libc::cpu_set_t>,
+    before: Option<(libc::cpu_set_t, usize)>,
 }
 
+/// How many threads of this process are kept on each processor.
+static KEPT: Mutex<[u32; libc::CPU_SETSIZE as usize]> = Mutex::new([0; libc::CPU_SETSIZE as usize]);
+
 impl Pinned {
-    pub(super) fn here() -> Self {
-        // SAFETY: reads and sets the affinity of the calling thread only; the sets are of the size
-        // given. Where it cannot be read or set, nothing happens.
+    /// On one of those that have the fewest so far.
+    pub(super) fn somewhere() -> Self {
+        let size = size_of::<libc::cpu_set_t>();
+        // SAFETY: a set of bits, all zero; reads the affinity of the calling thread into it.
         let before = unsafe {
             let mut before: libc::cpu_set_t = core::mem::zeroed();
-            let mut here: libc::cpu_set_t = core::mem::zeroed();
-            let size = size_of::<libc::cpu_set_t>();
-            let cpu = libc::sched_getcpu();
-            (cpu >= 0 && libc::sched_getaffinity(0, size, &raw mut before) == 0).then(|| {
-                libc::CPU_SET(cpu as usize, &mut here);
-                libc::sched_setaffinity(0, size, &raw const here);
-                before
-            })
+            (libc::sched_getaffinity(0, size, &raw mut before) == 0).then_some(before)
         };
+        let mut kept = KEPT.lock().unwrap_or_else(PoisonError::into_inner);
+        let before = before.and_then(|before| {
+            // SAFETY: reads a bit of the set; the number is below its size.
+            let allowed = |&cpu: &usize| unsafe { libc::CPU_ISSET(cpu, &before) };
+            let cpu = (0..kept.len())
+                .filter(allowed)
+                .min_by_key(|&cpu| kept[cpu])?;
+            // SAFETY: sets the affinity of the calling thread only, to a set of the size given.
+            let moved = unsafe {
+                let mut there: libc::cpu_set_t = core::mem::zeroed();
+                libc::CPU_SET(cpu, &mut there);
+                libc::sched_setaffinity(0, size, &raw const there) == 0
+            };
+            moved.then_some((before, cpu))
+        });
+        if let Some((_, cpu)) = before {
+            kept[cpu] += 1;
+        }
         Self { before }
     }
 }
 
 impl Drop for Pinned {
     fn drop(&mut self) {
-        if let Some(before) = self.before {
+        if let Some((before, cpu)) = self.before {
+            KEPT.lock().unwrap_or_else(PoisonError::into_inner)[cpu] -= 1;
             // SAFETY: sets the affinity of the calling thread back to what it was.
             unsafe { libc::sched_setaffinity(0, size_of_val(&before), &raw const before) };
         }

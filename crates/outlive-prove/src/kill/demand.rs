@@ -1,6 +1,8 @@
 //! What tests demand of sweeps: of sound operations that nothing is found, of broken ones that something is.
 
 use super::{Plan, Suite, Sweep, sweep, unless_forbidden};
+use crate::lanes::{Event, in_lanes};
+use core::ops::ControlFlow;
 
 /// Runs the sweeps that `add_to` adds, for tests. Where processes may not be traced, nothing is demanded.
 ///
@@ -10,7 +12,16 @@ use super::{Plan, Suite, Sweep, sweep, unless_forbidden};
 pub fn assert_clean(add_to: impl FnOnce(&mut Suite), plan: &Plan) {
     let mut suite = Suite::new();
     add_to(&mut suite);
-    let swept = suite.run(plan, |_| true, |report| println!("{report}"));
+    let swept = suite.run(
+        plan,
+        |_| true,
+        |_, event| {
+            if let Event::Ends(report) = event {
+                println!("{report}");
+            }
+            ControlFlow::Continue(())
+        },
+    );
     if let Some(report) = unless_forbidden(swept) {
         report.assert_clean();
     }
@@ -28,13 +39,22 @@ pub fn assert_found(broken: Vec<(Box<dyn Sweep>, &'static str)>) {
         most_failures: 1,
         ..Plan::quick()
     };
-    for (variant, message) in broken {
-        let Some(report) = unless_forbidden(sweep(&*variant, &plan)) else {
-            return;
-        };
-        let failure = report.failures.first();
-        let failure = failure.unwrap_or_else(|| panic!("{} was not found", variant.name()));
-        println!("{failure}");
-        assert!(failure.message.contains(message), "{failure}");
-    }
+    in_lanes(
+        &broken,
+        |(variant, _)| sweep(&**variant, &plan),
+        |at, event| {
+            let Event::Ends(swept) = event else {
+                return ControlFlow::Continue(());
+            };
+            let Some(report) = unless_forbidden(swept) else {
+                return ControlFlow::Break(());
+            };
+            let (variant, message) = &broken[at];
+            let failure = report.failures.first();
+            let failure = failure.unwrap_or_else(|| panic!("{} was not found", variant.name()));
+            println!("{failure}");
+            assert!(failure.message.contains(message), "{failure}");
+            ControlFlow::Continue(())
+        },
+    );
 }

@@ -42,6 +42,18 @@ pub enum KillError {
     },
 }
 
+impl KillError {
+    /// What was to be swept, if it is about one operation.
+    pub fn operation(&self) -> Option<&str> {
+        match self {
+            Self::PtraceForbidden(_) => None,
+            Self::System { operation, .. }
+            | Self::Unprepared { operation, .. }
+            | Self::Broken { operation, .. } => Some(operation),
+        }
+    }
+}
+
 /// This process may not trace its children, so nothing can be killed at a chosen instruction.
 #[derive(Debug, thiserror::Error)]
 #[error(

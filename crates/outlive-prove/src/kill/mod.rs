@@ -89,6 +89,7 @@ mod suite;
 mod sweep;
 mod touched;
 mod tracer;
+mod turns;
 
 pub use coverage::{Coverage, PassedPoint, PointKind};
 pub use demand::{assert_clean, assert_found};

@@ -10,6 +10,7 @@ use super::plan::Plan;
 use super::report::{At, Crash, Failure, SweepReport};
 use super::sweep::warm_up;
 use super::tracer::{Cut, Killed, Trace, Tracer, Window};
+use super::turns;
 use std::time::Instant;
 
 /// An operation on files, processes and shared memory that must survive the death of whoever runs it.
@@ -19,7 +20,7 @@ use std::time::Instant;
 /// caller's: they inherit the world as the caller has it, but not mappings that are kept from children
 /// (`MADV_DONTFORK`), nor the caller's other threads. What was opened before a fork is best opened
 /// again by path.
-pub trait RealSweep {
+pub trait RealSweep: Sync {
     /// What the operation works on: a directory, a segment's path. Dropped by the caller after the
     /// last survivor.
     type World;
@@ -61,6 +62,7 @@ pub trait RealSweep {
 /// # Errors
 /// If nothing could be swept. What is wrong with the operation's recovery stands in the report.
 pub fn sweep_for_real<S: RealSweep>(sweep: &S, plan: &Plan) -> Result<SweepReport, KillError> {
+    let _turn = turns::alone();
     let started = Instant::now();
     let (_victims, control) = Control::lease();
     let (_survivors, survivors) = Control::lease();
@@ -71,7 +73,7 @@ pub fn sweep_for_real<S: RealSweep>(sweep: &S, plan: &Plan) -> Result<SweepRepor
         tracer: Tracer::new(sweep.name(), control, plan.patience, plan.most_instructions),
         control,
         survivors,
-        _pinned: Pinned::here(),
+        _pinned: Pinned::somewhere(),
         modules: Modules::of_this_process(),
         report: SweepReport::new(&sweep.name()),
     };

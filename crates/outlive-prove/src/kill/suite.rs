@@ -6,7 +6,9 @@ use super::plan::Plan;
 use super::real::{RealSweep, sweep_for_real};
 use super::report::SweepReport;
 use super::sweep::{Sweep, sweep};
+use crate::lanes::{Event, in_lanes};
 use core::fmt;
+use core::ops::ControlFlow;
 use outlive_memory::CrashPoint;
 
 /// The sweeps of a crate or of a command, and the crash points that they must cover between them.
@@ -61,29 +63,48 @@ impl Suite {
         self.sweeps.iter().map(|sweep| sweep.name()).collect()
     }
 
-    /// Runs the sweeps that `choose` chooses by name, one after another, and shows each report to
-    /// `done` as it is made. Missing are those points only that the chosen sweeps declare; what was
-    /// [declared](Self::declare) to the suite counts when all of them are chosen.
+    /// Runs the sweeps that `choose` chooses by name, several at once (each keeps to one processor), and tells `tell`
+    /// which one begins and what it found, as it comes. After a [`ControlFlow::Break`] no other is begun. Missing are
+    /// those points only that the sweeps which were made declare; what was [declared](Self::declare) to the suite
+    /// counts when all of them were.
     ///
     /// # Errors
-    /// At the first sweep that cannot be made.
+    /// At the first sweep that cannot be made; no other is begun then.
     pub fn run(
         &self,
         plan: &Plan,
         mut choose: impl FnMut(&str) -> bool,
-        mut done: impl FnMut(&SweepReport),
+        mut tell: impl FnMut(&str, Event<&SweepReport>) -> ControlFlow<()>,
     ) -> Result<SuiteReport, KillError> {
+        let chosen = self.sweeps.iter().map(|sweep| (sweep, sweep.name()));
+        let chosen: Vec<_> = chosen.filter(|(_, name)| choose(name)).collect();
+        let mut made: Vec<Option<SweepReport>> = vec![None; chosen.len()];
+        let mut failed = None;
+        in_lanes(
+            &chosen,
+            |(sweep, _)| sweep.run(plan),
+            |at, event| {
+                let name = &chosen[at].1;
+                match event {
+                    Event::Begins => tell(name, Event::Begins),
+                    Event::Ends(Ok(report)) => tell(name, Event::Ends(made[at].insert(report))),
+                    Event::Ends(Err(error)) => {
+                        failed = Some(error);
+                        ControlFlow::Break(())
+                    }
+                }
+            },
+        );
+        if let Some(error) = failed {
+            return Err(error);
+        }
         let mut reports = Vec::new();
         let mut coverage = Coverage::new();
         let mut declared = Vec::new();
-        for sweep in &self.sweeps {
-            if !choose(&sweep.name()) {
-                continue;
-            }
-            let report = sweep.run(plan)?;
+        for ((sweep, _), report) in chosen.iter().zip(made) {
+            let Some(report) = report else { continue };
             coverage.merge(&report.coverage);
             declared.extend(sweep.declares());
-            done(&report);
             reports.push(report);
         }
         if reports.len() == self.sweeps.len() {
@@ -147,7 +168,7 @@ impl fmt::Display for SuiteReport {
 }
 
 /// A sweep of either kind.
-trait Entry {
+trait Entry: Sync {
     fn name(&self) -> String;
     fn declares(&self) -> Vec<&'static PointKind>;
     fn run(&self, plan: &Plan) -> Result<SweepReport, KillError>;

@@ -12,6 +12,7 @@ use super::plan::Plan;
 use super::report::{At, Crash, Failure, SweepReport};
 use super::touched::Touched;
 use super::tracer::{Cut, Trace, Tracer, Window};
+use super::turns;
 use core::sync::atomic::Ordering;
 use outlive_memory::PersistenceDomain;
 use std::time::Instant;
@@ -22,7 +23,7 @@ use std::time::Instant;
 /// Every method runs in a process of its own, forked for it. What one is to learn from another must
 /// stand in the memory, as it must for real hosts; fields of the value itself are settings. The methods
 /// do not print. They say by panicking that something is wrong.
-pub trait Sweep {
+pub trait Sweep: Sync {
     /// What is swept, as reports print it: `"tatas.lock"`.
     fn name(&self) -> String;
 
@@ -78,6 +79,7 @@ pub trait Sweep {
 /// # Errors
 /// If nothing could be swept. What is wrong with the operation's recovery stands in the report.
 pub fn sweep<S: Sweep + ?Sized>(sweep: &S, plan: &Plan) -> Result<SweepReport, KillError> {
+    let _turn = turns::beside_others();
     let started = Instant::now();
     let mut run = Run::new(sweep, plan);
     let initial = run.prepare()?;
@@ -130,7 +132,7 @@ impl<'a, S: Sweep + ?Sized> Run<'a, S> {
             control,
             survivors,
             _leases: [lease, survivors_lease],
-            _pinned: Pinned::here(),
+            _pinned: Pinned::somewhere(),
             modules: Modules::of_this_process(),
             report: SweepReport::new(&sweep.name()),
             tracer: Tracer::new(sweep.name(), control, plan.patience, plan.most_instructions),

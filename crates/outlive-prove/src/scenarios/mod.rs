@@ -8,7 +8,9 @@ pub mod reclaim;
 pub mod structures;
 pub mod sync;
 
+use crate::lanes::{Event, in_lanes};
 use crate::schedule::{Bounds, Coverage, Scenario, ScheduleReport};
+use core::ops::ControlFlow;
 
 /// A scenario, and how far it is explored.
 pub struct Proof {
@@ -115,22 +117,34 @@ pub fn all() -> Vec<Proof> {
 #[track_caller]
 pub fn assert_hold(proofs: Vec<Proof>, also: impl Fn(&ScheduleReport) -> bool) -> Coverage {
     let mut coverage = Coverage::default();
-    for proof in proofs {
-        let report = proof.run(false);
-        println!("{report}");
-        assert!(report.passed() && also(&report), "{report}");
-        coverage.merge(&report.coverage);
-    }
+    in_lanes(
+        &proofs,
+        |proof| proof.run(false),
+        |_, event| {
+            if let Event::Ends(report) = event {
+                println!("{report}");
+                assert!(report.passed() && also(&report), "{report}");
+                coverage.merge(&report.coverage);
+            }
+            ControlFlow::Continue(())
+        },
+    );
     coverage
 }
 
 /// Explores each broken variant, and panics if one does not fail, or not with its message.
 #[track_caller]
 pub fn assert_caught(broken: Vec<(Scenario, Bounds, &'static str)>) {
-    for (scenario, bounds, message) in broken {
-        let report = scenario.explore(&bounds);
-        let failure = report.expect_failure();
-        println!("caught after {}: {}", report.executions, failure.message);
-        assert!(failure.message.contains(message), "{failure}");
-    }
+    in_lanes(
+        &broken,
+        |(scenario, bounds, _)| scenario.explore(bounds),
+        |at, event| {
+            if let Event::Ends(report) = event {
+                let failure = report.expect_failure();
+                println!("caught after {}: {}", report.executions, failure.message);
+                assert!(failure.message.contains(broken[at].2), "{failure}");
+            }
+            ControlFlow::Continue(())
+        },
+    );
 }

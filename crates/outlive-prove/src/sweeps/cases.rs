@@ -8,7 +8,7 @@ use outlive::membership::Member;
 use outlive_memory::PersistenceDomain;
 
 /// An operation that is cut short, as a fixture has it.
-pub(super) trait Case: Copy + Debug + 'static {
+pub(super) trait Case: Copy + Debug + Sync + 'static {
     /// What the names of the sweeps begin with.
     const ROOM: &'static str;
     /// The pod, and what stands in it.

@@ -4,10 +4,11 @@ use super::{Progress, Proof};
 use crate::failure::Failure;
 use crate::output;
 use clap::Args;
+use core::ops::ControlFlow;
+use outlive_prove::Event;
 use outlive_prove::kill::{Plan, SuiteReport, SweepReport};
 use outlive_prove::sweeps;
 use serde::Serialize;
-use std::cell::RefCell;
 
 /// Kill sweeps of every recoverable operation.
 #[derive(Args, Debug)]
@@ -95,39 +96,41 @@ impl Kill {
         } else {
             Plan::quick()
         };
-        let running = RefCell::new(String::new());
-        let unheard = RefCell::new(None);
+        let mut unheard = None;
         let mut proofs = Vec::new();
-        let outcome = suite.run(
-            &plan,
-            |name| {
-                // Once nobody reads, there is nobody to prove anything to.
-                let begins = unheard.borrow().is_none() && chosen(name);
-                if begins {
-                    *running.borrow_mut() = name.to_owned();
+        let outcome = suite.run(&plan, chosen, |name, event| {
+            let report = match event {
+                Event::Begins => {
                     progress.begin(name);
+                    return ControlFlow::Continue(());
                 }
-                begins
-            },
-            |report| {
-                proofs.push(proof(report));
-                let shown = progress.end(|| match self.json {
-                    true => Ok(()),
-                    false => output::line(alone(report)),
-                });
-                *unheard.borrow_mut() = shown.err();
-            },
-        );
+                Event::Ends(report) => report,
+            };
+            proofs.push(proof(report));
+            let shown = progress.end(name, || match self.json {
+                true => Ok(()),
+                false => output::line(alone(report)),
+            });
+            // Once nobody reads, there is nobody to prove anything to.
+            shown.map_or_else(
+                |failure| {
+                    unheard = Some(failure);
+                    ControlFlow::Break(())
+                },
+                ControlFlow::Continue,
+            )
+        });
         drop(progress);
-        if let Some(failure) = unheard.take() {
+        if let Some(failure) = unheard {
             return Err(failure);
         }
         match outcome {
             Ok(found) => self.judge(&found, proofs),
             Err(error) => {
+                let operation = error.operation().unwrap_or("any").to_owned();
                 let failure = Failure::new(error);
                 if self.json {
-                    proofs.push(not_made(running.into_inner(), &failure));
+                    proofs.push(not_made(operation, &failure));
                     output::json(&proofs)?;
                 }
                 Err(failure)

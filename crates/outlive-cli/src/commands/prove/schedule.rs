@@ -5,8 +5,10 @@ use crate::failure::Failure;
 use crate::output;
 use crate::table::Table;
 use clap::Args;
+use core::ops::ControlFlow;
 use outlive_prove::scenarios::{self, Proof};
 use outlive_prove::schedule::ScheduleReport;
+use outlive_prove::{Event, in_lanes};
 use serde::Serialize;
 
 /// Every interleaving of small scenarios, with deaths.
@@ -100,17 +102,38 @@ impl Schedule {
         });
         let progress = Progress::new(scenarios.len());
         let mut proofs = Vec::new();
-        for scenario in &scenarios {
-            progress.begin(&scenario.name());
-            let report = scenario.run_from(self.full, self.seed);
-            progress.end(|| match self.json {
-                true => Ok(()),
-                // A report ends its lines itself.
-                false => output::print(&report),
-            })?;
-            proofs.push(proven(&report));
-        }
+        let mut unheard = None;
+        in_lanes(
+            &scenarios,
+            |scenario| scenario.run_from(self.full, self.seed),
+            |at, event| {
+                let name = scenarios[at].name();
+                let report = match event {
+                    Event::Begins => {
+                        progress.begin(&name);
+                        return ControlFlow::Continue(());
+                    }
+                    Event::Ends(report) => report,
+                };
+                let shown = progress.end(&name, || match self.json {
+                    true => Ok(()),
+                    // A report ends its lines itself.
+                    false => output::print(&report),
+                });
+                proofs.push(proven(&report));
+                shown.map_or_else(
+                    |failure| {
+                        unheard = Some(failure);
+                        ControlFlow::Break(())
+                    },
+                    ControlFlow::Continue,
+                )
+            },
+        );
         drop(progress);
+        if let Some(failure) = unheard {
+            return Err(failure);
+        }
         let failures: u64 = proofs.iter().map(|proof| proof.failures).sum();
         if self.json {
             output::json(&proofs)?;

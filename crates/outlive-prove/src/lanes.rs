@@ -1,0 +1,113 @@
+//! Several proofs at once: one on each processor.
+
+use core::ops::ControlFlow;
+use core::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::mpsc;
+use std::thread;
+
+/// What [`in_lanes`] tells of an item.
+#[derive(Debug)]
+pub enum Event<R> {
+    /// Work on it begins.
+    Begins,
+    /// Work on it has ended, with this.
+    Ends(R),
+}
+
+/// Does `work` on each of `items`, on as many threads as the process may use processors, taking them in order, and tells
+/// `tell` of it, on this thread and as it comes. After a [`ControlFlow::Break`] no further work is begun, nothing more is
+/// told, and this returns when what had begun has ended.
+///
+/// ```
+/// use core::ops::ControlFlow;
+/// use outlive_prove::{Event, in_lanes};
+///
+/// let mut sum = 0;
+/// in_lanes(&[1, 2, 3], |number| number * number, |_, event| {
+///     if let Event::Ends(square) = event {
+///         sum += square;
+///     }
+///     ControlFlow::Continue(())
+/// });
+/// assert_eq!(sum, 14);
+/// ```
+///
+/// # Panics
+/// If `work` does, when all that had begun has ended.
+pub fn in_lanes<T: Sync, R: Send>(
+    items: &[T],
+    work: impl Fn(&T) -> R + Sync,
+    mut tell: impl FnMut(usize, Event<R>) -> ControlFlow<()>,
+) {
+    let processors = thread::available_parallelism().map_or(1, usize::from);
+    // Relaxed: only the number counts; the items were there before the threads.
+    let next = AtomicUsize::new(0);
+    let (events, told) = mpsc::channel();
+    thread::scope(|scope| {
+        for _ in 0..processors.min(items.len()) {
+            let (events, next, work) = (events.clone(), &next, &work);
+            scope.spawn(move || {
+                loop {
+                    let at = next.fetch_add(1, Ordering::Relaxed);
+                    let Some(item) = items.get(at) else { return };
+                    // An error says that nobody listens any more.
+                    if events.send((at, Event::Begins)).is_err()
+                        || events.send((at, Event::Ends(work(item)))).is_err()
+                    {
+                        return;
+                    }
+                }
+            });
+        }
+        drop(events);
+        for (at, event) in told {
+            if tell(at, event).is_break() {
+                break; // and drops the receiver, which the threads notice
+            }
+        }
+    });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_item_begins_and_ends_once() {
+        let items: Vec<usize> = (0..100).collect();
+        let mut seen = vec![(0, 0); items.len()];
+        in_lanes(
+            &items,
+            |item| item * 2,
+            |at, event| {
+                match event {
+                    Event::Begins => seen[at].0 += 1,
+                    Event::Ends(twice) => {
+                        assert_eq!((twice, seen[at].0), (at * 2, 1));
+                        seen[at].1 += 1;
+                    }
+                }
+                ControlFlow::Continue(())
+            },
+        );
+        assert!(seen.iter().all(|&one| one == (1, 1)));
+    }
+
+    #[test]
+    fn a_break_ends_it() {
+        let begun = AtomicUsize::new(0);
+        let mut told = 0;
+        in_lanes(
+            &[(); 10_000],
+            |()| begun.fetch_add(1, Ordering::Relaxed),
+            |_, _| {
+                told += 1;
+                match told {
+                    5 => ControlFlow::Break(()),
+                    _ => ControlFlow::Continue(()),
+                }
+            },
+        );
+        assert_eq!(told, 5);
+    }
+}
