@@ -19,8 +19,8 @@ use serde::Serialize;
     outlive prove kill group              # every operation with \"group\" in its name\n  \
     outlive prove kill --all --full --json\n\n\
     A child runs one operation under single-stepping; what a death after each of its instructions leaves behind \
-    is recovered by a survivor and checked, twice, and recovery itself is swept in turn. Exits with 1 if \
-    anything failed or a declared crash point was not covered. Needs ptrace.\n\n\
+    is recovered by a survivor and checked, twice, and recovery itself is swept in turn. Several are swept at once, one \
+    on each processor. Exits with 1 if anything failed or a declared crash point was not covered. Needs ptrace.\n\n\
     JSON: an array of {name, points, failures, seconds, messages, ...}; docs/json.md names the rest."
 )]
 pub struct Kill {
