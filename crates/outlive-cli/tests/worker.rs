@@ -126,6 +126,57 @@ fn workers_come_and_die_in_the_middle_of_a_word_count() {
     assert!(read(&counts) == plainly(&[&bytes]));
 }
 
+/// What `outlive pod` says of the pod, as JSON; `None` while there is none, or something is wrong in it.
+fn pod(place: &Place, what: &[&str]) -> Option<Value> {
+    let arguments = ["pod", what[0], place.path(), "--json"];
+    let ended = command(arguments.iter().chain(&what[1..]))
+        .output()
+        .unwrap();
+    let answer = serde_json::from_slice(&ended.stdout).ok();
+    answer.filter(|_| ended.status.success())
+}
+
+/// Who looks from outside sees the pool, its workers and what they are at; when all are dead and recovered, its structures
+/// are walked.
+#[test]
+fn the_pool_is_seen_from_outside() {
+    let (ranking, place) = (Ranking::new("seen"), Place::new("seen"));
+    let mut run = Running::start(ranking.arguments(&["--pod", place.path()]));
+    wait_until("a worker is at a task", || {
+        let Some(status) = pod(&place, &["status"]) else {
+            return false;
+        };
+        let pool = &status["pools"][0];
+        let worker = &pool["workers"][0];
+        pool["name"] == "pagerank"
+            && pool["damaged"].is_null()
+            && pool["living"].as_u64() > Some(0)
+            && !pool["open"].as_array().unwrap().is_empty()
+            && worker["lives"] == true
+            && worker["task"]
+                .as_str()
+                .is_some_and(|task| task.contains("pagerank::"))
+    });
+    let shown = outlive(["pod", "status", place.path()]).succeeds();
+    assert!(shown.contains("pool pagerank: "), "{shown}");
+    let check = pod(&place, &["check"]).expect("nothing is wrong");
+    assert_eq!(check["pools"]["in_use"], serde_json::json!(["pagerank"]));
+    run.kill();
+    // Its hosts die with it; until they have, nothing is repaired.
+    let mut repaired = None;
+    wait_until("all are dead, and recovered", || {
+        repaired = pod(&place, &["check", "--repair"]);
+        repaired.is_some()
+    });
+    let check = repaired.unwrap();
+    assert_eq!(
+        check["pools"]["checked"],
+        serde_json::json!(["pagerank"]),
+        "{check}"
+    );
+    assert_eq!(check["violations"], serde_json::json!([]));
+}
+
 #[test]
 fn what_has_no_pool_is_refused() {
     let place = Place::new("no-pool");

@@ -6,7 +6,8 @@ use crate::failure::Failure;
 use crate::output;
 use crate::table::Table;
 use clap::Args;
-use outlive::pod::{HeapCheck, Repair};
+use outlive::pod::{self, HeapCheck, Pod, Repair};
+use outlive_tasks::WorkerPool;
 use serde::Serialize;
 use std::path::Path;
 
@@ -18,7 +19,7 @@ use std::path::Path;
     outlive pod check /dev/shm/demo --repair\n\n\
     Changes nothing, and may be run while the pod is used; --repair changes what is wrong, and may not. Exits \
     with 1 if anything is violated, with --repair if anything is still.\n\n\
-    JSON: path, ids, alive, groups, events, heap, violations (room, offset, what) and, after --repair, repaired \
+    JSON: path, ids, alive, groups, events, heap, pools (checked, in_use), violations (room, offset, what) and, after --repair, repaired \
     (recovered, unrecovered, freed, mended); docs/json.md says what they mean.")]
 pub struct Check {
     #[command(flatten)]
@@ -39,7 +40,8 @@ struct Checked<'a> {
     groups: u32,
     events: u64,
     heap: Option<Heap>,
-    violations: Vec<Violation>,
+    pools: Pools,
+    violations: Vec<Violation<'a>>,
     /// Only after a repair.
     #[serde(skip_serializing_if = "Option::is_none")]
     repaired: Option<Repaired>,
@@ -69,11 +71,29 @@ struct Class {
 }
 
 #[derive(Serialize)]
-struct Violation {
+struct Violation<'a> {
     room: &'static str,
     /// Bytes from the segment's start.
     offset: Option<u64>,
-    what: String,
+    what: &'a str,
+}
+
+impl<'a> Violation<'a> {
+    fn of(found: &'a pod::Violation) -> Self {
+        Self {
+            room: found.room,
+            offset: found.at.map(|at| at.byte()),
+            what: &found.what,
+        }
+    }
+}
+
+/// The pools of workers that were looked at.
+#[derive(Serialize, Default)]
+struct Pools {
+    checked: Vec<String>,
+    /// Those that live workers use, which are not walked.
+    in_use: Vec<String>,
 }
 
 /// What a repair did.
@@ -101,6 +121,13 @@ impl Check {
         } else {
             (pod.check(), None)
         };
+        let mut violations = check.violations.clone();
+        // In a damaged heap a pool's own structures say nothing for sure.
+        let pools = if check.is_clean() {
+            Pools::of(&pod, &mut violations)?
+        } else {
+            Pools::default()
+        };
         let unrecovered = repaired
             .as_ref()
             .is_some_and(|done| !done.unrecovered.is_empty());
@@ -112,28 +139,20 @@ impl Check {
                 groups: check.groups,
                 events: check.events,
                 heap: check.heap.as_ref().map(Heap::of),
-                violations: check
-                    .violations
-                    .iter()
-                    .map(|violation| Violation {
-                        room: violation.room,
-                        offset: violation.at.map(|at| at.byte()),
-                        what: violation.what.clone(),
-                    })
-                    .collect(),
+                pools,
+                violations: violations.iter().map(Violation::of).collect(),
                 repaired,
             })?;
         } else {
             if let Some(done) = &repaired {
                 done.tell()?;
             }
-            for violation in &check.violations {
-                output::line(violation)?;
-            }
+            violations.iter().try_for_each(output::line)?;
             if let Some(heap) = &check.heap {
                 Heap::of(heap).tell()?;
             }
-            let found = match check.violations.len() {
+            pools.tell()?;
+            let found = match violations.len() {
                 0 => "nothing is wrong".into(),
                 1 => "1 violation".into(),
                 many => format!("{many} violations"),
@@ -147,7 +166,7 @@ impl Check {
                 check.events,
             ))?;
         }
-        if check.is_clean() && !unrecovered {
+        if violations.is_empty() && !unrecovered {
             Ok(())
         } else {
             Err(Failure::Found)
@@ -208,6 +227,43 @@ impl Heap {
             ]);
         }
         table.lines().try_for_each(output::line)
+    }
+}
+
+impl Pools {
+    fn of(pod: &Pod, violations: &mut Vec<pod::Violation>) -> Result<Self, Failure> {
+        let mut pools = Self::default();
+        if pod.heap().is_none() {
+            return Ok(pools);
+        }
+        for name in WorkerPool::names(pod).map_err(Failure::new)? {
+            let findings = match WorkerPool::verify(pod, &name) {
+                Ok(None) => {
+                    pools.in_use.push(name);
+                    continue;
+                }
+                Ok(Some(findings)) => findings,
+                Err(error) => vec![error.to_string()],
+            };
+            violations.extend(findings.into_iter().map(|what| pod::Violation {
+                room: "tasks",
+                at: None,
+                what: format!("pool {name}: {what}"),
+            }));
+            pools.checked.push(name);
+        }
+        Ok(pools)
+    }
+
+    fn tell(&self) -> Result<(), Failure> {
+        if !self.checked.is_empty() {
+            output::line(format_args!("pools: {}", self.checked.join(", ")))?;
+        }
+        if !self.in_use.is_empty() {
+            let names = self.in_use.join(", ");
+            output::line(format_args!("pools in use, not walked: {names}"))?;
+        }
+        Ok(())
     }
 }
 

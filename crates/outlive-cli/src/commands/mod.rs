@@ -7,6 +7,7 @@ mod create;
 mod destroy;
 mod doctor;
 mod host;
+mod pools;
 mod prove;
 mod run;
 mod status;

@@ -1,6 +1,7 @@
 //! `outlive pod status`.
 
 use super::Which;
+use super::pools::Pool;
 use crate::amount::Bytes;
 use crate::failure::Failure;
 use crate::look::{Look, Presence, Seen};
@@ -22,7 +23,7 @@ use std::time::{Duration, SystemTime};
     Joins nothing and changes nothing. \"live, but gone\" is somebody who was killed when nobody was left to \
     notice: the next process that joins does.\n\n\
     JSON: path, uuid, size, backend, domain, created, heap, ids, settings, manager, members (id, generation, \
-    instance, level, status, there, host, process, pid, tid, uid, name, beats, locks, recovered_by) and groups; \
+    instance, level, status, there, host, process, pid, tid, uid, name, beats, locks, recovered_by), groups and pools; \
     docs/json.md says what they mean.")]
 pub struct Status {
     #[command(flatten)]
@@ -39,8 +40,10 @@ impl Status {
     pub fn run(self) -> Result<(), Failure> {
         let pod = self.which.open()?;
         let look = Look::at(&pod);
+        let pools = Pool::all(&pod)?;
         if self.json {
-            return output::json(&Answer::new(self.which.path(), &pod, &look, self.live));
+            let answer = Answer::new(self.which.path(), &pod, &look, self.live, pools);
+            return output::json(&answer);
         }
         output::line(heading(self.which.path(), &pod, &look))?;
         let members = member_table(&look, self.live);
@@ -64,7 +67,8 @@ impl Status {
                 group.events.to_string(),
             ]);
         }
-        groups.lines().try_for_each(output::line)
+        groups.lines().try_for_each(output::line)?;
+        pools.iter().try_for_each(Pool::tell)
     }
 }
 
@@ -171,6 +175,7 @@ struct Answer<'a> {
     manager: Option<String>,
     members: Vec<Member<'a>>,
     groups: Vec<Group<'a>>,
+    pools: Vec<Pool>,
 }
 
 /// Intervals in seconds.
@@ -220,7 +225,7 @@ struct Group<'a> {
 }
 
 impl<'a> Answer<'a> {
-    fn new(path: &'a Path, pod: &'a Pod, look: &'a Look, live: bool) -> Self {
+    fn new(path: &'a Path, pod: &'a Pod, look: &'a Look, live: bool, pools: Vec<Pool>) -> Self {
         let (segment, settings) = (pod.segment(), pod.settings());
         let shown = |seen: &&Seen| !live || seen.is_there();
         Self {
@@ -256,6 +261,7 @@ impl<'a> Answer<'a> {
                     events: group.events,
                 })
                 .collect(),
+            pools,
         }
     }
 }

@@ -293,39 +293,28 @@ impl WorkerPool {
     /// Walks everything and says what is wrong. While it is in use, findings may be false.
     pub fn check(&self, heap: &LocalHeap<'_>) -> Vec<String> {
         let layout = self.layout;
-        let generations = heap.member().generations();
-        let mut findings: Vec<String> = Vec::new();
-        let barrier = layout.barrier.check(generations);
-        findings.extend(barrier.findings.iter().map(ToString::to_string));
-        match layout.slots.tasks() {
-            Err(error) => findings.push(error.to_string()),
-            Ok(tasks) => {
-                for (task, status) in tasks {
-                    if !status.state().is_over() && layout.registered(task.function()).is_none() {
-                        findings.push(format!("the task at {} has no function", task.offset()));
-                    }
-                }
-            }
-        }
+        let mut findings = walk(layout, heap.member().generations());
         for job in layout.all_jobs(self.hand(heap)) {
             if job.contents().is_none() {
                 findings.push(format!("the record of the job at {} is damaged", job.at));
-            }
-        }
-        let maps = [
-            ("names", layout.names.check()),
-            ("jobs", layout.jobs.check()),
-            ("errors", layout.errors.check()),
-        ];
-        for (what, report) in maps {
-            if !report.is_clean() {
-                findings.push(format!("the map of {what}: {report}"));
             }
         }
         if let Err(error) = self.blocks(heap) {
             findings.push(error.to_string());
         }
         findings
+    }
+
+    /// Walks the pool `name` and says what is wrong, as far as that can be seen without being a member: everything but the
+    /// records of jobs. `None` while it has workers that live: findings might be false.
+    ///
+    /// # Errors
+    /// If there is no such pool, or its header is damaged.
+    pub fn verify(pod: &Pod, name: &str) -> Result<Option<Vec<String>>, PoolError> {
+        let layout = header::open(pod, name)?;
+        let generations = pod.tables().generations();
+        let in_use = living_and_dead(layout, generations).0 > 0;
+        Ok((!in_use).then(|| walk(layout, generations)))
     }
 
     /// The frontier of the pool's workers, to [watch](crate::frontier::Watch) for those whose hearts stand still.
@@ -396,4 +385,32 @@ impl Served {
         self.retried += other.retried;
         self.skipped += other.skipped;
     }
+}
+
+/// What is wrong in a pool, as far as it can be seen without a heap of one's own.
+fn walk(layout: Layout, generations: Generations) -> Vec<String> {
+    let mut findings: Vec<String> = Vec::new();
+    let barrier = layout.barrier.check(generations);
+    findings.extend(barrier.findings.iter().map(ToString::to_string));
+    match layout.slots.tasks() {
+        Err(error) => findings.push(error.to_string()),
+        Ok(tasks) => {
+            for (task, status) in tasks {
+                if !status.state().is_over() && layout.registered(task.function()).is_none() {
+                    findings.push(format!("the task at {} has no function", task.offset()));
+                }
+            }
+        }
+    }
+    let maps = [
+        ("names", layout.names.check()),
+        ("jobs", layout.jobs.check()),
+        ("errors", layout.errors.check()),
+    ];
+    for (what, report) in maps {
+        if !report.is_clean() {
+            findings.push(format!("the map of {what}: {report}"));
+        }
+    }
+    findings
 }

@@ -1,0 +1,127 @@
+//! The pools of workers in a pod, as `outlive pod status` shows them.
+
+use crate::failure::Failure;
+use crate::output;
+use crate::table::Table;
+use outlive::pod::Pod;
+use outlive_tasks::{PoolStatus, WorkerPool};
+use serde::Serialize;
+
+/// A pool of workers, as JSON has it.
+#[derive(Serialize)]
+pub struct Pool {
+    name: String,
+    /// Why the rest could not be read.
+    damaged: Option<String>,
+    capacity: u32,
+    wanted: u32,
+    living: u32,
+    /// How many tasks are ready in all deques.
+    ready: u64,
+    jobs: u64,
+    /// The jobs that are not over.
+    open: Vec<String>,
+    /// How far more than half of the workers have come.
+    frontier: u64,
+    /// How many workers wait at the barrier.
+    waiting: u32,
+    workers: Vec<Worker>,
+}
+
+#[derive(Serialize)]
+struct Worker {
+    slot: u32,
+    /// The instance, as "id.generation".
+    instance: String,
+    lives: bool,
+    queued: u64,
+    /// The function of the task that it is at.
+    task: Option<String>,
+    heartbeat: u64,
+}
+
+impl Pool {
+    /// Those of `pod`.
+    pub fn all(pod: &Pod) -> Result<Vec<Self>, Failure> {
+        if pod.heap().is_none() {
+            return Ok(Vec::new());
+        }
+        let names = WorkerPool::names(pod).map_err(Failure::new)?;
+        Ok(names.into_iter().map(|name| Self::of(pod, name)).collect())
+    }
+
+    fn of(pod: &Pod, name: String) -> Self {
+        match WorkerPool::inspect(pod, &name) {
+            Ok(status) => Self::new(name, &status),
+            Err(error) => Self {
+                name,
+                damaged: Some(error.to_string()),
+                capacity: 0,
+                wanted: 0,
+                living: 0,
+                ready: 0,
+                jobs: 0,
+                open: Vec::new(),
+                frontier: 0,
+                waiting: 0,
+                workers: Vec::new(),
+            },
+        }
+    }
+
+    fn new(name: String, status: &PoolStatus) -> Self {
+        let workers = status.workers.iter().map(|worker| Worker {
+            slot: worker.slot,
+            instance: worker.worker.to_string(),
+            lives: worker.lives,
+            queued: worker.queued,
+            task: { worker.running.as_ref() }.map(|(task, _)| task.trim_matches('`').to_owned()),
+            heartbeat: worker.heartbeat,
+        });
+        Self {
+            name,
+            damaged: None,
+            capacity: status.capacity,
+            // Who wants as many as will come says so by more than there is room for.
+            wanted: status.wanted.min(status.capacity),
+            living: status.living(),
+            ready: status.ready,
+            jobs: status.jobs,
+            open: status.open.clone(),
+            frontier: status.frontier,
+            waiting: status.barrier.waiting,
+            workers: workers.collect(),
+        }
+    }
+
+    /// Prints it.
+    pub fn tell(&self) -> Result<(), Failure> {
+        output::line("")?;
+        if let Some(why) = &self.damaged {
+            return output::line(format_args!("pool {}: {why}", self.name));
+        }
+        let open = match self.open.as_slice() {
+            [] => "none open".into(),
+            open => format!("open: {}", open.join(", ")),
+        };
+        output::line(format_args!(
+            "pool {}: {} workers, {} wanted, room for {}; {} wait; {} tasks ready; {} jobs, {open}",
+            self.name, self.living, self.wanted, self.capacity, self.waiting, self.ready, self.jobs,
+        ))?;
+        if self.workers.is_empty() {
+            return Ok(());
+        }
+        let mut table = Table::new(["WORKER", "INSTANCE", "", "QUEUED", "BEATS", "TASK"]);
+        for worker in &self.workers {
+            table.row([
+                worker.slot.to_string(),
+                worker.instance.clone(),
+                if worker.lives { "lives" } else { "dead" }.into(),
+                worker.queued.to_string(),
+                worker.heartbeat.to_string(),
+                worker.task.clone().unwrap_or_else(|| "-".into()),
+            ]);
+        }
+        table.lines().try_for_each(output::line)
+    }
+}
