@@ -205,6 +205,9 @@ impl<M: Memory> Layout<M> {
         }
         let [barrier, vector, bytes] = Shape::places::<M>(slots, roots);
         inside(bytes)?;
+        if text_of(memory, at).is_none() {
+            return Err(no("the text of its registry is damaged"));
+        }
         let place = |cell| Offset::from_raw(load(cell));
         Ok(Self {
             memory,
@@ -244,11 +247,11 @@ impl<M: Memory> Layout<M> {
 
     /// The fingerprint and the text of its registry.
     pub fn registry(self) -> (u64, String) {
-        let text = Offset::from_raw(self.load(TEXT, Ordering::Relaxed));
-        let len: u64 = self.memory.load(text, Ordering::Relaxed);
-        let mut bytes = vec![0; len.min(self.memory.size()) as usize];
-        self.memory.copy_out(text + 8, &mut bytes);
-        let text = String::from_utf8_lossy(&bytes).into_owned();
+        // It was there when the pool was opened, and never changes.
+        let (at, bytes) = text_of(self.memory, self.at).unwrap_or((self.at, 0));
+        let mut text = vec![0; bytes as usize];
+        self.memory.copy_out(at, &mut text);
+        let text = String::from_utf8_lossy(&text).into_owned();
         (self.load(FINGERPRINT, Ordering::Relaxed), text)
     }
 
@@ -407,4 +410,15 @@ impl<M: Memory> Layout<M> {
         debug_assert!(number < self.roots);
         self.at + (ROOTS + u64::from(number) * ROOT)
     }
+}
+
+/// Where the text of the registry of the pool at `at` begins, and how many bytes it has; `None` if it would not be inside
+/// the memory.
+fn text_of<M: Memory>(memory: M, at: Offset) -> Option<(Offset, u64)> {
+    // Relaxed: written before anybody saw the pool.
+    let block: u64 = memory.load(at + TEXT, Ordering::Relaxed);
+    let block = Offset::checked(block, 8, 8, memory.size()).ok()?;
+    let bytes = memory.load(block, Ordering::Relaxed);
+    let text = Offset::checked(block.raw().checked_add(8)?, bytes, 1, memory.size()).ok()?;
+    (!block.is_null()).then_some((text, bytes))
 }

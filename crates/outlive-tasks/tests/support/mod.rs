@@ -7,6 +7,7 @@ use outlive_tasks::{Options, WorkerPool};
 use std::time::Duration;
 
 /// For how long a test waits for something that should take milliseconds.
+#[allow(dead_code)] // each test uses its part of this
 pub const LONG: Option<Duration> = Some(Duration::from_secs(60));
 
 /// A pod's file, removed at the end.
