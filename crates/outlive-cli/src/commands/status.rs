@@ -1,5 +1,7 @@
 //! `outlive pod status`.
 
+mod pools;
+
 use super::Which;
 use crate::amount::Bytes;
 use crate::failure::Failure;
@@ -22,7 +24,8 @@ use std::time::{Duration, SystemTime};
     Joins nothing and changes nothing. \"live, but gone\" is somebody who was killed when nobody was left to \
     notice: the next process that joins does.\n\n\
     JSON: path, uuid, size, backend, domain, created, heap, ids, settings, manager, members (id, generation, \
-    instance, level, status, there, host, process, pid, tid, uid, name, beats, locks, recovered_by) and groups; \
+    instance, level, status, there, host, process, pid, tid, uid, name, beats, locks, recovered_by), groups and pools \
+    (of tasks: name, capacity, wanted, living, waiting, ready, jobs, open, frontier, workers: instance, lives, queued, running, behind); \
     docs/json.md says what they mean.")]
 pub struct Status {
     #[command(flatten)]
@@ -39,8 +42,10 @@ impl Status {
     pub fn run(self) -> Result<(), Failure> {
         let pod = self.which.open()?;
         let look = Look::at(&pod);
+        let pools = pools::pools(&pod)?;
         if self.json {
-            return output::json(&Answer::new(self.which.path(), &pod, &look, self.live));
+            let answer = Answer::new(self.which.path(), &pod, &look, self.live);
+            return output::json(&Answer { pools, ..answer });
         }
         output::line(heading(self.which.path(), &pod, &look))?;
         let members = member_table(&look, self.live);
@@ -64,7 +69,8 @@ impl Status {
                 group.events.to_string(),
             ]);
         }
-        groups.lines().try_for_each(output::line)
+        groups.lines().try_for_each(output::line)?;
+        pools.iter().try_for_each(pools::Pool::tell)
     }
 }
 
@@ -171,6 +177,7 @@ struct Answer<'a> {
     manager: Option<String>,
     members: Vec<Member<'a>>,
     groups: Vec<Group<'a>>,
+    pools: Vec<pools::Pool>,
 }
 
 /// Intervals in seconds.
@@ -256,6 +263,7 @@ impl<'a> Answer<'a> {
                     events: group.events,
                 })
                 .collect(),
+            pools: Vec::new(),
         }
     }
 }
