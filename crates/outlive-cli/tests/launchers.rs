@@ -7,7 +7,6 @@ use std::fs;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::time::Duration;
 use support::run::{Seen, Stage, wait_until};
 use support::{Place, Running, command, outlive};
 
@@ -58,6 +57,17 @@ impl Step {
         wait_until("the task works", works);
     }
 
+    /// Whether `task` catches SIGTERM by now.
+    fn listens(&self, task: usize) -> bool {
+        let status = format!("/proc/{}/status", self.tasks[task].id());
+        let status = fs::read_to_string(status).unwrap();
+        let caught = status
+            .lines()
+            .find_map(|line| line.strip_prefix("SigCgt:\t"));
+        let caught = u64::from_str_radix(caught.unwrap(), 16).unwrap();
+        caught & 1 << (Signal::TERM.as_raw() - 1) != 0
+    }
+
     /// How `task` ended, and what it said: first on standard output, then on standard error.
     fn ended(&mut self, task: usize) -> (Option<i32>, String, String) {
         let child = &mut self.tasks[task];
@@ -94,7 +104,7 @@ fn a_job_step_of_slurm_works_and_is_cancelled_in_part() {
             "--tolerance",
             "0",
         ];
-        let how = ["--iterations", "3000", "--output", output];
+        let how = ["--iterations", "2000", "--output", output];
         let all = run.iter().chain(&how).chain(more);
         all.map(|it| (*it).to_owned()).collect::<Vec<_>>()
     };
@@ -163,7 +173,7 @@ fn a_job_step_without_a_run_ends_after_its_patience() {
         &[&program, "worker", "--pod", place.path(), "--wait", "1"],
     );
     // Cancelled while it waits: at once.
-    std::thread::sleep(Duration::from_millis(100));
+    wait_until("the task listens", || step.listens(1));
     step.signal(1, Signal::TERM);
     for task in 0..2 {
         let (code, _, errors) = step.ended(task);

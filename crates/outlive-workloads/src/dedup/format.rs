@@ -230,14 +230,17 @@ impl<'b> Reader<'b> {
         }
     }
 
-    /// How many of the `count` entries that are to follow can be read, which takes no memory: room is made for as many, and not for
+    /// How many of the `count` entries that are to follow are there, which takes no memory: room is made for as many, and not for
     /// what a number says, nor again and again as they come.
     fn entries_there(mut self, count: usize) -> usize {
         let mut skip = || {
             let kind = self.take(1)?[0];
             self.number()?;
             let name = self.count(1)?;
-            self.take(name)?;
+            if self.take(name)?.is_empty() {
+                // Such are refused, and many of them are many zeros.
+                return Err(self.wrong("an entry has no name"));
+            }
             let content = match kind {
                 FILE => self.count(4)? * 4,
                 LINK => self.count(1)?,
