@@ -19,9 +19,36 @@ pub fn line(text: impl Display) -> Result<(), Failure> {
 
 /// Prints `value` as JSON, indented.
 pub fn json(value: &impl Serialize) -> Result<(), Failure> {
-    let text = serde_json::to_string_pretty(value)
-        .map_err(|error| Failure::new(format_args!("the answer makes no JSON: {error}")))?;
-    line(text)
+    To::Output.json(value)
+}
+
+/// Where an answer goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum To {
+    /// Standard output.
+    Output,
+    /// Standard error: something else is written to standard output.
+    Errors,
+}
+
+impl To {
+    /// Prints `text` and ends the line.
+    pub fn line(self, text: impl Display) -> Result<(), Failure> {
+        match self {
+            Self::Output => line(text),
+            Self::Errors => writeln!(io::stderr(), "{text}").map_err(|error| match error.kind() {
+                io::ErrorKind::BrokenPipe => Failure::NobodyReads,
+                _ => Failure::new(format_args!("standard error cannot be written to: {error}")),
+            }),
+        }
+    }
+
+    /// Prints `value` as JSON, indented.
+    pub fn json(self, value: &impl Serialize) -> Result<(), Failure> {
+        let text = serde_json::to_string_pretty(value)
+            .map_err(|error| Failure::new(format_args!("the answer makes no JSON: {error}")))?;
+        self.line(text)
+    }
 }
 
 /// A note for people that is not part of the answer. It may be lost.

@@ -11,7 +11,7 @@ use rustix::process::Signal;
 use serde_json::Value;
 use std::fs;
 use std::io::Read;
-use std::os::unix::fs::{OpenOptionsExt, PermissionsExt, symlink};
+use std::os::unix::fs::{FileExt, OpenOptionsExt, PermissionsExt, symlink};
 use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
@@ -334,13 +334,7 @@ fn an_archive_that_nobody_reads_can_be_interrupted() {
         let mut running = Running::start(arguments);
         let held = reader(&output);
         // It is full when nothing more comes: the archive has more than a pipe holds.
-        let filled = || rustix::io::ioctl_fionread(&held).unwrap();
-        let mut before = 0;
-        wait_until("the pipe is full", || {
-            let last = std::mem::replace(&mut before, filled());
-            std::thread::sleep(Duration::from_millis(300));
-            last > 0 && last == filled()
-        });
+        wait_until_full(&held);
         assert!(fs::exists(pod).unwrap(), "it was done, and nobody has read");
         running.signal(signal);
         running.ends_with(1);
@@ -357,6 +351,64 @@ fn an_archive_that_nobody_reads_can_be_interrupted() {
     });
     drop(held);
     running.ends_with(1);
+    assert!(!fs::exists(pod).unwrap());
+}
+
+/// Waits until nothing more goes into a pipe that nobody reads.
+fn wait_until_full(held: &fs::File) {
+    let filled = || rustix::io::ioctl_fionread(held).unwrap();
+    let mut before = 0;
+    wait_until("the pipe is full", || {
+        let last = std::mem::replace(&mut before, filled());
+        std::thread::sleep(Duration::from_millis(300));
+        last > 0 && last == filled()
+    });
+}
+
+#[test]
+fn a_failure_is_told_though_nobody_reads() {
+    let stage = Stage::new("pipe-failed");
+    let code = executable();
+    let file = stage.write("code", &code[..code.len().min(3_000_000)]);
+    let output = pipe(&stage, "pipe");
+    let place = Place::new("pipe-failed");
+    let pod = place.path();
+    let run = |more: &[&str]| {
+        let fixed = ["run", "dedup", &file, "--output", &output, "--pod", pod];
+        let mut run = support::command(fixed.iter().chain(&["--supervise", "none"]).chain(more));
+        run.stderr(fs::File::create(stage.path("errors")).unwrap());
+        Running::of(run)
+    };
+    let kill_all = || {
+        let hosts = support::run::processes_of(pod);
+        assert!(!hosts.is_empty());
+        hosts.into_iter().for_each(support::run::Seen::kill);
+    };
+    // There is more to be done, and nobody to do it: whoever does not read does not keep that back.
+    let held = reader(&output);
+    let mut running = run(&["--window", "256K"]);
+    wait_until_full(&held);
+    kill_all();
+    running.ends_with(1);
+    let said = fs::read_to_string(stage.path("errors")).unwrap();
+    assert!(said.contains("all 4 hosts are dead"), "{said}");
+    drop(held);
+    // All is done but for the reading: nobody has to live for that.
+    let mut held = reader(&output);
+    let mut running = run(&[]);
+    wait_until_full(&held);
+    kill_all();
+    let mut found = Vec::new();
+    let mut piece = vec![0; 1 << 16];
+    loop {
+        match held.read(&mut piece) {
+            Ok(0) => break,
+            Ok(read) => found.extend_from_slice(&piece[..read]),
+            Err(_) => std::thread::sleep(Duration::from_millis(1)),
+        }
+    }
+    running.ends();
+    assert!(found == plainly(&file, 6));
     assert!(!fs::exists(pod).unwrap());
 }
 
@@ -423,4 +475,74 @@ fn a_small_archive_of_a_huge_file_is_refused_before_anything_is_made() {
     outlive(["unpack", &archive, &into, "--max-size", "7M"]).succeeds();
     let unpacked = fs::read(stage.path("into/bomb-source")).unwrap();
     assert!(unpacked.len() == 100 * MAX && unpacked.iter().all(|byte| *byte == 0));
+}
+
+/// An archive of so many directories, and of nothing else.
+fn directories(stage: &Stage, count: usize) -> String {
+    let top = stage.path("directories/d");
+    fs::create_dir_all(&top).unwrap();
+    let one = &Tree::find(&[&top]).unwrap().entries()[0].clone();
+    let mut catalog = Catalog::default();
+    for number in 0..count {
+        let mut entry = one.clone();
+        entry.name = format!("{number}").into_bytes();
+        catalog.add(&entry, Vec::new());
+    }
+    let mut file = Vec::new();
+    Writer::new(&mut file).unwrap().finish(&catalog).unwrap();
+    stage.write("directories.dedup", &file)
+}
+
+#[test]
+fn directories_count() {
+    let stage = Stage::new("directories");
+    let into = stage.path("into");
+    let archive = directories(&stage, 300);
+    let refused = outlive(["unpack", &archive, &into, "--max-size", "1M"]);
+    refused.fails(1, "has 1228800 bytes in all, and 1048576 are allowed");
+    assert!(!fs::exists(&into).unwrap(), "nothing was made");
+    outlive(["unpack", &archive, &into, "--max-size", "2M"]).succeeds();
+    assert_eq!(fs::read_dir(&into).unwrap().count(), 300);
+}
+
+#[test]
+fn a_file_that_is_long_and_empty_takes_no_memory() {
+    let stage = Stage::new("sparse");
+    // An archive as far as its beginning and its end go; between them, a terabyte of nothing that says that it is the index.
+    let (path, len): (_, u64) = (
+        stage.write("sparse", b"OutDedup\x02\0\0\0\0\0\0\0"),
+        1 << 40,
+    );
+    let file = fs::OpenOptions::new().write(true).open(&path).unwrap();
+    let index = len - 16 - 56;
+    let mut end = [0; 56];
+    end[..8].copy_from_slice(&16u64.to_le_bytes());
+    end[8..16].copy_from_slice(&index.to_le_bytes());
+    end[48..].copy_from_slice(b"pudeDtuO");
+    if file.write_all_at(&end, len - 56).is_err() {
+        println!("skipped: there are no files with holes of a terabyte here");
+        return;
+    }
+    // With what a program needs, and not much more.
+    let unpack = |more: &[&str]| -> Ended {
+        let limited = "ulimit -v 4000000; exec \"$0\" \"$@\"";
+        let into = stage.path("into");
+        let unpack = support::command(["unpack", &path, &into].iter().chain(more));
+        let ended = Command::new("sh")
+            .args(["-c", limited])
+            .arg(unpack.get_program())
+            .args(unpack.get_args())
+            .output()
+            .unwrap();
+        Ended {
+            shown: "unpack sparse".into(),
+            code: ended.status.code(),
+            output: String::from_utf8(ended.stdout).unwrap(),
+            errors: String::from_utf8(ended.stderr).unwrap(),
+        }
+    };
+    unpack(&[]).fails(1, "--max-index 1048576M");
+    // Who allows it is told that there is no memory.
+    unpack(&["--max-index", "1T"]).fails(1, "cannot be read: out of memory");
+    assert!(!fs::exists(stage.path("into")).unwrap(), "nothing was made");
 }

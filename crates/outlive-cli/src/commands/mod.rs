@@ -7,7 +7,6 @@ mod create;
 mod destroy;
 mod doctor;
 mod host;
-mod pools;
 mod prove;
 mod run;
 mod status;

@@ -1,7 +1,8 @@
 //! `outlive pod status`.
 
+mod pools;
+
 use super::Which;
-use super::pools::Pool;
 use crate::amount::Bytes;
 use crate::failure::Failure;
 use crate::look::{Look, Presence, Seen};
@@ -11,6 +12,7 @@ use clap::Args;
 use humantime::format_duration;
 use outlive::membership::{Instance, Level};
 use outlive::pod::Pod;
+use pools::Pool;
 use serde::Serialize;
 use std::path::Path;
 use std::time::{Duration, SystemTime};

@@ -17,7 +17,9 @@ use std::path::PathBuf;
     outlive unpack src.dedup copy/      # makes copy/src\n\n\
     All of the index is checked before anything is made, and each chunk before it is written: a damaged archive is refused, and \
     it is said where it is damaged; what was unpacked before that stays. Nothing is made outside of DIR. A small archive can be \
-    of huge files, in which the same comes again and again: one whose files have no room is refused, or that are larger than --max-size.\n\n\
+    of huge files, in which the same comes again and again, or of very many directories: one for which there is no room is refused, \
+    or that is larger than --max-size. The index takes memory, some ten times as much as it is long; it has about 60 bytes for each \
+    different chunk of some 8 KiB.\n\n\
     JSON: files, bytes.")]
 pub struct Unpack {
     /// What `outlive run dedup --output` has written
@@ -26,9 +28,12 @@ pub struct Unpack {
     /// Where the files are made: a directory that is empty, or not there yet
     #[arg(value_name = "DIR")]
     into: PathBuf,
-    /// Refuse an archive whose files have more bytes together
+    /// Refuse an archive that takes more: its files, in whole blocks of 4 KiB, and such a block for each directory and each link
     #[arg(long, value_name = "SIZE", value_parser = amount::size)]
     max_size: Option<u64>,
+    /// Refuse an archive whose index is longer
+    #[arg(long, value_name = "SIZE", value_parser = amount::size, default_value = "128M")]
+    max_index: u64,
     /// Print what was unpacked as JSON
     #[arg(long)]
     json: bool,
@@ -46,11 +51,14 @@ impl Unpack {
             Failure::new(format_args!("{}: {error}", self.archive.display()))
         };
         let archive = File::open(&self.archive).map_err(|error| named(&error))?;
-        let archive = Archive::open(archive).map_err(|error| named(&error))?;
+        let archive =
+            Archive::open_at_most(archive, self.max_index).map_err(|error| named(&error))?;
         let most = self.max_size.unwrap_or(u64::MAX);
         let unpacked = unpack_at_most(&archive, &self.into, most);
         let unpacked = unpacked.map_err(|error| match &error {
-            UnpackError::TooLarge { .. } | UnpackError::NoRoom { .. } => named(&error),
+            UnpackError::TooLarge { .. }
+            | UnpackError::NoRoom { .. }
+            | UnpackError::TooMany { .. } => named(&error),
             UnpackError::Archive(_) => named(&format_args!(
                 "{error}; what was unpacked before is in {}",
                 self.into.display()

@@ -27,8 +27,10 @@ use std::time::Duration;
     Workers need not be counted, named or known to each other, and may come at any time: one that is started joins the pod, takes \
     tasks from those that are there, and ends when the pool wants no workers any more; on SIGINT, SIGTERM or SIGHUP it finishes its \
     tasks and leaves in good order. If it is killed, others do again what it had begun. The pool is that of a run of this program \
-    (pagerank, for example) or of anything that registers the same tasks; the report of a run counts its own workers' units only.\n\n\
-    Each process is a host of its own unless --host says which one dies with it.")]
+    (pagerank, for example) or of anything that registers the same tasks; the report of a run counts its own workers' units only. \
+    The pool of a run with --spares has all the workers that it wants: who comes besides leaves at once, but for those with --spare.\n\n\
+    Each process is a host of its own unless --host says which one dies with it. docs/launchers.md has an example of each launcher; \
+    `outlive pod status` shows who works.")]
 pub struct Worker {
     /// The pod: a file (in /dev/shm, say), a DAX device, or a PCI device's resource file
     #[arg(long, value_name = "PATH")]

@@ -147,7 +147,12 @@ pub struct Running {
 
 impl Running {
     pub fn start<'a>(arguments: impl IntoIterator<Item = &'a str>) -> Self {
-        let mut child = command(arguments).stdout(Stdio::piped()).spawn().unwrap();
+        Self::of(command(arguments))
+    }
+
+    /// Starts a command that was made elsewhere.
+    pub fn of(mut command: Command) -> Self {
+        let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
         let (tell, lines) = channel();
         let output = BufReader::new(child.stdout.take().unwrap());
         std::thread::spawn(move || {

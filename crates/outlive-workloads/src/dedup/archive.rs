@@ -17,8 +17,9 @@
 //! name a chunk very often, and be of files that are much longer than it is itself: so it says how long they are, which is found right or
 //! wrong when the index is read, and [`unpack`](super::unpack) looks whether there is room before it makes anything.
 //!
-//! What is read is checked against what is there before memory is asked for, so an archive needs no more of it than a
-//! few times its index.
+//! What is read is checked against what is there before memory is asked for, so an archive needs no more of it than some
+//! ten times its index. A file may be long without having anything in it, so an index may be as well: it is read if it is not longer
+//! than [`INDEX`], or than [was asked for](Archive::open_at_most).
 
 use super::format::{BEGINS, ENDS, HEADER, Index, Row, TRAILER, VERSION, header};
 use super::pack::{self, Digest};
@@ -28,6 +29,9 @@ use std::collections::HashMap;
 use std::fs::File;
 use std::io::{self, Write};
 use std::os::unix::fs::FileExt;
+
+/// How long an index may be if nobody says: enough for some 15 GB of different chunks.
+pub const INDEX: u64 = 128 << 20;
 
 /// Something in an archive.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -76,6 +80,17 @@ pub enum ArchiveError {
     Ends {
         /// How long it is.
         len: u64,
+    },
+    /// The index is longer than allowed.
+    #[error(
+        "the archive's index has {len} bytes, and at most {most} are read, for it takes memory: if you know who made it, allow more with --max-index {}M",
+        len.div_ceil(1 << 20)
+    )]
+    IndexLen {
+        /// How long it is.
+        len: u64,
+        /// How long it may be.
+        most: u64,
     },
     /// The index is not what was written.
     #[error(
@@ -206,6 +221,11 @@ impl<W: Write> Writer<W> {
         })
     }
 
+    /// What it is written to.
+    pub(super) fn out(&mut self) -> &mut W {
+        &mut self.out
+    }
+
     /// Writes what is kept of the next chunk, in the order of their numbers.
     ///
     /// # Errors
@@ -226,6 +246,11 @@ impl<W: Write> Writer<W> {
     /// # Panics
     /// If not as many chunks were written as the catalog has.
     pub fn finish(mut self, catalog: &Catalog) -> io::Result<Summary> {
+        self.end(catalog)
+    }
+
+    /// The same where what it is written to is needed once more.
+    pub(super) fn end(&mut self, catalog: &Catalog) -> io::Result<Summary> {
         assert_eq!(
             self.kept.len(),
             catalog.chunks.len(),
@@ -316,11 +341,19 @@ pub struct Archive<S> {
 }
 
 impl<S: ReadAt> Archive<S> {
-    /// Opens an archive: reads its beginning, its end and its index.
+    /// Opens an archive: reads its beginning, its end and its index, if that has at most [`INDEX`] bytes.
     ///
     /// # Errors
-    /// If it is none, or damaged there.
+    /// If it is none, or damaged there, or its index is longer.
     pub fn open(source: S) -> Result<Self, ArchiveError> {
+        Self::open_at_most(source, INDEX)
+    }
+
+    /// The same with an index of at most `most` bytes. In memory it takes some ten times as much.
+    ///
+    /// # Errors
+    /// If it is none, or damaged there, or its index is longer.
+    pub fn open_at_most(source: S, most: u64) -> Result<Self, ArchiveError> {
         let len = source.size()?;
         let mut begins = [0; HEADER as usize];
         let known = begins.len().min(usize::try_from(len).unwrap_or(usize::MAX));
@@ -350,9 +383,12 @@ impl<S: ReadAt> Archive<S> {
         if last[48..] != *ENDS || !fits {
             return Err(ends);
         }
+        if index_len > most {
+            let len = index_len;
+            return Err(ArchiveError::IndexLen { len, most });
+        }
         let mut index = Vec::new();
         let room = usize::try_from(index_len).map_err(|_| ends)?;
-        // A file may be long without having anything in it.
         index
             .try_reserve_exact(room)
             .map_err(|_| io::Error::from(io::ErrorKind::OutOfMemory))?;
@@ -375,8 +411,20 @@ impl<S: ReadAt> Archive<S> {
         self.index.bytes
     }
 
+    /// How many bytes it takes where whole blocks of `block` bytes are given out: every file at least one, and every directory and
+    /// every link. So an archive of many things that have nothing in them is not small.
+    pub fn bytes_in_blocks(&self, block: u64) -> u64 {
+        let block = block.max(1);
+        let each = self.entries().iter().map(|entry| match &entry.content {
+            Content::File(chunks) => self.len_of(chunks).max(1).div_ceil(block),
+            Content::Directory | Content::Link(_) => 1,
+        });
+        let blocks = each.fold(0, u64::saturating_add);
+        blocks.saturating_mul(block)
+    }
+
     /// How long a file is that consists of `chunks`.
-    pub(super) fn len_of(&self, chunks: &[u32]) -> u64 {
+    fn len_of(&self, chunks: &[u32]) -> u64 {
         let lens = chunks
             .iter()
             .map(|number| self.index.chunks[*number as usize].len);

@@ -101,9 +101,10 @@ impl Index {
         let chunks = reader.chunks()?;
         let (declared, mut bytes) = (reader.long()?, 0);
         let count = reader.count(13)?;
-        let mut entries = Vec::with_capacity(count);
+        let there = reader.entries_there(count);
+        let mut entries = Vec::with_capacity(there);
         // Which names there are, and whether they are of directories.
-        let mut names: HashMap<&[u8], bool> = HashMap::with_capacity(count);
+        let mut names: HashMap<&[u8], bool> = HashMap::with_capacity(there);
         for _ in 0..count {
             let kind = reader.take(1)?[0];
             let mode = reader.number()?;
@@ -184,6 +185,7 @@ fn check_name(name: &[u8], names: &HashMap<&[u8], bool>) -> Result<(), ArchiveEr
 }
 
 /// Reads an index from its beginning.
+#[derive(Clone, Copy)]
 struct Reader<'b> {
     /// What is left.
     bytes: &'b [u8],
@@ -226,6 +228,27 @@ impl<'b> Reader<'b> {
             true => Ok(count as usize),
             false => Err(self.wrong("it ends too early")),
         }
+    }
+
+    /// How many of the `count` entries that are to follow are there, which takes no memory: room is made for as many, and not for
+    /// what a number says, nor again and again as they come.
+    fn entries_there(mut self, count: usize) -> usize {
+        let mut skip = || {
+            let kind = self.take(1)?[0];
+            self.number()?;
+            let name = self.count(1)?;
+            if self.take(name)?.is_empty() {
+                // Such are refused, and many of them are many zeros.
+                return Err(self.wrong("an entry has no name"));
+            }
+            let content = match kind {
+                FILE => self.count(4)? * 4,
+                LINK => self.count(1)?,
+                _ => 0,
+            };
+            self.take(content)
+        };
+        (0..count).take_while(|_| skip().is_ok()).count()
     }
 
     fn chunks(&mut self) -> Result<Vec<Row>, ArchiveError> {

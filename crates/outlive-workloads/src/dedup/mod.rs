@@ -44,6 +44,7 @@ pub mod chunk;
 mod format;
 mod numbers;
 mod on_tasks;
+mod outbox;
 pub mod pack;
 mod plan;
 mod tasks;

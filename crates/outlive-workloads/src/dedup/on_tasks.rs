@@ -2,6 +2,7 @@
 
 use super::Summary;
 use super::numbers;
+use super::outbox::Sent;
 use super::pack::Digest;
 use super::plan::{
     CHUNKS_END, FOUND, FRESH, KEPT, NOW, NUMBERS, Now, PLACES, Plan, STRETCHES, WINDOW, WINDOWS,
@@ -125,7 +126,8 @@ fn first<T: Element>(
 }
 
 impl<'t, W: Write + Send> Archiving<'t, W> {
-    /// Begins an archive of `tree`, whose files are those of `text`, in `out`.
+    /// Begins an archive of `tree`, whose files are those of `text`, in `out`. That is written in large pieces. If it has no room, it
+    /// may [say so](io::ErrorKind::WouldBlock) after a moment: then it is tried again for as long as the run goes on.
     ///
     /// # Errors
     /// If `out` cannot be written.
@@ -191,6 +193,7 @@ impl<'t, W: Write + Send> Archiving<'t, W> {
         state: &mut State<'_, W>,
         pool: &WorkerPool,
         heap: &LocalHeap<'_>,
+        goes_on: &dyn Fn() -> bool,
     ) -> Result<(), RunError> {
         let (Some(given), Some(writing)) = (state.given.take(), &mut state.writing) else {
             return Ok(());
@@ -215,13 +218,23 @@ impl<'t, W: Write + Send> Archiving<'t, W> {
                 len,
                 packed: new.map(|_| &*bytes),
             });
-            written.ok_or_else(wrong)?.map_err(RunError::Unwritable)?;
+            let sent = written
+                .ok_or_else(wrong)?
+                .and_then(|()| writing.send(goes_on));
+            if sent.map_err(RunError::Unwritable)? == Sent::Not {
+                return Err(RunError::Interrupted);
+            }
         }
         Ok(())
     }
 
     /// What follows when a window is done: the next one, or the end of the archive.
-    fn go_on(&self, pool: &WorkerPool, heap: &LocalHeap<'_>) -> Result<Option<Call>, RunError> {
+    fn go_on(
+        &self,
+        pool: &WorkerPool,
+        heap: &LocalHeap<'_>,
+        goes_on: &dyn Fn() -> bool,
+    ) -> Result<Option<Call>, RunError> {
         let mut state = self.state();
         let now = array::<u64>(pool, heap, NOW)?;
         let (word, set) = (
@@ -241,10 +254,12 @@ impl<'t, W: Write + Send> Archiving<'t, W> {
             set(Now::Known, word(Now::Known) + word(Now::Fresh));
             return Ok(Some(window()));
         }
-        self.write(&mut state, pool, heap)?;
-        let finished = state.writing.take().and_then(Writing::finish);
+        self.write(&mut state, pool, heap, goes_on)?;
+        let writing = state.writing.take();
+        let finished = writing.and_then(|writing| writing.finish(goes_on));
         let finished = finished.ok_or_else(|| damaged("not all of the files was archived"))?;
-        state.summary = Some(finished.map_err(RunError::Unwritable)?);
+        let summary = finished.map_err(RunError::Unwritable)?;
+        state.summary = Some(summary.ok_or(RunError::Interrupted)?);
         Ok(None)
     }
 }
@@ -329,12 +344,13 @@ impl<W: Write + Send> TaskProgram for Archiving<'_, W> {
         round: u64,
         pool: &WorkerPool,
         heap: &LocalHeap<'_>,
+        goes_on: &dyn Fn() -> bool,
     ) -> Result<Option<Call>, RunError> {
         match round % JOBS {
             // The next window is read: while it is worked at, there is time.
-            0 => self.write(&mut self.state(), pool, heap).map(|()| None),
+            0 => (self.write(&mut self.state(), pool, heap, goes_on)).map(|()| None),
             1 => Ok(None),
-            _ => self.go_on(pool, heap),
+            _ => self.go_on(pool, heap, goes_on),
         }
     }
 

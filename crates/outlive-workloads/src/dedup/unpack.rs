@@ -33,24 +33,36 @@ pub enum UnpackError {
         /// Where.
         path: PathBuf,
     },
-    /// Its files are larger than allowed.
+    /// It takes more than allowed.
     #[error("the archive has {bytes} bytes in all, and {most} are allowed; nothing was made")]
     TooLarge {
-        /// How large they are.
+        /// How much it takes.
         bytes: u64,
-        /// How large they may be.
+        /// How much it may take.
         most: u64,
     },
-    /// There is no room for its files.
+    /// There is no room for it.
     #[error(
-        "the archive's files would take {needed} bytes, and where {} is, {free} are free; nothing was made: free some, or name another directory", .path.display()
+        "the archive would take {needed} bytes, and where {} is, {free} are free; nothing was made: free some, or name another directory", .path.display()
     )]
     NoRoom {
-        /// Where they were to be made.
+        /// Where it was to be unpacked.
         path: PathBuf,
-        /// What they would take there.
+        /// What it would take there.
         needed: u64,
         /// What there is.
+        free: u64,
+    },
+    /// The file system has no room for so many files, however small they are.
+    #[error(
+        "the archive has {needed} files, directories and links, and where {} is, {free} more can be made; nothing was made: remove some, or name another directory", .path.display()
+    )]
+    TooMany {
+        /// Where it was to be unpacked.
+        path: PathBuf,
+        /// How many there are.
+        needed: u64,
+        /// How many can be made.
         free: u64,
     },
     /// Something cannot be made.
@@ -63,7 +75,10 @@ pub enum UnpackError {
     },
 }
 
-/// Unpacks `archive` into the directory `into`, which is empty or is made, if there is room for its files.
+/// What a file, a directory or a link takes at least, for [`unpack_at_most`]: what is given out at a time is a whole number of these.
+pub const BLOCK: u64 = 4 << 10;
+
+/// Unpacks `archive` into the directory `into`, which is empty or is made, if there is room for it.
 ///
 /// # Errors
 /// If there is not, the archive is damaged, or something cannot be made. What was made before stays there.
@@ -71,16 +86,17 @@ pub fn unpack<S: ReadAt>(archive: &Archive<S>, into: &Path) -> Result<Unpacked, 
     unpack_at_most(archive, into, u64::MAX)
 }
 
-/// The same if the files have no more than `most` bytes together.
+/// The same if it takes no more than `most` bytes, in whole [blocks](BLOCK): files that have nothing in them, directories and
+/// links take one each.
 ///
 /// # Errors
-/// As for [`unpack`]; or if they have more.
+/// As for [`unpack`]; or if it takes more.
 pub fn unpack_at_most<S: ReadAt>(
     archive: &Archive<S>,
     into: &Path,
     most: u64,
 ) -> Result<Unpacked, UnpackError> {
-    let bytes = archive.bytes();
+    let bytes = archive.bytes_in_blocks(BLOCK);
     if bytes > most {
         return Err(UnpackError::TooLarge { bytes, most });
     }
@@ -140,8 +156,7 @@ pub fn unpack_at_most<S: ReadAt>(
     Ok(unpacked)
 }
 
-/// Fails if the file system has no room for all files. What takes room as well is not counted: directories, and what the file
-/// system needs for itself.
+/// Fails if the file system has no room for the archive. What the file system needs for itself is not counted.
 fn look_for_room<S: ReadAt>(archive: &Archive<S>, into: &Path) -> Result<(), UnpackError> {
     // What is there of the path; the rest is made there.
     let whole = std::path::absolute(into).map_err(unwritable(into))?;
@@ -153,20 +168,20 @@ fn look_for_room<S: ReadAt>(archive: &Archive<S>, into: &Path) -> Result<(), Unp
         return Ok(());
     }
     let block = system.f_frsize.max(1);
-    let files = archive.entries().iter().map(|entry| match &entry.content {
-        Content::File(chunks) => archive.len_of(chunks).next_multiple_of(block),
-        _ => 0,
-    });
-    let needed = files.fold(0, u64::saturating_add);
-    let free = system.f_bavail.saturating_mul(block);
-    match needed > free {
-        true => Err(UnpackError::NoRoom {
-            path: into.into(),
-            needed,
-            free,
-        }),
-        false => Ok(()),
+    let (needed, free) = (
+        archive.bytes_in_blocks(block),
+        system.f_bavail.saturating_mul(block),
+    );
+    let path = into.to_owned();
+    if needed > free {
+        return Err(UnpackError::NoRoom { path, needed, free });
     }
+    let (needed, free) = (archive.entries().len() as u64, system.f_favail);
+    // Where there is no such number, there are none in all.
+    if system.f_files > 0 && needed > free {
+        return Err(UnpackError::TooMany { path, needed, free });
+    }
+    Ok(())
 }
 
 fn unwritable(path: &Path) -> impl FnOnce(io::Error) -> UnpackError {

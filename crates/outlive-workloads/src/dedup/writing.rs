@@ -2,6 +2,7 @@
 
 use super::Summary;
 use super::archive::{Catalog, Writer};
+use super::outbox::{Outbox, Sent};
 use super::pack::Digest;
 use super::text::Text;
 use super::tree::{Content, Source, Tree};
@@ -22,7 +23,7 @@ pub(super) struct Occurrence<'p> {
 
 /// An archive in the making.
 pub(super) struct Writing<'t, W> {
-    writer: Writer<W>,
+    writer: Writer<Outbox<W>>,
     catalog: Catalog,
     /// What is still to be entered, and how long each of the files among it is.
     sources: std::slice::Iter<'t, Source>,
@@ -38,7 +39,7 @@ impl<'t, W: Write> Writing<'t, W> {
         let mut lens: Vec<u64> = text.lens().collect();
         lens.reverse();
         let mut writing = Self {
-            writer: Writer::new(out)?,
+            writer: Writer::new(Outbox::new(out))?,
             catalog: Catalog::default(),
             sources: tree.entries().iter(),
             lens,
@@ -83,11 +84,25 @@ impl<'t, W: Write> Writing<'t, W> {
         Some(it.packed.map_or(Ok(()), |packed| self.writer.chunk(packed)))
     }
 
-    /// Ends the archive; `None` if something of the text has not been entered.
-    pub fn finish(self) -> Option<io::Result<Summary>> {
-        match self.file {
-            None => Some(self.writer.finish(&self.catalog)),
-            Some(_) => None,
+    /// Sends on what was written, if it is enough for that, for as long as the run `goes_on`.
+    pub fn send(&mut self, goes_on: &dyn Fn() -> bool) -> io::Result<Sent> {
+        let outbox = self.writer.out();
+        match outbox.is_full() {
+            true => outbox.send(goes_on),
+            false => Ok(Sent::All),
         }
+    }
+
+    /// Ends the archive; `None` if something of the text has not been entered. Without a summary, the run did not go on until
+    /// all was sent.
+    pub fn finish(mut self, goes_on: &dyn Fn() -> bool) -> Option<io::Result<Option<Summary>>> {
+        if self.file.is_some() {
+            return None;
+        }
+        let summary = self.writer.end(&self.catalog);
+        Some(summary.and_then(|summary| {
+            let sent = self.writer.out().send(goes_on)?;
+            Ok((sent == Sent::All).then_some(summary))
+        }))
     }
 }

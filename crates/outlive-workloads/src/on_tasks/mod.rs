@@ -84,7 +84,7 @@ use outlive::heap::LocalHeap;
 use outlive::memory::Memory;
 use outlive::pod::Pod;
 use outlive::supervise::Stop;
-use outlive_tasks::{Call, JobError, Options, PoolError, WorkerPool};
+use outlive_tasks::{Call, JobError, JobState, Options, PoolError, WorkerPool};
 use std::time::Duration;
 
 /// By what workers know a program of tasks.
@@ -184,15 +184,19 @@ pub trait TaskProgram: Sync {
     /// What the driver does when the job of a round is complete, while hosts go on with the next round if that was
     /// [created](next_round). If it was not, the task that is returned begins one.
     ///
+    /// What may wait for others, a reader for example, asks meanwhile whether the run `goes_on`: a failure is told when this
+    /// returns.
+    ///
     /// # Errors
-    /// If the run cannot go on.
+    /// If the run cannot go on; [`RunError::Interrupted`] where it does not.
     fn completed(
         &self,
         round: u64,
         pool: &WorkerPool,
         heap: &LocalHeap<'_>,
+        goes_on: &dyn Fn() -> bool,
     ) -> Result<Option<Call>, RunError> {
-        let _ = (round, pool, heap);
+        let _ = (round, pool, heap, goes_on);
         Ok(None)
     }
 
@@ -302,7 +306,19 @@ fn wait<P: TaskProgram>(
         }
         // A job that is followed by another one has created that.
         let created = pool.job(heap, &job(round + 1));
-        let call = program.completed(round, pool, heap)?;
+        let has_failed = || matches!(created, Some(next) if next.state() == JobState::Failed);
+        let called_off = || run.header().called_off().is_some();
+        // Where nothing is left to be worked at, nobody has to live for it.
+        let deserted = || created.is_some() && over.is_stopped();
+        let goes_on = || !(has_failed() || called_off() || deserted());
+        let call = match program.completed(round, pool, heap, &goes_on) {
+            // Why it does not go on is known here or to the driver.
+            Err(RunError::Interrupted) if !goes_on() => match created.filter(|_| has_failed()) {
+                Some(failed) => return Ok(failed.wait(Some(Duration::ZERO)).map(drop)?),
+                None => return Ok(()),
+            },
+            completed => completed?,
+        };
         let submitted = || call.map(|call| submit(round + 1, call));
         match created.map(Ok).or_else(submitted).transpose()? {
             Some(next) => (waited, round) = (next, round + 1),

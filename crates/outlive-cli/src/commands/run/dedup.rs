@@ -12,7 +12,7 @@ use outlive_workloads::dedup::{Archived, Archiving, Options, Text, verify};
 use outlive_workloads::driver;
 use serde::Serialize;
 use std::fs::File;
-use std::io::{self, BufWriter, Write};
+use std::io::{self, Write};
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -78,7 +78,6 @@ impl Command {
         };
         let unwritable =
             |error| Failure::new(format_args!("the archive cannot be written: {error}"));
-        let out = BufWriter::new(out);
         let archiving = Archiving::begin(&tree, &text, how, out).map_err(unwritable)?;
         let what = format!("units of {}", Bytes(text.bytes()));
         let outcome = play(&options, &archiving, &interrupted, what)?;
@@ -86,7 +85,8 @@ impl Command {
         if let (true, Some(archive)) = (self.verify, archive) {
             let tree = Arc::clone(&tree);
             interrupted
-                .unless(move || verify::verify(&Archive::open(archive)?, &tree))?
+                // Made here, and as long as there are files.
+                .unless(move || verify::verify(&Archive::open_at_most(archive, u64::MAX)?, &tree))?
                 .map_err(|wrong: verify::Wrong| Failure::new(wrong))?;
         }
         if let Some(destination) = destination {

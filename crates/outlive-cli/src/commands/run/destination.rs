@@ -6,7 +6,8 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::OFlags;
 use rustix::io::Errno;
 use std::fs::{self, File, Metadata, OpenOptions, Permissions};
-use std::io::{self, BufWriter, Write};
+use std::io::{self, BufWriter, IsTerminal, Write};
+use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::thread;
@@ -30,28 +31,32 @@ enum To {
 struct Stream {
     file: File,
     interrupted: Interrupted,
+    /// Whether it waits until there is room. Else it says after a while that there is none.
+    is_patient: bool,
 }
 
 /// How long it may take until an interruption is noticed.
 const PATIENCE: Duration = Duration::from_millis(20);
 
 impl Stream {
-    fn try_clone(&self) -> io::Result<Self> {
+    fn try_clone(&self, is_patient: bool) -> io::Result<Self> {
         Ok(Self {
             file: self.file.try_clone()?,
             interrupted: self.interrupted.clone(),
+            is_patient,
         })
     }
 
-    /// Waits until there is room, or for a moment.
-    fn wait(&self) -> io::Result<()> {
+    /// Waits until there is room, or for a moment: whether there may be some.
+    fn wait(&self) -> io::Result<bool> {
         let patience = Timespec {
             tv_sec: 0,
             tv_nsec: PATIENCE.as_nanos() as i64,
         };
         let mut there = [PollFd::new(&self.file, PollFlags::OUT)];
         match poll(&mut there, Some(&patience)) {
-            Ok(_) | Err(Errno::INTR) => Ok(()),
+            Ok(ready) => Ok(ready > 0),
+            Err(Errno::INTR) => Ok(true),
             Err(error) => Err(error.into()),
         }
     }
@@ -64,7 +69,11 @@ impl Write for Stream {
                 return Err(interrupted());
             }
             match self.file.write(bytes) {
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => self.wait()?,
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    if !self.wait()? && !self.is_patient {
+                        return Err(error);
+                    }
+                }
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 written => return written,
             }
@@ -103,18 +112,35 @@ impl Destination {
         // In /dev/shm there are files as everywhere.
         let of_the_system = ["/dev", "/proc"].iter().any(|of| named.starts_with(of));
         let is_stream = of_the_system && !named.starts_with("/dev/shm");
+        let to_stream = |file| Self {
+            path: named.to_owned(),
+            to: To::There(Stream {
+                file,
+                interrupted: interrupted.clone(),
+                is_patient: true,
+            }),
+        };
+        if there.is_file()
+            && let Some(standard) = standard_that_is(&there).map_err(failed)?
+        {
+            if !is_stream {
+                return Err(Failure::new(format_args!(
+                    "{} is where standard output or standard error goes, which --output would replace; name another file, \
+                     or /dev/stdout",
+                    named.display()
+                )));
+            }
+            // Not opened once more: who has a place of his own in the file writes over what others write.
+            return Ok(to_stream(standard));
+        }
         // Where a file could not be written, it is not replaced either.
         let file = open(named, &there, !is_stream, interrupted).map_err(failed)?;
         if is_stream || !there.is_file() {
-            let (path, interrupted) = (named.to_owned(), interrupted.clone());
-            return Ok(Self {
-                path,
-                to: To::There(Stream { file, interrupted }),
-            });
+            return Ok(to_stream(file));
         }
         let same = |input: &Path| {
             let input = fs::metadata(input);
-            input.is_ok_and(|input| (input.dev(), input.ino()) == (there.dev(), there.ino()))
+            input.is_ok_and(|input| is_same(&input, &there))
         };
         if read.into_iter().any(same) {
             return Err(Failure::new(format_args!(
@@ -138,10 +164,17 @@ impl Destination {
         matches!(self.to, To::Beside(_))
     }
 
-    /// What results are written to which come bit by bit. They are there once they are [kept](Self::keep).
+    /// What results are written to which come bit by bit. They are there once they are [kept](Self::keep). Where nobody reads
+    /// what was written before, it [says so](io::ErrorKind::WouldBlock) after a moment.
     pub fn out(&self) -> Result<Box<dyn Write + Send>, Failure> {
+        self.out_that_waits(false)
+    }
+
+    fn out_that_waits(&self, is_patient: bool) -> Result<Box<dyn Write + Send>, Failure> {
         let out = match &self.to {
-            To::There(stream) => stream.try_clone().map(|it| Box::new(it) as Box<_>),
+            To::There(stream) => stream
+                .try_clone(is_patient)
+                .map(|it| Box::new(it) as Box<_>),
             To::Beside(file) => file.as_file().try_clone().map(|it| Box::new(it) as Box<_>),
         };
         out.map_err(|error| cannot_be_written(&self.path, &error))
@@ -174,10 +207,40 @@ impl Destination {
         self,
         write: impl FnOnce(&mut dyn Write) -> io::Result<()>,
     ) -> Result<(), Failure> {
-        let written = whole(self.out()?, write);
+        let written = whole(self.out_that_waits(true)?, write);
         written.map_err(|error| cannot_be_written(&self.path, &error))?;
         self.keep()
     }
+}
+
+/// Whether what is written to `named` goes where standard output goes. Not of devices: what two write to /dev/null does not mix.
+pub fn is_standard_output(named: &Path) -> bool {
+    let (named, standard) = (fs::metadata(named), status_of(io::stdout().as_fd()));
+    let (Ok(named), Ok(standard)) = (named, standard) else {
+        return false;
+    };
+    is_same(&named, &standard)
+        && (!named.file_type().is_char_device() || io::stdout().is_terminal())
+}
+
+/// Standard output or standard error, if that is the file `there`: one that shares its place in the file with it.
+fn standard_that_is(there: &Metadata) -> io::Result<Option<File>> {
+    let (output, errors) = (io::stdout(), io::stderr());
+    for standard in [output.as_fd(), errors.as_fd()] {
+        // One that is closed is not it.
+        if status_of(standard).is_ok_and(|status| is_same(there, &status)) {
+            return Ok(Some(File::from(standard.try_clone_to_owned()?)));
+        }
+    }
+    Ok(None)
+}
+
+fn status_of(file: BorrowedFd<'_>) -> io::Result<Metadata> {
+    File::from(file.try_clone_to_owned()?).metadata()
+}
+
+fn is_same(one: &Metadata, other: &Metadata) -> bool {
+    (one.dev(), one.ino()) == (other.dev(), other.ino())
 }
 
 fn cannot_be_written(path: &Path, error: &io::Error) -> Failure {

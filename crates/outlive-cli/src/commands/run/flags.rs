@@ -1,11 +1,11 @@
 //! What every run is told besides its input: its hosts, where the result goes, and for whom it is printed.
 
-use super::destination::Destination;
+use super::destination::{Destination, is_standard_output};
 use super::hosts::Hosts;
 use super::play::Interrupted;
 use super::report::Report;
 use crate::failure::Failure;
-use crate::output;
+use crate::output::To;
 use clap::Args;
 use outlive_workloads::driver::{Options, Outcome};
 use serde::Serialize;
@@ -19,7 +19,7 @@ pub struct Flags {
     /// Write the result there. What is there stays until all is done; it cannot be an input
     #[arg(long, value_name = "FILE")]
     output: Option<PathBuf>,
-    /// Print what came of it as JSON
+    /// Print what came of it as JSON; as all that is printed, to standard error if --output is /dev/stdout
     #[arg(long)]
     json: bool,
 }
@@ -36,6 +36,15 @@ impl Flags {
     /// What a driver is told. If nobody says otherwise, `kills` hosts are to be killed.
     pub fn options(&self, kills: u32) -> Options {
         self.hosts.options(kills)
+    }
+
+    /// Where what came of a run is printed: to standard error, if the result itself is written to standard output. So what is read
+    /// there is the result and nothing else: an archive, lines to be sorted.
+    pub fn tell_to(&self) -> To {
+        match self.output.as_deref().is_some_and(is_standard_output) {
+            true => To::Errors,
+            false => To::Output,
+        }
     }
 
     /// Whether programs read what is printed.
@@ -66,12 +75,12 @@ impl Flags {
         headline: String,
         lines: impl IntoIterator<Item = String>,
     ) -> Result<(), Failure> {
-        let report = Report::of(options, outcome);
+        let (report, to) = (Report::of(options, outcome), self.tell_to());
         if self.json {
-            return output::json(&Summary { result, report });
+            return to.json(&Summary { result, report });
         }
-        output::line(headline)?;
-        report.tell()?;
-        lines.into_iter().try_for_each(output::line)
+        to.line(headline)?;
+        report.tell(to)?;
+        lines.into_iter().try_for_each(|line| to.line(line))
     }
 }

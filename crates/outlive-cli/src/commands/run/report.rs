@@ -2,7 +2,7 @@
 
 use crate::amount::Bytes;
 use crate::failure::Failure;
-use crate::output;
+use crate::output::To;
 use outlive::segment::NoRoom;
 use outlive_workloads::driver::{self, Options, Outcome};
 use serde::Serialize;
@@ -86,8 +86,8 @@ impl Report {
     }
 
     /// Says it to people.
-    pub fn tell(&self) -> Result<(), Failure> {
-        output::line(format_args!(
+    pub fn tell(&self, to: To) -> Result<(), Failure> {
+        to.line(format_args!(
             "{:.3} s, {:.3} s of processor time, on {} hosts {}of {}{} threads; {} units, a pod of {}, seed {}",
             self.seconds,
             self.cpu_seconds,
@@ -106,7 +106,7 @@ impl Report {
             self.seed,
         ))?;
         if let Some(full) = &self.no_room {
-            output::line(format_args!(
+            to.line(format_args!(
                 "the pod was made as {}, since /dev/shm has too little room ({} {}): slower where that is a disk",
                 self.pod.display(),
                 full.limit,
@@ -114,16 +114,16 @@ impl Report {
             ))?;
         }
         for failure in &self.failures {
-            output::line(failure.sentence(self.hosts + self.spares))?;
+            to.line(failure.sentence(self.hosts + self.spares))?;
         }
         if self.kills_too_late > 0 {
-            output::line(format_args!(
+            to.line(format_args!(
                 "{} kills came too late: the run was over",
                 self.kills_too_late
             ))?;
         }
         if !self.failures.is_empty() {
-            output::line(format_args!(
+            to.line(format_args!(
                 "nothing was lost; {} units were done again",
                 self.units_redone
             ))?;

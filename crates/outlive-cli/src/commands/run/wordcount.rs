@@ -6,7 +6,6 @@ use super::report::Report;
 use super::unnamed::unnamed;
 use crate::amount::{self, Bytes};
 use crate::failure::Failure;
-use crate::output;
 use clap::{Args, ValueEnum};
 use outlive_workloads::driver::{Options, Outcome};
 use outlive_workloads::input::Inputs;
@@ -130,26 +129,27 @@ impl Command {
         (shipped, verified): (bool, Option<bool>),
     ) -> Result<(), Failure> {
         let summary = Summary::of(self, options, inputs, outcome, verified);
+        let to = self.flags.tell_to();
         if self.flags.json() {
-            return output::json(&summary);
+            return to.json(&summary);
         }
         let what = if shipped {
             "the King James Bible".into()
         } else {
             format!("{} files", inputs.files().len())
         };
-        output::line(format_args!(
+        to.line(format_args!(
             "{} words, {} distinct, in {} of {what}",
             summary.words,
             summary.distinct,
             Bytes(summary.bytes)
         ))?;
-        summary.report.tell()?;
+        summary.report.tell(to)?;
         for top in &summary.top {
-            output::line(format_args!("{:>10}  {}", top.count, top.word))?;
+            to.line(format_args!("{:>10}  {}", top.count, top.word))?;
         }
         if verified == Some(true) {
-            output::line("counted another way: the same")?;
+            to.line("counted another way: the same")?;
         }
         Ok(())
     }

@@ -37,7 +37,8 @@ struct Worker {
     queued: u64,
     /// The function of the task that it is at.
     task: Option<String>,
-    heartbeat: u64,
+    /// How many heartbeats it is behind the frontier.
+    behind: u64,
 }
 
 impl Pool {
@@ -76,7 +77,7 @@ impl Pool {
             lives: worker.lives,
             queued: worker.queued,
             task: { worker.running.as_ref() }.map(|(task, _)| task.trim_matches('`').to_owned()),
-            heartbeat: worker.heartbeat,
+            behind: status.frontier.saturating_sub(worker.heartbeat),
         });
         Self {
             name,
@@ -111,14 +112,14 @@ impl Pool {
         if self.workers.is_empty() {
             return Ok(());
         }
-        let mut table = Table::new(["WORKER", "INSTANCE", "", "QUEUED", "BEATS", "TASK"]);
+        let mut table = Table::new(["WORKER", "INSTANCE", "", "QUEUED", "BEHIND", "TASK"]);
         for worker in &self.workers {
             table.row([
                 worker.slot.to_string(),
                 worker.instance.clone(),
                 if worker.lives { "lives" } else { "dead" }.into(),
                 worker.queued.to_string(),
-                worker.heartbeat.to_string(),
+                worker.behind.to_string(),
                 worker.task.clone().unwrap_or_else(|| "-".into()),
             ]);
         }
