@@ -3,6 +3,14 @@
 //!
 //! First through the whole pool, as a program uses it: a job whose tasks spawn batches, run by the pool's workers, and waited
 //! for; in pairs, rayon's before and after ours, by wall time and by processor time. Then the engine alone.
+//!
+//! What was found, on two virtual cores of an EPYC, by processor time: one worker 1.62 to 1.73 times rayon's (133 ns a task to
+//! rayon's 80), two workers 1.41 to 1.54 times (130 to 175 ns); the engine alone, with one worker, 46 to 50 ns, which is less than
+//! rayon's, since descriptors are used again where rayon allocates a closure for each task. Of the 133 ns, by samples: some 42 to
+//! spawn (the call with its arguments, the child's descriptor), 13 to push, 21 to pop (the note in the running slot, the fence, the
+//! swap of the status), 28 to run (the job's state, the context, the guard against panics), 14 for the loop around it, 7 to copy
+//! the arguments out, 8 to complete. In 16 million tasks there were less than ten thousand system calls, rayon's included: to
+//! wait for jobs and between them (`tests/no_system_calls.rs` holds that there is none for a task).
 
 use criterion::{Criterion, Throughput, criterion_group};
 use outlive::heap::{self, Heap, LocalHeap};

@@ -5,8 +5,8 @@ use super::numbers;
 use super::outbox::Sent;
 use super::pack::Digest;
 use super::plan::{
-    CHUNKS_END, FOUND, FRESH, KEPT, NOW, NUMBERS, Now, PLACES, Plan, STRETCHES, WINDOW, WINDOWS,
-    packed,
+    CHUNKS_END, FOUND, FRESH, KEPT, NOW, NUMBERS, Now, PLACES, Plan, STRETCHES, WINDOWS, packed,
+    window_for,
 };
 use super::tasks::{JOBS, window};
 use super::text::Text;
@@ -30,8 +30,8 @@ pub struct Options {
     pub level: u32,
     /// How many bytes a task is about; what is best for the files and as many workers, if nobody says.
     pub task_bytes: Option<u64>,
-    /// How many bytes of the files are in the pod at a time.
-    pub window: u64,
+    /// How many bytes of the files are in the pod at a time; what is best for as many workers, if nobody says.
+    pub window: Option<u64>,
     /// How many workers there are.
     pub workers: u32,
 }
@@ -41,7 +41,7 @@ impl Default for Options {
         Self {
             level: 6,
             task_bytes: None,
-            window: WINDOW,
+            window: None,
             workers: 1,
         }
     }
@@ -277,9 +277,10 @@ impl<W: Write + Send> TaskProgram for Archiving<'_, W> {
             level,
             task_bytes,
             window,
-            ..
+            workers,
         } = self.options;
         let task = task_bytes.unwrap_or(STRETCHES.0);
+        let window = window.unwrap_or(window_for(workers));
         let asked = [
             ("a level", u64::from(level), (0, 9)),
             ("a number of bytes of a task", task, STRETCHES),

@@ -21,9 +21,17 @@ const CHOSEN: (u64, u64) = (64 << 10, 1 << 20);
 pub(crate) const STRETCHES: (u64, u64) = (4 << 10, 64 << 20);
 /// How large windows can be.
 pub(crate) const WINDOWS: (u64, u64) = (256 << 10, 1 << 30);
-/// How large they are if nobody says otherwise: with what else is in its block, a window of these takes 16 MiB. More would make
-/// the pod larger, whose pages take time too, and jobs are long enough.
-pub(crate) const WINDOW: u64 = 15 << 20;
+/// How large they are at most if nobody says otherwise: with what else is in its block, a window of these takes 16 MiB. More would
+/// make the pod larger, whose pages take time too, and jobs are long enough.
+const WINDOW: u64 = 15 << 20;
+/// From how many workers on they are so large. Fewer have as much to do for each in a smaller window, whose pages, which cost each
+/// host about a microsecond when it first comes by, are used more often.
+const MANY: u64 = 4;
+
+/// How large windows are for so many workers if nobody says otherwise.
+pub(crate) fn window_for(workers: u32) -> u64 {
+    WINDOW / MANY * u64::from(workers).clamp(1, MANY)
+}
 
 // The names of the arrays.
 /// Where the run stands: see [`Now`].
@@ -100,10 +108,10 @@ impl Plan {
     pub fn new(
         text: &Text,
         workers: u32,
-        (stretch, window): (Option<u64>, u64),
+        (stretch, window): (Option<u64>, Option<u64>),
         level: u32,
     ) -> Self {
-        let bytes = text.bytes();
+        let (bytes, window) = (text.bytes(), window.unwrap_or(window_for(workers)));
         // Several for each worker in every job.
         let chosen = || {
             let many = bytes.min(window) / (u64::from(workers.max(1)) * 8);

@@ -162,6 +162,7 @@ fn compute(
             brings.as_slice(),
         )
     };
+    next.map_for_writing(first.min(next.len())..last.min(next.len()));
     let next = next.atomics();
     let mut found = [0.0; 2];
     for from in (first..last).step_by(BLOCK) {

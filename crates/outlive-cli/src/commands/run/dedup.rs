@@ -48,7 +48,7 @@ pub struct Command {
     /// How many bytes a task is about, from 4K to 64M [default: chosen by the files and the number of workers]
     #[arg(long, value_name = "SIZE", value_parser = amount::size)]
     task_bytes: Option<u64>,
-    /// How much of the files is in the pod at a time, from 256K to 1G [default: 15M]
+    /// How much of the files is in the pod at a time, from 256K to 1G [default: 15M; less for 1 to 3 workers]
     #[arg(long, value_name = "SIZE", value_parser = amount::size)]
     window: Option<u64>,
     /// Read the archive, and compare it with the files, byte by byte
@@ -69,11 +69,10 @@ impl Command {
         let destination = self.flags.destination(read, "archived", &interrupted)?;
         let (out, archive) = self.archive(destination.as_ref())?;
         let options = self.flags.options(0);
-        let defaults = Options::default();
         let how = Options {
             level: self.level,
             task_bytes: self.task_bytes,
-            window: self.window.unwrap_or(defaults.window),
+            window: self.window,
             workers: options.workers(),
         };
         let unwritable =
