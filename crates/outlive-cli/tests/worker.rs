@@ -8,7 +8,7 @@ use std::fs;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
-use support::run::{Seen, Stage, plainly, read, text, wait_until};
+use support::run::{Seen, Stage, plainly, processes_of, read, text, wait_until};
 use support::{Place, Running, command, outlive};
 
 /// A ranking that takes some seconds, and where its ranks are written.
@@ -96,6 +96,41 @@ fn workers_come_and_go_and_die_and_the_ranks_are_the_same() {
     // The pool wanted as many as there is room for; it wants nobody now, and there is no pod any more.
     spare.ends();
     assert_eq!(alone.written(), together.written());
+}
+
+/// The hosts of a run with spares have all places that its pool wants; whoever comes works besides them, and is not sent away.
+#[test]
+fn workers_come_to_a_run_with_spares() {
+    let (alone, together) = (Ranking::new("alone-spares"), Ranking::new("spares"));
+    outlive(alone.arguments(&[])).succeeds();
+    let place = Place::new("workers-spares");
+    let spares = ["--spares", "1", "--supervise", "none"];
+    let pod = ["--pod", place.path()];
+    let mut run = Running::start(together.arguments(&[&pod[..], &spares].concat()));
+    let mut workers = [&["--threads", "2"][..], &[]].map(|more| {
+        let mut all = vec!["worker", "--pod", place.path(), "--wait", "30"];
+        all.extend(more);
+        Running::start(all)
+    });
+    for worker in &mut workers {
+        worker.wait_for(&["works in the pool pagerank"]);
+    }
+    let [sent_away, stays] = &mut workers;
+    std::thread::sleep(Duration::from_millis(300));
+    // Neither has left by itself.
+    sent_away.signal(Signal::TERM);
+    assert!(tasks(&sent_away.ends()) > 0);
+    let host = processes_of(place.path()).into_iter().find(is_first_host);
+    host.expect("a host works").kill();
+    run.ends();
+    assert!(tasks(&stays.ends()) > 0);
+    assert_eq!(alone.written(), together.written());
+}
+
+/// Whether it is the host with the number 0 of a run.
+fn is_first_host(seen: &Seen) -> bool {
+    let environment = fs::read(format!("/proc/{}/environ", seen.pid)).unwrap_or_default();
+    { environment.split(|byte| *byte == 0) }.any(|word| word == b"OUTLIVE_HOST=0")
 }
 
 /// A worker's table is that of its place in the pool, so that nobody has to know beforehand who counts.

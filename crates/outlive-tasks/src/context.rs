@@ -1,7 +1,7 @@
 //! What a task is given: its arguments' pool, names, and ways to spawn.
 
 use crate::array::{Array, Element};
-use crate::crew::{give_ports, ports_of};
+use crate::crew::{give_named_ports, give_ports};
 use crate::jobs::{Record, Submission, name_key, result_key};
 use crate::layout::{Hand, Layout};
 use crate::names::{Data, Output, Ports};
@@ -127,30 +127,12 @@ impl<'c> Context<'c> {
             return Ok(());
         }
         self.ported.set(true);
-        let given = (|| {
-            // Until the ports have them, the cells stay cells; then it is seen whether they are still.
-            let _pin = self.hand.heap.pin();
-            loop {
-                let (inputs, mut outputs) = (self.cells(reads)?, self.cells(writes)?);
-                outputs.push(Offset::from_raw(0));
-                let ports = match ports_of(self.layout.memory, child) {
-                    None => self.room(give_ports(self.hand, child, &inputs, &outputs))?,
-                    Some(ports) => ports.rewrite(child.offset().raw(), &inputs, &outputs),
-                };
-                if ports.keep() {
-                    return Ok::<(), TaskError>(());
-                }
-            }
-        })();
-        given.inspect_err(|_| self.broken.set(true))
-    }
-
-    fn cells(&self, names: &[String]) -> Result<Vec<Offset>, TaskError> {
-        let cell = |name: &String| {
-            let cell = self.layout.names.cell(self.hand.heap, &name_key(name));
-            Ok(self.room(cell.map_err(EngineError::from))?.offset())
-        };
-        names.iter().map(cell).collect()
+        let keys = |names: &[String]| names.iter().map(|name| name_key(name)).collect::<Vec<_>>();
+        let (reads, writes) = (keys(reads), keys(writes));
+        let given = give_named_ports(self.layout, self.hand, child, &reads, &writes);
+        self.room(given)
+            .inspect_err(|_| self.broken.set(true))
+            .map_err(TaskError::from)
     }
 
     /// Notes how much room was wanted in vain.
@@ -162,7 +144,7 @@ impl<'c> Context<'c> {
     }
 
     fn note_wanted(&self, error: &AllocateError) {
-        self.wanted.set(error.asked());
+        self.wanted.set(error.asked().or(self.wanted.get()));
     }
 
     fn broken(&self, why: impl fmt::Display) -> TaskError {
@@ -240,7 +222,7 @@ impl<'c> Context<'c> {
         let task = self.run.borrow().task();
         if task.inputs() == 0 {
             self.ported.set(true);
-            give_ports(self.hand, task, &[], &[Offset::from_raw(0)])?;
+            self.room(give_ports(self.hand, task, &[], &[Offset::from_raw(0)]))?;
         }
         Ok(Ports::at(
             self.layout.memory,
@@ -305,7 +287,8 @@ impl<'c> Context<'c> {
     /// If there is no room.
     pub fn result(&self, bytes: &[u8]) -> Result<(), TaskError> {
         let key = result_key(&self.record().name());
-        let cell = self.layout.names.cell(self.hand.heap, &key)?;
+        let cell = self.layout.names.cell(self.hand.heap, &key);
+        let cell = self.room(cell.map_err(EngineError::from))?;
         // The last one is for this.
         let Some(output) = self.ports()?.outputs().last() else {
             return Err(TaskError::new(

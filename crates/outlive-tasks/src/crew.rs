@@ -37,6 +37,15 @@ impl<M: Memory> Hooks<M> for Publisher<'_, M> {
         task.inputs() != 0
     }
 
+    /// The [judge](crate::judge) does.
+    fn finds_waiting(&self) -> bool {
+        true
+    }
+
+    fn postponed(&mut self) {
+        self.layout.note_wait();
+    }
+
     fn committed(
         &mut self,
         task: Task<M>,
@@ -108,8 +117,19 @@ pub(crate) struct Crew<'w, M: Memory = Native> {
 impl<'w, M: Memory> Crew<'w, M> {
     /// A worker of the first slot that can be had.
     pub fn claim(layout: Layout<M>, hand: Hand<'w, M>) -> Result<Self, PoolError> {
+        Self::claim_from(layout, hand, 0)
+    }
+
+    /// The same, of those from number `first` on; of the others if there is none.
+    pub fn claim_from(layout: Layout<M>, hand: Hand<'w, M>, first: u32) -> Result<Self, PoolError> {
         let mut publisher = Publisher { layout, hand };
-        let engine = Engine::claim(layout.slots, hand.heap, hand.recoverers, &mut publisher)?;
+        let engine = Engine::claim_from(
+            layout.slots,
+            first,
+            hand.heap,
+            hand.recoverers,
+            &mut publisher,
+        )?;
         Ok(Self {
             layout,
             hand,
@@ -307,6 +327,60 @@ pub(crate) fn give_ports<M: Memory>(
     // Release: what was written.
     memory.store(task.outputs_at(), WRITTEN, Ordering::Release);
     Ok(ports)
+}
+
+/// The same by names: cells that stay cells, with an output more for the job's result. Any number of times.
+///
+/// # Crash
+/// As [`give_ports`].
+pub(crate) fn give_named_ports<M: Memory>(
+    layout: Layout<M>,
+    hand: Hand<'_, M>,
+    task: Task<M>,
+    reads: &[Vec<u8>],
+    writes: &[Vec<u8>],
+) -> Result<(), EngineError> {
+    // Until the ports have them, the cells stay cells; then it is seen whether they are still.
+    let _pin = hand.heap.pin();
+    let cells = || -> Result<(Vec<Offset>, Vec<Offset>), EngineError> {
+        let cell = |key: &Vec<u8>| Ok(layout.names.cell(hand.heap, key)?.offset());
+        let of = |keys: &[Vec<u8>]| {
+            keys.iter()
+                .map(cell)
+                .collect::<Result<Vec<_>, EngineError>>()
+        };
+        let mut outputs = of(writes)?;
+        outputs.push(Offset::from_raw(0));
+        Ok((of(reads)?, outputs))
+    };
+    let (mut inputs, mut outputs) = cells()?;
+    loop {
+        let ports = match ports_of(layout.memory, task) {
+            None => give_ports(hand, task, &inputs, &outputs)?,
+            Some(ports) => ports.rewrite(task.offset().raw(), &inputs, &outputs),
+        };
+        if ports.keep() {
+            return Ok(());
+        }
+        // What a name had is being removed: then it leads to another cell. If who does so is dead, it is done here.
+        while cells()? == (inputs.clone(), outputs.clone()) {
+            settle_removals(layout, hand)?;
+            layout.memory.spin_hint();
+        }
+        (inputs, outputs) = cells()?;
+    }
+}
+
+/// Brings to their end the removals of the dead, who hold up whoever names what they removed.
+fn settle_removals<M: Memory>(layout: Layout<M>, hand: Hand<'_, M>) -> Result<(), EngineError> {
+    match Desk::settle_those_of_the_gone(layout, hand) {
+        Err(PoolError::Engine(error)) => Err(error),
+        Err(PoolError::Free(error)) => Err(error.into()),
+        Err(PoolError::Recover(error)) => Err(error.into()),
+        Err(PoolError::Full(error)) => Err(error.into()),
+        // Nothing else is done there.
+        _ => Ok(()),
+    }
 }
 
 /// What came of a judgement.

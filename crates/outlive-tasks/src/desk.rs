@@ -281,7 +281,8 @@ impl<M: Memory> Desk<M> {
             self.store(PLACE, At::Try(cell.offset()).to_word());
             memory.crash_point(PutPoint::Tried);
             if !cell.keep() {
-                // What it had was removed.
+                // What it had is being removed; by a dead one: then that is done here.
+                Self::settle_those_of_the_gone(self.layout, hand)?;
                 memory.spin_hint();
                 continue;
             }

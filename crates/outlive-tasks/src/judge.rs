@@ -18,6 +18,7 @@
 //! is said to be stuck unless the list of jobs is the one that was looked at. (Data from outside is put into the pod *before*
 //! the job is submitted that reads it.)
 
+use crate::crew::ports_of;
 use crate::jobs::{JobState, Record, Root, shown_cell};
 use crate::layout::{Hand, Layout};
 use crate::names::Ports;
@@ -40,7 +41,8 @@ outlive::memory::crash_points! {
 pub(crate) enum Verdict<M: Memory> {
     /// There is something to do; the barrier is to be released.
     Work,
-    /// This task waits, and all its inputs are there: whoever bound the last was no worker, or died.
+    /// This task waits, and all its inputs are there: whoever bound the last was no worker, or died, or had no room for it in
+    /// his deque.
     Runnable(Task<M>, u64),
     /// Something has happened meanwhile.
     Void,
@@ -56,7 +58,6 @@ struct Waiting<M: Memory> {
     task: Task<M>,
     ports: Ports<M>,
     job: Record<M>,
-    life: u64,
 }
 
 /// Judges. `still` says whether all have waited all the time; `name` is that of a task's function, with arguments.
@@ -91,15 +92,13 @@ pub(crate) fn judge_slowly<M: Memory>(
         .collect();
     let (waits, may_wait) = layout.waits();
     let waiting = if may_wait {
-        waiting(layout)?
+        match waiting(layout)? {
+            Waits::Runnable(task, life) => return Ok(Verdict::Runnable(task, life)),
+            Waits::All(waiting) => waiting,
+        }
     } else {
         Vec::new()
     };
-    for wait in &waiting {
-        if wait.ports.are_complete() && wait.job.state() == JobState::Open {
-            return Ok(Verdict::Runnable(wait.task, wait.life));
-        }
-    }
     let mut complete = Vec::new();
     for &job in &jobs {
         match job.state() {
@@ -157,23 +156,32 @@ pub(crate) fn judge_slowly<M: Memory>(
     Ok(if ended { Verdict::Ended } else { Verdict::Idle })
 }
 
-/// All tasks of open jobs that wait.
-fn waiting<M: Memory>(layout: Layout<M>) -> Result<Vec<Waiting<M>>, PoolError> {
-    let mut found = Vec::new();
+/// Which tasks of open jobs wait.
+enum Waits<M: Memory> {
+    /// This one for nothing.
+    Runnable(Task<M>, u64),
+    /// These, each for something.
+    All(Vec<Waiting<M>>),
+}
+
+/// All tasks of open jobs that wait, up to one that can be run.
+fn waiting<M: Memory>(layout: Layout<M>) -> Result<Waits<M>, PoolError> {
+    let (mut found, mut runnable) = (Vec::new(), None);
     let mut look = |task: Task<M>| -> Result<(), PoolError> {
         let status = task.status()?;
-        if status.state() == State::Waiting && task.inputs() != 0 {
-            let job = Record::at(layout.memory, Offset::from_raw(task.job()));
-            if job.state() == JobState::Open {
-                let ports = Ports::at(layout.memory, Offset::from_raw(task.inputs()));
-                let life = status.sequence();
-                found.push(Waiting {
-                    task,
-                    ports,
-                    job,
-                    life,
-                });
-            }
+        if status.state() != State::Waiting || runnable.is_some() {
+            return Ok(());
+        }
+        let job = Record::at(layout.memory, Offset::from_raw(task.job()));
+        if job.state() != JobState::Open {
+            return Ok(());
+        }
+        let life = status.sequence();
+        // Without inputs it waits only because no deque had room for it.
+        let ports = ports_of(layout.memory, task);
+        match ports.filter(|ports| !ports.are_complete()) {
+            None => runnable = Some((task, life)),
+            Some(ports) => found.push(Waiting { task, ports, job }),
         }
         Ok(())
     };
@@ -189,7 +197,10 @@ fn waiting<M: Memory>(layout: Layout<M>) -> Result<Vec<Waiting<M>>, PoolError> {
             look(root.task())?;
         }
     }
-    Ok(found)
+    Ok(match runnable {
+        Some((task, life)) => Waits::Runnable(task, life),
+        None => Waits::All(found),
+    })
 }
 
 /// Those of the `stuck` jobs that wait for nothing that a job would write which is only submitted: that may get

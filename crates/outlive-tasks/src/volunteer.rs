@@ -38,6 +38,7 @@ pub struct Volunteer {
     name: String,
     threads: NonZeroU32,
     stands_by: bool,
+    besides: bool,
 }
 
 impl Default for Volunteer {
@@ -75,6 +76,7 @@ impl Volunteer {
             name: "worker".into(),
             threads: NonZeroU32::MIN,
             stands_by: false,
+            besides: false,
         }
     }
 
@@ -99,6 +101,12 @@ impl Volunteer {
     /// and wait again, instead of ending, when it has more.
     pub fn stands_by(self, stands_by: bool) -> Self {
         Self { stands_by, ..self }
+    }
+
+    /// Whether its threads work [besides](WorkerPool::work_besides) those whom the pool wants, until it wants none; unless they
+    /// [stand by](Self::stands_by).
+    pub fn works_besides(self, besides: bool) -> Self {
+        Self { besides, ..self }
     }
 
     /// Joins with a process: of the host that was named, or of one that nobody else is of, so that others go on when it stands
@@ -164,7 +172,10 @@ impl Volunteer {
             let served = match self.stands_by {
                 true => pool.stand_by(&heap, stop)?,
                 false => {
-                    let (served, ended) = pool.work(&heap, stop)?;
+                    let (served, ended) = match self.besides {
+                        true => pool.work_besides(&heap, stop)?,
+                        false => pool.work(&heap, stop)?,
+                    };
                     debug_assert!(ended == Ended::Surplus || stop.is_stopped());
                     served
                 }

@@ -82,6 +82,8 @@ pub(crate) struct Worker<'w> {
     resizer: Resizer,
     /// Whether nobody else was there for a task that this worker cannot do: such a task fails.
     is_last: bool,
+    /// Whether it works also when the pool has as many workers as it wants.
+    besides: bool,
     /// A task that it cannot do, and leaves to others.
     left: Option<Running>,
 }
@@ -102,9 +104,12 @@ impl<'w> Worker<'w> {
         hand: Hand<'w>,
         registry: &'w Registry,
         stop: &'w Stop,
+        besides: bool,
     ) -> Result<Self, PoolError> {
+        // Beyond the places of those whom the pool wants: else it would be one of them, and the last of these one too many.
+        let first = if besides { layout.wanted() } else { 0 };
         Ok(Self {
-            crew: Crew::claim(layout, hand)?,
+            crew: Crew::claim_from(layout, hand, first)?,
             registry,
             layout,
             hand,
@@ -112,6 +117,7 @@ impl<'w> Worker<'w> {
             stop,
             resizer: Resizer::new(layout),
             is_last: false,
+            besides,
             left: None,
         })
     }
@@ -269,7 +275,7 @@ impl<'w> Worker<'w> {
         }
         let (slots, mine) = (self.layout.slots, self.crew.engine.number());
         let wanted = self.layout.wanted();
-        if mine < wanted {
+        if mine < wanted || self.besides && wanted > 0 {
             return None;
         }
         let generations = self.hand.heap.member().generations();

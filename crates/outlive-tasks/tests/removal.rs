@@ -97,6 +97,20 @@ fn a_pool_goes_on_for_ever_in_the_same_room() {
 }
 
 #[test]
+fn a_job_whose_record_stands_where_another_stood_runs() {
+    with_workers("again", 1, Options::new().open_jobs(1), |_, heap, pool| {
+        pool.put(heap, "number", &7u64.to_ne_bytes()).unwrap();
+        for round in 0..2000 {
+            let job = pool.submit(heap, "copy", copies()).unwrap();
+            assert_eq!(job.wait_for::<u64>(LONG).unwrap(), Some(7), "round {round}");
+            assert!(removed(|| pool.remove_job(heap, "copy")));
+            // So that its room is the next one's.
+            heap.reclaim();
+        }
+    });
+}
+
+#[test]
 fn what_is_in_use_is_refused_and_who_uses_it_named() {
     with_workers("used", 2, Options::new(), |_, heap, pool| {
         assert!(!pool.remove_data(heap, "number").unwrap());

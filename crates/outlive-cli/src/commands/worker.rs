@@ -27,10 +27,10 @@ use std::time::Duration;
     Workers need not be counted, named or known to each other, and may come at any time: one that is started joins the pod, takes \
     tasks from those that are there, and ends when the pool wants no workers any more; on SIGINT, SIGTERM or SIGHUP it finishes its \
     tasks and leaves in good order. If it is killed, others do again what it had begun. The pool is that of a run of this program \
-    (pagerank, for example) or of anything that registers the same tasks; the report of a run counts its own workers' units only. \
-    The pool of a run with --spares has all the workers that it wants: who comes besides leaves at once, but for those with --spare.\n\n\
-    Each process is a host of its own unless --host says which one dies with it. docs/launchers.md has an example of each launcher; \
-    `outlive pod status` shows who works.")]
+    (pagerank, for example) or of anything that registers the same tasks; the report of a run counts its own workers' units only. In a \
+     run with --spares they work besides its hosts; a spare is called when fewer work than it has hosts for.\n\n\
+     Each process is a host of its own unless --host says which one dies with it. docs/launchers.md has an example of each launcher; \
+     `outlive pod status` shows who works.")]
 pub struct Worker {
     /// The pod: a file (in /dev/shm, say), a DAX device, or a PCI device's resource file
     #[arg(long, value_name = "PATH")]
@@ -73,7 +73,8 @@ impl Worker {
         let volunteer = Volunteer::new()
             .name(&self.name)
             .threads(self.threads)
-            .stands_by(self.spare);
+            .stands_by(self.spare)
+            .works_besides(has_spares(&pod));
         let volunteer = match self.host {
             Some(host) => volunteer.host(host),
             None => volunteer,
@@ -174,6 +175,13 @@ impl Drop for SaysSo<'_> {
     fn drop(&mut self) {
         self.0.store(true, Ordering::Relaxed);
     }
+}
+
+/// Whether the pod is that of a run with spares. Its pool wants as many workers as it has hosts for; whoever comes by hand comes to help
+/// these, and not to be one too many.
+fn has_spares(pod: &Pod) -> bool {
+    let run = Header::find(pod).ok().flatten();
+    run.is_some_and(|run| run.crew().spares > 0)
 }
 
 /// Whether the pod is that of a run whose driver may not write any more.

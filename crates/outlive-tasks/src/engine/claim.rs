@@ -42,8 +42,26 @@ impl<'w, M: Memory> Engine<'w, M> {
         recoverers: &'w Recoverers<M>,
         hooks: &mut H,
     ) -> Result<Self, H::Error> {
+        Self::claim_from(slots, 0, heap, recoverers, hooks)
+    }
+
+    /// The same of the first slot from number `first` on that can be had; of the others if there is none.
+    ///
+    /// # Errors
+    /// As [`claim`](Self::claim).
+    ///
+    /// # Crash
+    /// As [`claim`](Self::claim).
+    pub fn claim_from<H: Hooks<M>>(
+        slots: Slots<M>,
+        first: u32,
+        heap: &'w LocalHeap<'w, M>,
+        recoverers: &'w Recoverers<M>,
+        hooks: &mut H,
+    ) -> Result<Self, H::Error> {
         let capacity = slots.settings().capacity;
-        for number in 0..capacity {
+        let first = first.min(capacity);
+        for number in (first..capacity).chain(0..first) {
             if let Some(engine) = Self::claim_slot(slots, number, heap, recoverers, hooks)? {
                 return Ok(engine);
             }

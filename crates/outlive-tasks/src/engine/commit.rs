@@ -16,6 +16,8 @@ outlive::memory::crash_points! {
         Published,
         /// A child, or one who waited, is ready and not pushed.
         Readied,
+        /// One of them waits, for there is no room to push it.
+        Postponed,
         /// All are pushed.
         Pushed,
         /// It is done.
@@ -82,38 +84,35 @@ impl<M: Memory> Engine<'_, M> {
         // Release, as all stores of the status: the children and what the task did.
         task.set_status(status);
         memory.crash_point(CommitPoint::Committed);
-        self.commit(task, status, hooks)
+        self.commit(task, status, hooks, run.count)
     }
 
     /// Wrong: publishes the children of a task that runs. For the proofs that see it.
     pub(crate) fn publish_children(&mut self, run: &Running<M>) -> Result<(), EngineError> {
-        let mut batch = Batch {
-            deque: &mut self.deque,
-            heap: self.heap,
-        };
+        let mut batch = Batch::new(&mut self.deque, self.heap, false, 0);
         let mut word = run.children;
         while word != 0 {
             let child = Task::checked(self.slots.memory(), run.task.children_at(), word)?;
             word = child.next();
             batch.ready(child)?;
         }
-        self.deque.publish();
+        batch.publish();
         Ok(())
     }
 
-    /// Publishes what a task made that has taken effect, from the beginning. The worker holds it.
+    /// Publishes what a task made that has taken effect, from the beginning. The worker holds it, and has room for `room`
+    /// children.
     pub(super) fn commit<H: Hooks<M>>(
         &mut self,
         task: Task<M>,
         status: Status,
         hooks: &mut H,
+        room: u64,
     ) -> Result<(), H::Error> {
         let memory = self.slots.memory();
         let (head, attempt) = task.children();
-        let mut batch = Batch {
-            deque: &mut self.deque,
-            heap: self.heap,
-        };
+        let may_wait = hooks.finds_waiting();
+        let mut batch = Batch::new(&mut self.deque, self.heap, may_wait, room);
         hooks.committed(task, attempt, &mut batch)?;
         memory.crash_point(CommitPoint::Published);
         let (mut from, mut word) = (task.children_at(), head);
@@ -121,6 +120,7 @@ impl<M: Memory> Engine<'_, M> {
             let child = Task::checked(memory, from, word)?;
             // Before it is pushed: from then on the chain is stable only because nobody gives it another life.
             (from, word) = (child.next_at(), child.next());
+            batch.redeem();
             match child.status()?.state() {
                 State::New | State::Waiting => hooks.child(child, &mut batch)?,
                 State::Ready => batch.ready(child)?,
@@ -128,7 +128,10 @@ impl<M: Memory> Engine<'_, M> {
                 _ => {}
             }
         }
-        self.deque.publish();
+        if batch.publish() != 0 {
+            // Before the end: whoever takes over does all of it again.
+            hooks.postponed();
+        }
         memory.crash_point(CommitPoint::Pushed);
         self.end(task, status.with(State::Done));
         Ok(())
@@ -183,12 +186,12 @@ impl<M: Memory> Engine<'_, M> {
         hooks: &mut H,
     ) -> Result<(), H::Error> {
         let memory = self.slots.memory();
-        let mut batch = Batch {
-            deque: &mut self.deque,
-            heap: self.heap,
-        };
+        let may_wait = hooks.finds_waiting();
+        let mut batch = Batch::new(&mut self.deque, self.heap, may_wait, 0);
         hooks.failed(task, status.attempt(), &mut batch)?;
-        self.deque.publish();
+        if batch.publish() != 0 {
+            hooks.postponed();
+        }
         memory.crash_point(FailPoint::Told);
         self.end(task, status.with(State::Failed));
         Ok(())

@@ -362,7 +362,8 @@ impl<M: Memory> Engine<'_, M> {
         let memory = self.slots.memory();
         if status.state() == State::Committing {
             memory.crash_point(TakePoint::CommitTakenOver);
-            self.commit(task, status, hooks)
+            // Whoever died in it had room, in a deque of his own.
+            self.commit(task, status, hooks, 0)
         } else {
             memory.crash_point(TakePoint::FailureTakenOver);
             self.tell(task, status, hooks)

@@ -17,6 +17,7 @@
 use super::record::{Contents, ROOT};
 use super::{JobState, Record, Root};
 use crate::crew::WRITTEN;
+use crate::desk::Desk;
 use crate::layout::{Hand, Layout};
 use crate::names::Ports;
 use crate::{EngineError, PoolError, Spec, State};
@@ -184,9 +185,14 @@ impl<M: Memory> Layout<M> {
                 // Not the job's fault.
                 PoolError::Recover(_) | PoolError::Engine(EngineError::Recover(_)) => Err(error),
                 PoolError::Full(why) => {
-                    self.fail_job(hand, job, &format!("its root finds no room: {why}"))
+                    let wanted = why.asked();
+                    let why = format!("its root finds no room: {why}");
+                    self.fail_job_for(hand, job, &why, wanted)
                 }
-                error => self.fail_job(hand, job, &format!("its root cannot be made: {error}")),
+                error => {
+                    let why = format!("its root cannot be made: {error}");
+                    self.fail_job_for(hand, job, &why, error.wanted())
+                }
             };
         }
         memory.crash_point(OpenPoint::Published);
@@ -225,6 +231,8 @@ impl<M: Memory> Layout<M> {
                 if Ports::write(memory, root.ports(), task, &inputs, &outputs).keep() {
                     break;
                 }
+                // What a name had is being removed; by a dead one: then that is done here.
+                Desk::settle_those_of_the_gone(self, hand)?;
                 memory.spin_hint();
             }
             drop(pin);

@@ -74,6 +74,13 @@ const BODY: u64 = 56;
 /// How far the tag of a removal is shifted in the word of the state.
 const TAG: u32 = 8;
 
+/// The number of the submission in the bytes of a record.
+pub(super) fn number_in(bytes: &[u8]) -> u64 {
+    let at = NUMBER as usize;
+    let word = bytes.get(at..at + 8).and_then(|word| word.try_into().ok());
+    word.map_or(0, u64::from_ne_bytes)
+}
+
 /// What a record says of its job.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Contents {
@@ -193,12 +200,7 @@ impl<M: Memory> Record<M> {
 
     /// Whether these are the bytes of a record with that number whose job is removed.
     pub(super) fn is_taken(bytes: &[u8], number: u64) -> bool {
-        let word = |at: u64| {
-            let at = at as usize;
-            let word = bytes.get(at..at + 8).and_then(|word| word.try_into().ok());
-            word.map_or(0, u64::from_ne_bytes)
-        };
-        word(NUMBER) == number && JobState::from_word(word(STATE)) == JobState::Removed
+        number_in(bytes) == number && JobState::of_bytes(bytes) == JobState::Removed
     }
 
     pub(super) fn root(self) -> Option<u32> {

@@ -56,10 +56,20 @@ impl<M: Memory> Layout<M> {
     /// # Crash
     /// It is there, or it is not; what is left to do is done by whoever next sits at the desk, or removes it again.
     pub fn remove_job(self, hand: Hand<'_, M>, name: &[u8]) -> Result<bool, PoolError> {
+        self.remove_job_slowly(hand, name, || ())
+    }
+
+    /// The same, with a `pause` between the offer and the look at who uses it: for the proofs.
+    pub fn remove_job_slowly(
+        self,
+        hand: Hand<'_, M>,
+        name: &[u8],
+        pause: impl FnOnce(),
+    ) -> Result<bool, PoolError> {
         Desk::settle_those_of_the_gone(self, hand)?;
         let desk = Desk::take_for_removal(self, hand)?;
         let seated = desk.seated(hand);
-        let removed = self.remove_job_at(hand, desk, name);
+        let removed = self.remove_job_at(hand, desk, name, pause);
         // Also what an error left half-done.
         let left = seated.leave();
         let removed = removed?;
@@ -72,6 +82,7 @@ impl<M: Memory> Layout<M> {
         hand: Hand<'_, M>,
         desk: Desk<M>,
         name: &[u8],
+        pause: impl FnOnce(),
     ) -> Result<bool, PoolError> {
         // The record stays one while this looks at it.
         let _pin = hand.heap.pin();
@@ -92,6 +103,7 @@ impl<M: Memory> Layout<M> {
             return Err(in_use("another removes it"));
         }
         self.memory.crash_point(RemoveJobPoint::Offered);
+        pause();
         if let Some(by) = self.user_of_job(hand, desk, job)? {
             job.retag(Tag::Offered(desk.number()), None);
             desk.forget();
@@ -106,6 +118,29 @@ impl<M: Memory> Layout<M> {
         finish(self, hand.heap, desk, job);
         desk.forget();
         Ok(true)
+    }
+
+    /// Wrong: looks who uses the job before it offers it; then there is a `pause`. For the proofs that see it.
+    pub fn remove_job_looking_first(
+        self,
+        hand: Hand<'_, M>,
+        name: &[u8],
+        pause: impl FnOnce(),
+    ) -> Result<bool, PoolError> {
+        let desk = Desk::take_for_removal(self, hand)?;
+        let mut removed = false;
+        if let Some(job) = self.find_job(hand, name)
+            && self.user_of_job(hand, desk, job)?.is_none()
+        {
+            pause();
+            desk.note(At::Job(job.at), job.number());
+            job.offer(desk.number());
+            job.retag(Tag::Offered(desk.number()), Some(Tag::Taken(desk.number())));
+            finish(self, hand.heap, desk, job);
+            removed = true;
+        }
+        desk.leave(hand)?;
+        Ok(removed)
     }
 
     /// Who uses the job, for people.

@@ -6,10 +6,11 @@
 //! task that creates a job spawns a task that submits it, which may run twice as any other may. Another job of the same
 //! name is refused.
 
-use super::record::SAME;
+use super::record::{SAME, number_in};
 use super::{JobState, Record};
+use crate::PoolError;
 use crate::descriptor::MOST_ARGUMENTS;
-use crate::desk::Desk;
+use crate::desk::{At, Desk};
 use crate::layout::{Hand, Layout};
 use outlive::memory::{Memory, Offset};
 use outlive::structures::InsertError;
@@ -18,6 +19,8 @@ use xxhash_rust::xxh3::xxh3_64;
 outlive::memory::crash_points! {
     /// Where the submission of a job may be cut short.
     pub enum SubmitPoint for "tasks.submit" {
+        /// A desk says that a job is submitted which depends on others.
+        AtDesk,
         /// The job is submitted; nobody was told.
         Inserted,
         /// Those who keep a list of jobs know that theirs is old.
@@ -128,7 +131,8 @@ pub enum SubmitError {
 const MOST_NAMES: usize = 0xFFFF;
 
 impl<M: Memory> Layout<M> {
-    /// Submits a job, or finds it if it has been submitted. Lock-free.
+    /// Submits a job, or finds it if it has been submitted. Lock-free. Once it was submitted by this call it is not submitted by it
+    /// again, whoever removes it. The record stays one for as long as a pin of the caller's.
     ///
     /// # Crash
     /// It is submitted or not.
@@ -157,8 +161,14 @@ impl<M: Memory> Layout<M> {
         let shown = || String::from_utf8_lossy(name).into_owned();
         let mut settled = false;
         loop {
-            match self.jobs.insert(hand.heap, name, &bytes) {
-                Ok(()) => self.memory.crash_point(SubmitPoint::Inserted),
+            match self.jobs.insert_at(hand.heap, name, &bytes) {
+                Ok(place) => {
+                    self.memory.crash_point(SubmitPoint::Inserted);
+                    self.tell_of_submission(hand);
+                    // This one, also if somebody was so quick that it has been removed by now: to submit it again would be to
+                    // run it again. The pin keeps the record.
+                    return Ok(Record::at(self.memory, place));
+                }
                 Err(InsertError::Exists(there)) => {
                     if JobState::of_bytes(&there) == JobState::Removed {
                         // If who removes it is dead, that is brought to its end here.
@@ -171,16 +181,51 @@ impl<M: Memory> Layout<M> {
                     if there.get(SAME..) != bytes.get(SAME..) {
                         return Err(SubmitError::Exists { name: shown() });
                     }
+                    // Who submitted it may have died before he said so.
+                    self.tell_of_submission(hand);
+                    let record = self.find_job(hand, name);
+                    if let Some(record) = record.filter(|it| it.number() == number_in(&there)) {
+                        return Ok(record);
+                    }
+                    // Another's, which was removed meanwhile: so this submission comes after that removal.
+                    self.memory.spin_hint();
                 }
                 Err(InsertError::Heap(error)) => return Err(error.into()),
             }
-            self.raise_version(hand);
-            self.memory.crash_point(SubmitPoint::Told);
-            if let Some(record) = self.find_job(hand, name) {
-                return Ok(record);
-            }
-            // Removed by somebody who was quick: it was submitted, and this is another submission.
-            self.memory.spin_hint();
         }
+    }
+
+    /// Submits a job that depends on others: at a desk, so that none of these is removed meanwhile. `stay` says of all of them
+    /// that they [are kept](Record::keep).
+    ///
+    /// # Crash
+    /// It is submitted or not.
+    pub fn submit_dependent(
+        self,
+        hand: Hand<'_, M>,
+        submission: &Submission<'_>,
+        stay: impl FnOnce() -> bool,
+    ) -> Result<Record<M>, PoolError> {
+        // Their records stay records while this looks at them.
+        let _pin = hand.heap.pin();
+        let desk = Desk::take(self, hand)?;
+        let seated = desk.seated(hand);
+        desk.note(At::Submission, 0);
+        self.memory.crash_point(SubmitPoint::AtDesk);
+        let submitted = if stay() {
+            self.submit(hand, submission)
+        } else {
+            let name = String::from_utf8_lossy(submission.name).into_owned();
+            Err(SubmitError::DependsOnRemoved { name })
+        };
+        let left = seated.leave();
+        let record = submitted?;
+        left?;
+        Ok(record)
+    }
+
+    fn tell_of_submission(self, hand: Hand<'_, M>) {
+        self.raise_version(hand);
+        self.memory.crash_point(SubmitPoint::Told);
     }
 }

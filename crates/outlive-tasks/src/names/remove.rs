@@ -69,10 +69,20 @@ impl<M: Memory> Layout<M> {
     /// # Crash
     /// It has its data, or none; what is left to do is done by whoever next sits at the desk, or removes it again.
     pub fn remove_data(self, hand: Hand<'_, M>, key: &[u8]) -> Result<bool, PoolError> {
+        self.remove_data_slowly(hand, key, || ())
+    }
+
+    /// The same, with a `pause` between the offer and the look at who uses it: for the proofs.
+    pub fn remove_data_slowly(
+        self,
+        hand: Hand<'_, M>,
+        key: &[u8],
+        pause: impl FnOnce(),
+    ) -> Result<bool, PoolError> {
         Desk::settle_those_of_the_gone(self, hand)?;
         let desk = Desk::take_for_removal(self, hand)?;
         let seated = desk.seated(hand);
-        let removed = self.remove_data_at(hand, desk, key);
+        let removed = self.remove_data_at(hand, desk, key, pause);
         // Also what an error left half-done.
         let left = seated.leave();
         let removed = removed?;
@@ -85,6 +95,7 @@ impl<M: Memory> Layout<M> {
         hand: Hand<'_, M>,
         desk: Desk<M>,
         key: &[u8],
+        pause: impl FnOnce(),
     ) -> Result<bool, PoolError> {
         let heap = hand.heap;
         // The cell stays a cell while this looks at it.
@@ -110,6 +121,7 @@ impl<M: Memory> Layout<M> {
             return Err(in_use("another removes it".into()));
         }
         self.memory.crash_point(RemovePoint::Offered);
+        pause();
         let offered = Tag::Offered(desk.number());
         if let Some(by) = self.user_of(hand, desk, key, cell)? {
             cell.retag(block, offered, None);
@@ -126,19 +138,40 @@ impl<M: Memory> Layout<M> {
         Ok(true)
     }
 
-    /// Wrong: takes the data without a look at who uses it. For the proofs that see it.
-    pub fn remove_used_data(self, hand: Hand<'_, M>, key: &[u8]) -> Result<(), PoolError> {
+    /// Wrong: takes the data without a look at who uses it, or [looks](Self::data_is_used) before it offers it. For the proofs
+    /// that see it.
+    pub fn remove_used_data(
+        self,
+        hand: Hand<'_, M>,
+        key: &[u8],
+        is_used: impl FnOnce(Desk<M>, Cell<M>) -> bool,
+    ) -> Result<bool, PoolError> {
         let desk = Desk::take_for_removal(self, hand)?;
+        let mut removed = false;
         if let Some(cell) = self.names.find(hand.heap, key)
             && let Some(data) = cell.value()
+            && !is_used(desk, cell)
         {
             desk.note(At::Data(cell.offset()), data.block().raw());
             cell.offer(data.block(), desk.number());
             let taken = Some(Tag::Taken(desk.number()));
             cell.retag(data.block(), Tag::Offered(desk.number()), taken);
             finish(self, hand.heap, desk, cell, Some(key));
+            removed = true;
         }
-        desk.leave(hand)
+        desk.leave(hand)?;
+        Ok(removed)
+    }
+
+    /// Whether somebody uses the name or its cell.
+    pub fn data_is_used(
+        self,
+        hand: Hand<'_, M>,
+        desk: Desk<M>,
+        key: &[u8],
+        cell: Cell<M>,
+    ) -> Result<bool, PoolError> {
+        Ok(self.user_of(hand, desk, key, cell)?.is_some())
     }
 
     /// Who uses the name or its cell, for people.

@@ -1,11 +1,9 @@
 //! Jobs by name: submitted, found, removed.
 
 use super::{Job, WorkerPool};
-use crate::desk::{At, Desk};
-use crate::jobs::{Record, Submission, name_key};
-use crate::layout::Hand;
+use crate::jobs::{Submission, name_key};
 use crate::registry::Call;
-use crate::{JobState, PoolError, SubmitError};
+use crate::{JobState, PoolError};
 use outlive::heap::LocalHeap;
 use outlive::memory::Offset;
 
@@ -59,34 +57,11 @@ impl WorkerPool {
         let record = if after.is_empty() {
             self.layout.submit(hand, &submission)?
         } else {
-            self.submit_dependent(hand, &submission, after)?
+            let stay = || after.iter().all(|job| job.keep());
+            self.layout.submit_dependent(hand, &submission, stay)?
         };
         self.layout.barrier.interrupt(heap.member())?;
         Ok(Job::of(*self, heap, record))
-    }
-
-    /// Submits a job that depends on others: at a desk, so that none of these is removed meanwhile.
-    fn submit_dependent(
-        &self,
-        hand: Hand<'_>,
-        submission: &Submission<'_>,
-        after: &[&Job<'_>],
-    ) -> Result<Record, PoolError> {
-        // Their records stay records while this looks at them.
-        let _pin = hand.heap.pin();
-        let desk = Desk::take(self.layout, hand)?;
-        let seated = desk.seated(hand);
-        desk.note(At::Submission, 0);
-        let submitted = if after.iter().all(|job| job.keep()) {
-            self.layout.submit(hand, submission)
-        } else {
-            let name = String::from_utf8_lossy(submission.name).into_owned();
-            Err(SubmitError::DependsOnRemoved { name })
-        };
-        let left = seated.leave();
-        let record = submitted?;
-        left?;
-        Ok(record)
     }
 
     /// The job `name`, if it has been submitted and not been removed.

@@ -122,11 +122,33 @@ impl WorkerPool {
     /// task, others have it when the thread is no member any more. [`PoolError::Unable`] if it cannot do a task that others
     /// may be able to do; if nobody else works, nor comes at once, the task fails instead.
     pub fn work(&self, heap: &LocalHeap<'_>, stop: &Stop) -> Result<(Served, Ended), PoolError> {
+        self.work_by(heap, stop, false)
+    }
+
+    /// The same also when the pool has as many workers as it wants, until it wants none. As long as it works it is one of them:
+    /// nobody else leaves for its sake, and spares come when there are fewer than are wanted.
+    ///
+    /// # Errors
+    /// As [`work`](Self::work).
+    pub fn work_besides(
+        &self,
+        heap: &LocalHeap<'_>,
+        stop: &Stop,
+    ) -> Result<(Served, Ended), PoolError> {
+        self.work_by(heap, stop, true)
+    }
+
+    fn work_by(
+        &self,
+        heap: &LocalHeap<'_>,
+        stop: &Stop,
+        besides: bool,
+    ) -> Result<(Served, Ended), PoolError> {
         let hand = self.hand(heap);
-        let worker = Worker::new(self.layout, hand, self.registry, stop)?;
+        let worker = Worker::new(self.layout, hand, self.registry, stop, besides)?;
         match worker.work() {
             Err(PoolError::Unable { .. }) if !self.has_others(heap, stop) => {
-                let worker = Worker::new(self.layout, hand, self.registry, stop)?;
+                let worker = Worker::new(self.layout, hand, self.registry, stop, besides)?;
                 worker.left_alone().work()
             }
             ended => ended,

@@ -1,6 +1,7 @@
 //! The proofs of names, jobs and judgements: what `outlive prove kill` and `outlive prove schedule` run of them.
 
 mod places;
+mod races;
 mod removals;
 pub mod scenarios;
 pub mod sweeps;

@@ -1,12 +1,13 @@
 //! The removal of data and of jobs, killed at every instruction.
 //!
-//! Number 3 has run the job and is dead; the victim, number 0, removes something of it; 1 and 2 go on, and remove it again.
+//! Number 3 has run the job and is dead; the victim, number 0, removes something of it, or submits a job that depends on it; 1 and 2 go
+//! on, and remove it again.
 //! Whatever happened it is gone then, or is there and in use; and nothing has leaked.
 
-use super::world::{FAIL, SPLIT, Way, World, bytes};
+use super::world::{FAIL, LEAF, NAME, SPLIT, Way, World, bytes};
 use crate::PoolError;
 use crate::crew::Crew;
-use crate::jobs::{RemoveJobPoint, name_key};
+use crate::jobs::{JobState, RemoveJobPoint, name_key};
 use crate::names::RemovePoint;
 use outlive_prove::kill::{Crash, Marked, Suite, Sweep};
 
@@ -37,6 +38,12 @@ enum Case {
     Job,
     /// A job that failed, with the reason.
     FailedJob,
+    /// A job with a task that waits for what nobody writes, and is given up.
+    StuckJob,
+    /// A job that another depends on, which has not begun: it stays.
+    JobInUse,
+    /// Nothing: submits a job that depends on one which survivors remove.
+    Depends,
     /// Broken: data that is used, without a look.
     RemovesBlindly,
 }
@@ -45,7 +52,15 @@ const SLABS: u64 = 52;
 const JOB: &[u8] = b"j";
 
 impl Case {
-    const SOUND: [Self; 4] = [Self::Data, Self::DataInUse, Self::Job, Self::FailedJob];
+    const SOUND: [Self; 7] = [
+        Self::Data,
+        Self::DataInUse,
+        Self::Job,
+        Self::FailedJob,
+        Self::StuckJob,
+        Self::JobInUse,
+        Self::Depends,
+    ];
 
     fn is_in_use(self) -> bool {
         matches!(self, Self::DataInUse | Self::RemovesBlindly)
@@ -60,9 +75,43 @@ impl Case {
         let (layout, key) = (world.layout, name_key("a"));
         match self {
             Self::Data | Self::DataInUse => layout.remove_data(hand, &key),
-            Self::Job | Self::FailedJob => layout.remove_job(hand, JOB),
-            Self::RemovesBlindly => layout.remove_used_data(hand, &key).map(|()| true),
+            Self::Depends => {
+                let job = world.job(hand).expect("nobody has removed it");
+                world.submit_dependent(hand, job).map(|_| true)
+            }
+            Self::Job | Self::FailedJob | Self::StuckJob | Self::JobInUse => {
+                layout.remove_job(hand, JOB)
+            }
+            Self::RemovesBlindly => layout.remove_used_data(hand, &key, |_, _| false),
         }
+    }
+
+    /// What survivors do about it: the same; and they have no use for a job that others depend on.
+    fn remove_again(
+        self,
+        world: &World<Marked>,
+        hand: crate::layout::Hand<'_, Marked>,
+    ) -> Result<bool, PoolError> {
+        if !matches!(self, Self::JobInUse | Self::Depends) {
+            return self.remove(world, hand);
+        }
+        if let Some(job) = world.layout.find_job(hand, b"k") {
+            // Nobody has removed what it depends on; nor can, before it has begun.
+            assert!(world.job(hand).is_some(), "what `k` depends on is gone");
+            if job.state() == JobState::Submitted {
+                let refused = world.layout.remove_job(hand, JOB);
+                assert!(
+                    matches!(refused, Err(PoolError::JobInUse { .. })),
+                    "what `k` depends on was not kept: {refused:?}"
+                );
+            }
+            world.work_until(hand, Way::default(), || job.state().is_over())?;
+            // One who died may have been about to remove it.
+            let ended = matches!(job.state(), JobState::Complete | JobState::Removed);
+            assert!(ended, "`k` is {:?}", job.state());
+            world.layout.remove_job(hand, b"k")?;
+        }
+        world.layout.remove_job(hand, JOB)
     }
 }
 
@@ -89,9 +138,11 @@ impl Sweep for Removals {
         let hand = world.hand(&local);
         let function = match self.0 {
             Case::FailedJob => FAIL,
+            Case::StuckJob => NAME,
+            Case::JobInUse | Case::Depends => LEAF,
             _ => SPLIT,
         };
-        world.submit(hand, function);
+        let job = world.submit(hand, function);
         if self.0.is_in_use() {
             let mut crew = Crew::claim(world.layout, hand).expect("a slot");
             // The root, and both that write, so that `a` is there; the one that reads it is ready.
@@ -102,6 +153,9 @@ impl Sweep for Removals {
             crew.engine.give_up().expect("nothing is held");
         } else {
             world.work(hand, Way::default()).expect("it can be done");
+        }
+        if self.0 == Case::JobInUse {
+            world.submit_dependent(hand, job).expect("room");
         }
         drop(local);
         world.die(3);
@@ -114,7 +168,10 @@ impl Sweep for Removals {
         let removed = self.0.remove(&world, world.hand(&local));
         match (self.0, removed) {
             (Case::DataInUse, Err(PoolError::DataInUse { .. })) => {}
-            (Case::DataInUse, other) => panic!("what is used was not refused: {other:?}"),
+            (Case::JobInUse, Err(PoolError::JobInUse { .. })) => {}
+            (Case::DataInUse | Case::JobInUse, other) => {
+                panic!("what is used was not refused: {other:?}")
+            }
             (_, Ok(true)) => {}
             (_, other) => panic!("it was not removed: {other:?}"),
         }
@@ -133,9 +190,13 @@ impl Sweep for Removals {
             world.work(hand, Way::default()).expect("it can be done");
         } else {
             // As the next incarnation of the victim would.
-            let again = self.0.remove(&world, hand).expect("nobody uses it");
-            assert!(!(again && crash.returned), "it was removed twice");
-            assert!(!self.0.remove(&world, hand).expect("nobody uses it"));
+            let again = self.0.remove_again(&world, hand).expect("nobody uses it");
+            let may_be_there = matches!(self.0, Case::JobInUse | Case::Depends);
+            assert!(
+                may_be_there || !(again && crash.returned),
+                "it was removed twice"
+            );
+            assert!(!self.0.remove_again(&world, hand).expect("nobody uses it"));
         }
         world.recoverers.recover_all(&survivor).unwrap();
     }
@@ -169,7 +230,11 @@ impl Sweep for Removals {
         let left = if self.0 == Case::Data { 1 } else { 2 };
         let names = { world.layout.names }.all(&local);
         let own = names.iter().filter(|(key, _)| key[0] == b'n').count();
-        if self.0 != Case::FailedJob && own != left {
+        let is_of_split = !matches!(
+            self.0,
+            Case::FailedJob | Case::StuckJob | Case::JobInUse | Case::Depends
+        );
+        if is_of_split && own != left {
             return Err(format!("there are {own} names"));
         }
         world.demand_sound(&local)

@@ -24,19 +24,20 @@ const SLABS: u64 = 16;
 pub fn all() -> Vec<Proof> {
     let deep = |deaths| bounds().preemptions(4).stale_reads(3).deaths(deaths);
     let some = |scenario, deaths, quick, full| Proof::of_some(scenario, deep(deaths), quick, full);
-    vec![
+    let working = vec![
         some(working(Begun::Nothing, 2, Kind::Sound), 1, 200, 20_000),
         some(working(Begun::Split, 2, Kind::Sound), 2, 500, 50_000),
         some(working(Begun::Written, 2, Kind::Sound), 2, 800, 100_000),
         some(working(Begun::Written, 3, Kind::Sound), 2, 300, 50_000),
         some(working(Begun::Read, 2, Kind::Sound), 2, 600, 100_000),
         some(slow_judge(Validation::Made), 0, 100, 20_000),
-    ]
+    ];
+    working.into_iter().chain(super::races::all()).collect()
 }
 
 /// Scenarios that must fail within these bounds, each with a part of what must be said.
 pub fn broken() -> Vec<(Scenario, Bounds, &'static str)> {
-    vec![
+    let mut broken = vec![
         (
             slow_judge(Validation::Left),
             bounds().preemptions(0),
@@ -47,7 +48,9 @@ pub fn broken() -> Vec<(Scenario, Bounds, &'static str)> {
             bounds().preemptions(0).deaths(1).executions(20_000),
             "is not what took effect",
         ),
-    ]
+    ];
+    broken.extend(super::races::broken());
+    broken
 }
 
 fn bounds() -> Bounds {

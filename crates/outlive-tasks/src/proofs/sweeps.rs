@@ -4,7 +4,9 @@
 //! job to its end, its result is right, what others see was written by the attempt that took effect, and nothing has
 //! leaked.
 
-use super::world::{FAIL, KEYS, SPLIT, Way, World, bytes};
+use super::world::{
+    FAIL, FAN, KEYS, LEAF_KEY, LEAVES, LOOK_KEY, LOOKS, SPLIT, SPREAD_KEY, Way, World, bytes,
+};
 use crate::crew::{Crew, Judged, ports_of, ticket_of};
 use crate::desk::{Desk, PutPoint};
 use crate::frontier::{Frontier, FrontierPoint};
@@ -40,7 +42,8 @@ pub fn broken() -> Vec<(Box<dyn Sweep>, &'static str)> {
         Box::new(Pool(Case::PublishesFirst)),
         "was published before its task took effect",
     );
-    let mut broken = vec![published];
+    let demanding: (Box<dyn Sweep>, _) = (Box::new(Pool(Case::DemandsRoom)), "asked: 128");
+    let mut broken = vec![published, demanding];
     broken.extend(super::places::broken());
     broken.extend(super::removals::broken());
     broken
@@ -71,12 +74,16 @@ enum Case {
     Puts,
     /// Its heart beats, and moves the frontier.
     Beats,
+    /// Runs a task whose commit readies more than the deque has room for, and there is no other room.
+    SpreadsInAFullHeap,
+    /// Broken: as that, but a commit has room for all, or stays with its worker.
+    DemandsRoom,
     /// Broken: as `Writes`, but the name is bound before the task takes effect.
     PublishesFirst,
 }
 
 impl Case {
-    const SOUND: [Self; 11] = [
+    const SOUND: [Self; 12] = [
         Self::Submits,
         Self::Opens,
         Self::Writes,
@@ -88,12 +95,14 @@ impl Case {
         Self::Follows,
         Self::Puts,
         Self::Beats,
+        Self::SpreadsInAFullHeap,
     ];
 
     /// How many tasks number 3 has run before.
     fn ran(self) -> usize {
         match self {
             Self::Writes | Self::PublishesFirst => 1,
+            Self::SpreadsInAFullHeap | Self::DemandsRoom => 1,
             Self::Wakes | Self::TakesTheTellingOver => 2,
             Self::Judges => 3,
             _ => 0,
@@ -104,13 +113,20 @@ impl Case {
     fn completes(self) -> bool {
         !matches!(
             self,
-            Self::FindsItStuck | Self::Fails | Self::Follows | Self::Puts | Self::Beats
+            Self::FindsItStuck
+                | Self::Fails
+                | Self::Follows
+                | Self::Puts
+                | Self::Beats
+                | Self::SpreadsInAFullHeap
+                | Self::DemandsRoom
         )
     }
 
     fn function(self) -> u32 {
         match self {
             Self::Fails | Self::Follows => FAIL,
+            Self::SpreadsInAFullHeap | Self::DemandsRoom => FAN,
             _ => SPLIT,
         }
     }
@@ -166,8 +182,17 @@ impl Case {
             let done = crew.engine.complete(&mut run, &mut hooks);
             assert!(done.is_err() && run.is_spent());
         }
-        drop(crew);
+        let is_full = self.function() == FAN;
+        match is_full {
+            // Whoever works next has this deque; and nobody has a larger one.
+            true => crew.engine.give_up().expect("nothing is held"),
+            false => drop(crew),
+        }
         drop(local);
+        drop(member);
+        if is_full {
+            world.fill(LARGER_ARRAY);
+        }
         world.die(3);
     }
 
@@ -179,6 +204,7 @@ impl Case {
         let way = Way {
             by_victim: true,
             publishes_first: self == Self::PublishesFirst,
+            demands_room: self == Self::DemandsRoom,
             ..Way::default()
         };
         match self {
@@ -208,6 +234,8 @@ impl Case {
             | Self::Writes
             | Self::Wakes
             | Self::TakesTheTellingOver
+            | Self::SpreadsInAFullHeap
+            | Self::DemandsRoom
             | Self::PublishesFirst => {
                 let mut crew = Crew::claim(world.layout, hand)?;
                 if let Some(run) = crew.find()? {
@@ -286,6 +314,8 @@ impl<M: Memory> crate::Hooks<M> for Refusing {
 
 /// How many slabs the heap has room for.
 const SLABS: u64 = 52;
+/// How many bytes the array takes that a deque grows to.
+const LARGER_ARRAY: u64 = 128;
 
 struct Pool(Case);
 
@@ -352,6 +382,20 @@ impl Sweep for Pool {
             world.demand_done(hand)?;
         }
         match case {
+            Case::SpreadsInAFullHeap | Case::DemandsRoom => {
+                let state = world.job(hand).map(|job| job.state());
+                if state != Some(JobState::Complete) {
+                    let why = world.layout.error_of(hand, b"j");
+                    return Err(format!("the job is {state:?}: {why:?}"));
+                }
+                for (key, all) in [(SPREAD_KEY, 1), (LOOK_KEY, LOOKS), (LEAF_KEY, LEAVES)] {
+                    let (victim, others) = world.runs(key.into());
+                    let lost = u64::from(crash.recoverers_lost) + 1;
+                    if !(all..=all + lost).contains(&(victim + others)) {
+                        return Err(format!("key {key} was run {victim} and {others} times"));
+                    }
+                }
+            }
             Case::FindsItStuck => {
                 let why = world.layout.error_of(hand, b"j").unwrap_or_default();
                 if !why.contains("`nobody's`, which nothing writes") {
@@ -387,7 +431,7 @@ impl Sweep for Pool {
         for key in 0..KEYS {
             let (victim, others) = world.runs(key);
             // There the roots of several jobs have one key.
-            if case == Case::Follows {
+            if case == Case::Follows || case.function() == FAN {
                 continue;
             }
             if victim > 1 || others > lost + 1 {

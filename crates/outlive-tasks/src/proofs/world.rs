@@ -2,15 +2,18 @@
 //!
 //! ```text
 //! SPLIT   spawns two that WRITE, `a` and `b`, and one that READs both, and gives their sum as the result
+//! NAME    spawns one that COPIES `n`, which its data is to be brought to
+//! FAN     spawns four that LOOK at `a`, and one that SPREADs: writes `a`, and spawns six LEAVES. A deque has room for eight
 //! ```
 //!
 //! What a task writes is its key and its attempt. The number of its runs stands in a word of its key.
 
-use crate::crew::{Crew, Judged, blocks_of, give_ports, ticket_of};
+use crate::crew::{Crew, Judged, Publisher, blocks_of, give_named_ports, give_ports, ticket_of};
+use crate::desk::Desk;
 use crate::jobs::{JobState, Record, Root, Submission, name_key, result_key};
 use crate::layout::{Hand, Layout, Shape};
 use crate::names::{Data, Ports};
-use crate::{PoolError, Running, Settings, Spec, State};
+use crate::{Batch, Hooks, PoolError, Running, Settings, Spec, State, Task};
 use core::time::Duration;
 use outlive::heap::{self, Heap, LocalHeap};
 use outlive::membership::{Member, Status};
@@ -25,12 +28,31 @@ pub const SPLIT: u32 = 0;
 pub const WRITE: u32 = 1;
 pub const READ: u32 = 2;
 pub const FAIL: u32 = 3;
+pub const FAN: u32 = 4;
+pub const SPREAD: u32 = 5;
+pub const LOOK: u32 = 6;
+pub const LEAF: u32 = 7;
+pub const NAME: u32 = 8;
+pub const COPY: u32 = 9;
+/// What `n` is, for one that is to be read.
+pub const NUMBER: u8 = 9;
+
+/// How many look at `a` after a `FAN`, and how many leaves there are.
+pub const LOOKS: u64 = 4;
+pub const LEAVES: u64 = 6;
+/// Keys of theirs.
+pub const SPREAD_KEY: u8 = 5;
+pub const LOOK_KEY: u8 = 6;
+pub const LEAF_KEY: u8 = 7;
+pub const COPY_KEY: u8 = 2;
 
 /// Keys: of the root, of those that write, of the one that reads.
 pub const ROOT_KEY: u8 = 1;
 pub const KEYS: u64 = 8;
 
 const FLAGS: Offset = Offset::new(DATA.raw() + 256);
+/// Where the list begins of blocks that are there to fill the heap.
+const FILLING: Offset = Offset::new(DATA.raw() + 384);
 const HALL: Offset = Offset::new(SIZE);
 const STATE: Offset = Offset::new(SIZE + (8 << 10));
 const SLAB: u64 = 32 << 10;
@@ -134,6 +156,64 @@ impl<M: Memory> World<M> {
     pub fn hand<'m>(&'m self, heap: &'m LocalHeap<'m, M>) -> Hand<'m, M> {
         let recoverers = &self.recoverers;
         Hand { heap, recoverers }
+    }
+
+    /// Leaves nobody a block of `bytes`, nor room for a slab: what they have of other sizes is theirs.
+    pub fn fill(&self, bytes: u64) {
+        let mut at = FILLING;
+        let next = |at: &mut Offset| {
+            *at = Offset::from_raw(self.memory.load(*at, Ordering::Relaxed));
+            self.memory.store(*at, 0u64, Ordering::Relaxed);
+        };
+        for id in [3, 0, 1, 2] {
+            let member = self.act_as(id);
+            let local = self.local(&member);
+            let slabs = (0..=6).map(|log2| (SLAB * 64) >> log2);
+            for size in slabs.chain([bytes]) {
+                while local.allocate_into(size, at).is_ok() {
+                    next(&mut at);
+                }
+            }
+        }
+        self.memory.store(at, 0u64, Ordering::Relaxed);
+    }
+
+    /// What the heap is filled with.
+    fn filling(&self) -> Vec<Offset> {
+        let next = |at: Offset| {
+            let word: u64 = self.memory.load(at, Ordering::Relaxed);
+            (word != 0).then(|| Offset::from_raw(word))
+        };
+        std::iter::successors(next(FILLING), |at| next(*at)).collect()
+    }
+
+    /// Gives `n` its data.
+    pub fn put_number(&self, hand: Hand<'_, M>) {
+        let desk = Desk::take(self.layout, hand).expect("a desk");
+        let put = desk.put(hand, &name_key("n"), 1, |memory, data| {
+            memory.copy_in(data.start(), &[NUMBER]);
+            Ok(())
+        });
+        assert!(put.expect("room"), "it is the first");
+        desk.leave(hand).expect("it is empty");
+    }
+
+    /// Submits the job `k`, which begins when `after` is complete.
+    pub fn submit_dependent(
+        &self,
+        hand: Hand<'_, M>,
+        after: Record<M>,
+    ) -> Result<Record<M>, PoolError> {
+        let submission = Submission {
+            name: b"k",
+            function: LEAF,
+            arguments: &[LEAF_KEY],
+            reads: &[],
+            writes: &[],
+            after: &[after.at],
+        };
+        self.layout
+            .submit_dependent(hand, &submission, || after.keep())
     }
 
     /// Submits the job `j`.
@@ -248,6 +328,58 @@ impl<M: Memory> World<M> {
                 spawn(WRITE, 2, &[], &[a, none])?;
                 spawn(WRITE, 3, &[], &[b, none])?;
             }
+            FAN => {
+                let a = cell("a")?;
+                let spread = (SPREAD, SPREAD_KEY, &[][..], &[a, none][..]);
+                let look = (LOOK, LOOK_KEY, &[a][..], &[][..]);
+                let looks = std::iter::repeat_n(look, LOOKS as usize);
+                for (function, key, inputs, outputs) in looks.chain([spread]) {
+                    let arguments = [key];
+                    let spec = Spec {
+                        job: run.job(),
+                        ..Spec::new(function, &arguments)
+                    };
+                    let child = crew.engine.spawn(&mut run, &spec)?;
+                    crew.has_ports();
+                    give_ports(hand, child, inputs, outputs)?;
+                }
+            }
+            SPREAD => {
+                let output = ports.outputs().next().expect("a port");
+                output.write(hand.heap, &[key, run.attempt()])?;
+                let spec = Spec {
+                    job: run.job(),
+                    ..Spec::new(LEAF, &[LEAF_KEY])
+                };
+                for _ in 0..LEAVES {
+                    crew.engine.spawn(&mut run, &spec)?;
+                }
+                if way.demands_room {
+                    let (layout, hand) = (crew.layout, crew.hand);
+                    let mut hooks = Demanding(Publisher { layout, hand });
+                    return crew.engine.complete(&mut run, &mut hooks);
+                }
+            }
+            LOOK => {
+                let data = ports.inputs().next().and_then(|cell| cell.value());
+                assert_eq!(data.expect("it was waited for").to_vec()[0], SPREAD_KEY);
+            }
+            LEAF => {}
+            NAME => {
+                let spec = Spec {
+                    job: run.job(),
+                    ..Spec::new(COPY, &[COPY_KEY])
+                };
+                let child = crew.engine.spawn(&mut run, &spec)?;
+                crew.has_ports();
+                give_named_ports(layout, hand, child, &[name_key("n")], &[])?;
+            }
+            COPY => {
+                // As a context does: from its first look at data on.
+                let _pin = hand.heap.pin();
+                let data = ports.inputs().next().and_then(|cell| cell.value());
+                assert_eq!(data.expect("it was waited for").to_vec(), [NUMBER]);
+            }
             WRITE => {
                 let output = ports.outputs().next().expect("a port");
                 output.write(hand.heap, &[key, run.attempt()])?;
@@ -276,9 +408,19 @@ impl<M: Memory> World<M> {
 
     /// Works until the job `j` is over. Whoever waits does so for others.
     pub fn work(&self, hand: Hand<'_, M>, way: Way) -> Result<(), PoolError> {
+        let is_over = || self.job(hand).is_none_or(|job| job.state().is_over());
+        self.work_until(hand, way, is_over)
+    }
+
+    /// Works until `is_over`.
+    pub fn work_until(
+        &self,
+        hand: Hand<'_, M>,
+        way: Way,
+        is_over: impl Fn() -> bool,
+    ) -> Result<(), PoolError> {
         let mut crew = Crew::claim(self.layout, hand)?;
         let mut seat = self.layout.barrier.join(hand.heap.member())?;
-        let is_over = || self.job(hand).is_none_or(|job| job.state().is_over());
         let mut rounds = 0;
         loop {
             rounds += 1;
@@ -331,6 +473,7 @@ impl<M: Memory> World<M> {
         let mut blocks = blocks_of(self.layout, heap).map_err(text)?;
         // The header stands outside.
         blocks.retain(|block| *block != HALL);
+        blocks.extend(self.filling());
         blocks.extend((0..4).flat_map(|id| self.heap.retired(self.logs.of(id))));
         let report = self.heap.check_reachable(blocks);
         if !report.is_clean() {
@@ -377,4 +520,26 @@ pub struct Way {
     pub stops_after_one: bool,
     /// Broken: an output is bound before its task takes effect.
     pub publishes_first: bool,
+    /// Broken: a commit has room for all that it readies, or stays with its worker.
+    pub demands_room: bool,
+}
+
+/// What a commit does besides, but that nothing waits for room.
+struct Demanding<'h, M: Memory>(Publisher<'h, M>);
+
+impl<M: Memory> Hooks<M> for Demanding<'_, M> {
+    type Error = PoolError;
+
+    fn has_outputs(&mut self, task: Task<M>) -> bool {
+        self.0.has_outputs(task)
+    }
+
+    fn committed(
+        &mut self,
+        task: Task<M>,
+        attempt: u8,
+        batch: &mut Batch<'_, '_, M>,
+    ) -> Result<(), PoolError> {
+        self.0.committed(task, attempt, batch)
+    }
 }

@@ -224,7 +224,7 @@ pub(super) fn insert<K: Datum + ?Sized, V: Datum + ?Sized, M: Memory>(
     pin: &Pinned<'_, M>,
     path: Path<impl Fn(Offset) -> Judgement>,
     entry: (&K, &V),
-) -> Result<(), InsertError<V::Owned>> {
+) -> Result<Offset, InsertError<V::Owned>> {
     let memory = header.memory;
     let Path { start, sort, judge } = path;
     let exists = |node, value| InsertError::Exists(Typed::<K, V>::value(memory, node, value));
@@ -271,7 +271,7 @@ pub(super) fn insert<K: Datum + ?Sized, V: Datum + ?Sized, M: Memory>(
     if let Some(operation) = linked {
         operation.finish(&[]);
     }
-    Ok(())
+    Ok(node)
 }
 
 /// Removes the node at the end of `path`, if it and the word of its value are `wanted`; returns it and the word of its last

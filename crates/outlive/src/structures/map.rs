@@ -8,7 +8,7 @@ use super::directory::sort_of;
 use super::error::{CreateError, InsertError, OpenError};
 use super::header::{Header, Kind, Sizes};
 use super::iterate::Iter;
-use super::node::Typed;
+use super::node::{INLINE, Typed};
 use crate::heap::buddy::AllocateError;
 use crate::heap::{LocalHeap, Pinned};
 use core::fmt;
@@ -250,13 +250,35 @@ impl<K: Datum + ?Sized, V: Datum + ?Sized, M: Memory> Map<K, V, M> {
         key: &K,
         value: &V,
     ) -> Result<(), InsertError<V::Owned>> {
-        {
+        self.insert_at(heap, key, value).map(drop)
+    }
+
+    /// The same, and says the [place](Self::place) of the value. A [pin](LocalHeap::pin) from before keeps it, should another remove the
+    /// entry at once: by then [`place`](Self::place) finds nothing, or an entry that came later.
+    ///
+    /// # Errors
+    /// As [`insert`](Self::insert).
+    ///
+    /// # Crash
+    /// As [`insert`](Self::insert).
+    #[inline]
+    pub fn insert_at(
+        &self,
+        heap: &LocalHeap<'_, M>,
+        key: &K,
+        value: &V,
+    ) -> Result<Offset, InsertError<V::Owned>> {
+        let place = {
             let pin = heap.pin();
             let path = self.path(heap, &pin, key);
-            chain::insert(&self.header, heap, &pin, path, (key, value))?;
-        }
+            let node = chain::insert(&self.header, heap, &pin, path, (key, value))?;
+            // Where it was written, whether or not somebody has replaced it by now.
+            Typed::<K, V>::FORM
+                .value(self.header.memory, node, INLINE)
+                .0
+        };
         self.header.count_one_more(heap);
-        Ok(())
+        Ok(place)
     }
 
     /// The value of `key`, after inserting `value` if it had none. Lock-free.

@@ -1,0 +1,89 @@
+//! In a heap that is full to the last block a job fails, and says how many bytes were wanted: also where there is no room to say why.
+
+mod support;
+
+use outlive::memory::{Memory, Ordering};
+use outlive_tasks::{Context, Options, task};
+use support::{LONG, with_workers};
+
+/// Takes every block that this worker can have; each leads to the one before. Any number of times.
+fn fill(context: &Context<'_>) {
+    let (heap, memory) = (context.heap(), context.memory());
+    let hand = heap.hand(7);
+    let (large, small) = ((10..26).rev(), (1..64).rev());
+    for bytes in large
+        .map(|log2| 1 << log2)
+        .chain(small.map(|many| many * 16))
+    {
+        while heap.allocate_into(bytes, hand).is_ok() {
+            // Nobody asks for it again: the pod ends with the test.
+            memory.store(hand, 0u64, Ordering::Relaxed);
+        }
+    }
+}
+
+task! {
+    /// Wants a cell for its job's result.
+    fn wants_a_cell(context) {
+        fill(context);
+        context.result(b"x")
+    }
+
+    /// Has a cell, and spawns one that wants ports.
+    fn has_a_cell(context) {
+        context.result(b"mine")?;
+        context.spawn(wants_ports())
+    }
+
+    fn wants_ports(context) {
+        fill(context);
+        context.result(b"x")
+    }
+
+    fn fills(context) {
+        fill(context);
+        Ok(())
+    }
+
+    fn quiet(_context) {
+        Ok(())
+    }
+}
+
+/// What the job said, which failed for want of room.
+fn said(job: &outlive_tasks::Job<'_>) -> String {
+    let why = job.wait(LONG).unwrap_err().to_string();
+    assert!(
+        why.contains("a task asked for a block of ") || why.contains("has no room for "),
+        "{why}"
+    );
+    why
+}
+
+#[test]
+fn a_result_without_a_cell_says_how_much_was_wanted() {
+    with_workers("full-cell", 1, Options::new(), |_, heap, pool| {
+        said(&pool.submit(heap, "cell", wants_a_cell()).unwrap());
+    });
+}
+
+#[test]
+fn a_result_without_ports_says_how_much_was_wanted() {
+    with_workers("full-ports", 1, Options::new(), |_, heap, pool| {
+        let why = said(&pool.submit(heap, "ports", has_a_cell()).unwrap());
+        assert!(why.contains(" 48 bytes"), "{why}");
+    });
+}
+
+#[test]
+fn a_root_without_room_says_how_much_was_wanted() {
+    with_workers("full-root", 1, Options::new(), |_, heap, pool| {
+        let wait = |name: &str, call| pool.submit(heap, name, call).unwrap().wait(LONG);
+        // Whoever submits has room for records of his own.
+        wait("first", quiet().writes("named")).unwrap();
+        wait("fills", fills()).unwrap();
+        // It has ports with a name, larger than those that are free again.
+        let third = pool.submit(heap, "third", quiet().writes("other"));
+        said(&third.unwrap());
+    });
+}
