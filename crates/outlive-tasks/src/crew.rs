@@ -156,8 +156,8 @@ impl<'w, M: Memory> Crew<'w, M> {
         let _pin = self.hand.heap.pin();
         let version = self.layout.version();
         if self.version != Some(version) {
-            self.listed = self.layout.jobs.iter(self.hand.heap).count();
             self.jobs = self.layout.all_jobs(self.hand);
+            self.listed = self.jobs.len();
             self.jobs.retain(|job| !job.state().is_over());
             self.version = Some(version);
         }
@@ -182,7 +182,7 @@ impl<'w, M: Memory> Crew<'w, M> {
     pub fn has_news(&mut self) -> bool {
         // They are walked, not asked for: who submits may die before he has counted his job.
         self.version != Some(self.layout.version())
-            || self.listed != self.layout.jobs.iter(self.hand.heap).count() && {
+            || self.listed != self.layout.jobs.places(self.hand.heap).count() && {
                 self.version = None;
                 true
             }

@@ -133,6 +133,12 @@ fn a_map_of_many_is_whole_when_it_has_grown() {
     let mut keys: Vec<u64> = map.iter(&heap).map(|(key, _)| key).collect();
     keys.sort_unstable();
     assert!(keys.into_iter().eq(0..MANY));
+    let found = |key: u64| map.place(&heap, &key);
+    let mut places: Vec<_> = map.places(&heap).map(Some).collect();
+    places.sort_unstable();
+    let mut looked_up: Vec<_> = (0..MANY).map(found).collect();
+    looked_up.sort_unstable();
+    assert!(places == looked_up && places.iter().all(Option::is_some));
     let report = map.check();
     println!("{report}");
     assert!(report.is_clean() && report.entries == MANY && report.buckets > MANY / 2);

@@ -37,10 +37,9 @@ impl<M: Memory> Layout<M> {
 
     /// All jobs.
     pub fn all_jobs(self, hand: Hand<'_, M>) -> Vec<Record<M>> {
-        let names = self.jobs.iter(hand.heap).map(|(name, _)| name);
-        { names }
-            .filter_map(|name| self.find_job(hand, &name))
-            .collect()
+        // A job's record is never replaced.
+        let places = self.jobs.places(hand.heap);
+        places.map(|at| Record::at(self.memory, at)).collect()
     }
 
     /// Why a job failed.

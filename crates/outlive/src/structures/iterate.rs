@@ -7,7 +7,7 @@ use super::datum::Datum;
 use super::header::{Header, Kind};
 use super::node::{MARK, NEXT, OPENING, SEALED, SORT, Typed, VALUE, target};
 use crate::heap::{LocalHeap, Pinned};
-use core::marker::PhantomData;
+use core::fmt;
 use outlive_memory::{Memory, Offset, Ordering};
 use std::collections::VecDeque;
 
@@ -19,26 +19,62 @@ const AT_ONCE: usize = 64;
 /// What is there during the whole iteration comes exactly once; what is inserted or removed meanwhile comes or
 /// does not. A key that is removed and inserted again meanwhile may come twice, each time as another entry, or
 /// not at all. A value is one that the key had at some moment of the iteration.
-#[derive(Debug)]
 pub struct Iter<'h, K: Datum + ?Sized, V: Datum + ?Sized, M: Memory> {
-    header: Header<M>,
-    heap: &'h LocalHeap<'h, M>,
-    /// The sort of the last entries read; those of this sort have all been.
-    last: Option<u64>,
-    ready: VecDeque<(K::Owned, V::Owned)>,
-    ended: bool,
-    types: PhantomData<fn(&K, &V)>,
+    walk: Walk<'h, (K::Owned, V::Owned), M>,
 }
 
 impl<'h, K: Datum + ?Sized, V: Datum + ?Sized, M: Memory> Iter<'h, K, V, M> {
     pub(super) fn new(header: Header<M>, heap: &'h LocalHeap<'h, M>) -> Self {
+        let read = |memory, node, value| {
+            let key = Typed::<K, V>::key(memory, node);
+            Some((key, Typed::<K, V>::value(memory, node, value)))
+        };
+        Self {
+            walk: Walk::new(header, heap, read),
+        }
+    }
+}
+
+impl<K: Datum + ?Sized, V: Datum + ?Sized, M: Memory> Iterator for Iter<'_, K, V, M> {
+    type Item = (K::Owned, V::Owned);
+
+    fn next(&mut self) -> Option<Self::Item> {
+        self.walk.next()
+    }
+}
+
+impl<K: Datum + ?Sized, V: Datum + ?Sized, M: Memory> fmt::Debug for Iter<'_, K, V, M> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Iter")
+            .field("ended", &self.walk.ended)
+            .finish_non_exhaustive()
+    }
+}
+
+/// What `read` makes of each entry: of its node, and of the word that leads to its value.
+pub(super) struct Walk<'h, T, M: Memory> {
+    header: Header<M>,
+    heap: &'h LocalHeap<'h, M>,
+    read: fn(M, Offset, u64) -> Option<T>,
+    /// The sort of the last entries read; those of this sort have all been.
+    last: Option<u64>,
+    ready: VecDeque<T>,
+    ended: bool,
+}
+
+impl<'h, T, M: Memory> Walk<'h, T, M> {
+    pub(super) fn new(
+        header: Header<M>,
+        heap: &'h LocalHeap<'h, M>,
+        read: fn(M, Offset, u64) -> Option<T>,
+    ) -> Self {
         Self {
             header,
             heap,
+            read,
             last: None,
             ready: VecDeque::new(),
             ended: false,
-            types: PhantomData,
         }
     }
 
@@ -52,7 +88,7 @@ impl<'h, K: Datum + ?Sized, V: Datum + ?Sized, M: Memory> Iter<'h, K, V, M> {
             Some(last) => header.start_for(last),
             None => header.head(),
         };
-        let read = &mut self.ready;
+        let (read, ready) = (self.read, &mut self.ready);
         let whole_run = self.last;
         let ended = walk(memory, &pin, start, |node, sort| {
             if header.kind == Kind::Map && sort & 1 == 0 {
@@ -62,7 +98,7 @@ impl<'h, K: Datum + ?Sized, V: Datum + ?Sized, M: Memory> Iter<'h, K, V, M> {
                 return true;
             }
             if run.0 != Some(sort) {
-                if read.len() >= AT_ONCE {
+                if ready.len() >= AT_ONCE {
                     return false;
                 }
                 run = (Some(sort), Vec::new());
@@ -72,10 +108,7 @@ impl<'h, K: Datum + ?Sized, V: Datum + ?Sized, M: Memory> Iter<'h, K, V, M> {
             run.1.push(node);
             let value = pin.load(node + VALUE);
             if value & SEALED == 0 {
-                read.push_back((
-                    Typed::<K, V>::key(memory, node),
-                    Typed::<K, V>::value(memory, node, value),
-                ));
+                ready.extend(read(memory, node, value));
             }
             true
         });
@@ -84,10 +117,10 @@ impl<'h, K: Datum + ?Sized, V: Datum + ?Sized, M: Memory> Iter<'h, K, V, M> {
     }
 }
 
-impl<K: Datum + ?Sized, V: Datum + ?Sized, M: Memory> Iterator for Iter<'_, K, V, M> {
-    type Item = (K::Owned, V::Owned);
+impl<T, M: Memory> Iterator for Walk<'_, T, M> {
+    type Item = T;
 
-    fn next(&mut self) -> Option<Self::Item> {
+    fn next(&mut self) -> Option<T> {
         loop {
             if let Some(entry) = self.ready.pop_front() {
                 return Some(entry);

@@ -7,7 +7,7 @@ use super::datum::Datum;
 use super::directory::sort_of;
 use super::error::{CreateError, InsertError, OpenError};
 use super::header::{Header, Kind, Sizes};
-use super::iterate::Iter;
+use super::iterate::{Iter, Walk};
 use super::node::{INLINE, Typed};
 use crate::heap::buddy::AllocateError;
 use crate::heap::{LocalHeap, Pinned};
@@ -226,6 +226,18 @@ impl<K: Datum + ?Sized, V: Datum + ?Sized, M: Memory> Map<K, V, M> {
         let (node, value) = self.find(&pin, key)?;
         let memory = self.header.memory;
         Typed::<K, V>::is_inline(value).then(|| Typed::<K, V>::FORM.value(memory, node, value).0)
+    }
+
+    /// The [places](Self::place) of all values that nobody has replaced, in no order that means anything: of what is there during
+    /// the whole iteration, each once. It copies nothing, so it is many times as quick as [`iter`](Self::iter).
+    pub fn places<'h>(
+        &self,
+        heap: &'h LocalHeap<'h, M>,
+    ) -> impl Iterator<Item = Offset> + use<'h, K, V, M> {
+        Walk::new(self.header, heap, |memory, node, value| {
+            Typed::<K, V>::is_inline(value)
+                .then(|| Typed::<K, V>::FORM.value(memory, node, value).0)
+        })
     }
 
     /// Whether `key` is there. Lock-free.
