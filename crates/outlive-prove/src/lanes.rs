@@ -2,6 +2,7 @@
 
 use core::ops::ControlFlow;
 use core::sync::atomic::{AtomicUsize, Ordering};
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::mpsc;
 use std::thread;
 
@@ -33,7 +34,7 @@ pub enum Event<R> {
 /// ```
 ///
 /// # Panics
-/// If `work` does, when all that had begun has ended.
+/// As `work` does, when all that had begun has ended; no other is begun then.
 pub fn in_lanes<T: Sync, R: Send>(
     items: &[T],
     work: impl Fn(&T) -> R + Sync,
@@ -43,6 +44,7 @@ pub fn in_lanes<T: Sync, R: Send>(
     // Relaxed: only the number counts; the items were there before the threads.
     let next = AtomicUsize::new(0);
     let (events, told) = mpsc::channel();
+    let mut panicked = None;
     thread::scope(|scope| {
         for _ in 0..processors.min(items.len()) {
             let (events, next, work) = (events.clone(), &next, &work);
@@ -51,21 +53,36 @@ pub fn in_lanes<T: Sync, R: Send>(
                     let at = next.fetch_add(1, Ordering::Relaxed);
                     let Some(item) = items.get(at) else { return };
                     // An error says that nobody listens any more.
-                    if events.send((at, Event::Begins)).is_err()
-                        || events.send((at, Event::Ends(work(item)))).is_err()
-                    {
+                    if events.send((at, Ok(Event::Begins))).is_err() {
+                        return;
+                    }
+                    let ended = catch_unwind(AssertUnwindSafe(|| work(item)));
+                    let panicked = ended.is_err();
+                    if events.send((at, ended.map(Event::Ends))).is_err() || panicked {
                         return;
                     }
                 }
             });
         }
         drop(events);
+        // To leave the loop drops the receiver, which the threads notice.
         for (at, event) in told {
-            if tell(at, event).is_break() {
-                break; // and drops the receiver, which the threads notice
+            match event {
+                Ok(event) => {
+                    if tell(at, event).is_break() {
+                        break;
+                    }
+                }
+                Err(payload) => {
+                    panicked = Some(payload);
+                    break;
+                }
             }
         }
     });
+    if let Some(payload) = panicked {
+        resume_unwind(payload);
+    }
 }
 
 #[cfg(test)]
@@ -91,6 +108,16 @@ mod tests {
             },
         );
         assert!(seen.iter().all(|&one| one == (1, 1)));
+    }
+
+    #[test]
+    #[should_panic(expected = "the seventh")]
+    fn a_panic_ends_it_and_is_passed_on() {
+        let begun = AtomicUsize::new(0);
+        let work = |_: &()| {
+            assert!(begun.fetch_add(1, Ordering::Relaxed) != 6, "the seventh");
+        };
+        in_lanes(&[(); 10_000], work, |_, _| ControlFlow::Continue(()));
     }
 
     #[test]

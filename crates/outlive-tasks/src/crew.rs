@@ -108,8 +108,8 @@ pub(crate) struct Crew<'w, M: Memory = Native> {
     /// The jobs that are not over, as of a version of the list.
     jobs: Vec<Record<M>>,
     version: Option<u64>,
-    /// How many jobs there were then.
-    listed: usize,
+    /// What tells that list from others.
+    listed: u64,
     /// Whether descriptors of the slot may have ports to be freed.
     ported: bool,
 }
@@ -157,7 +157,7 @@ impl<'w, M: Memory> Crew<'w, M> {
         let version = self.layout.version();
         if self.version != Some(version) {
             self.jobs = self.layout.all_jobs(self.hand);
-            self.listed = self.jobs.len();
+            self.listed = fingerprint(self.jobs.iter().copied());
             self.jobs.retain(|job| !job.state().is_over());
             self.version = Some(version);
         }
@@ -180,12 +180,17 @@ impl<'w, M: Memory> Crew<'w, M> {
 
     /// Whether jobs have come that were not in the list.
     pub fn has_news(&mut self) -> bool {
-        // They are walked, not asked for: who submits may die before he has counted his job.
-        self.version != Some(self.layout.version())
-            || self.listed != self.layout.jobs.places(self.hand.heap).count() && {
-                self.version = None;
-                true
-            }
+        if self.version != Some(self.layout.version()) {
+            return true;
+        }
+        // They are walked, not asked for: who submits may die before he has counted his job. Their numbers are looked at, not
+        // how many there are: who removes one raises the version before it is gone.
+        let _pin = self.hand.heap.pin();
+        let there = fingerprint(self.layout.all_jobs(self.hand).into_iter());
+        if there != self.listed {
+            self.version = None;
+        }
+        there != self.listed
     }
 
     /// Notes that descriptors of the slot have ports.
@@ -286,6 +291,17 @@ impl<'w, M: Memory> Crew<'w, M> {
         })?;
         Ok(left)
     }
+}
+
+/// What tells a list of jobs from others, in whatever order they come: a sum of their numbers, scattered.
+fn fingerprint<M: Memory>(jobs: impl Iterator<Item = Record<M>>) -> u64 {
+    jobs.fold(0, |sum, job| {
+        let number = job
+            .number()
+            .wrapping_add(1)
+            .wrapping_mul(0x9E37_79B9_7F4A_7C15);
+        sum.wrapping_add((number ^ number >> 32).wrapping_mul(0xD6E8_FEB8_6659_FD93))
+    })
 }
 
 /// In the word of a task's outputs: its ports are written. Before, their block holds anything.

@@ -328,15 +328,18 @@ impl WorkerPool {
     }
 
     /// Walks the pool `name` and says what is wrong, as far as that can be seen without being a member: everything but the
-    /// records of jobs. `None` while it has workers that live: findings might be false.
+    /// records of jobs. `None` while it is used: it has workers that live, or jobs come and end; findings might be false.
     ///
     /// # Errors
     /// If there is no such pool, or its header is damaged.
     pub fn verify(pod: &Pod, name: &str) -> Result<Option<Vec<String>>, PoolError> {
         let layout = header::open(pod, name)?;
         let generations = pod.tables().generations();
-        let in_use = living_and_dead(layout, generations).0 > 0;
-        Ok((!in_use).then(|| walk(layout, generations)))
+        let before = layout.version();
+        let findings = walk(layout, generations);
+        // Who came meanwhile, or submitted and removed without working, makes findings of his own.
+        let in_use = living_and_dead(layout, generations).0 > 0 || layout.version() != before;
+        Ok((!in_use).then_some(findings))
     }
 
     /// The frontier of the pool's workers, to [watch](crate::frontier::Watch) for those whose hearts stand still.
