@@ -142,7 +142,7 @@ fn a_job_step_of_slurm_works_and_is_cancelled_in_part() {
         "{status}"
     );
     assert!(
-        status.contains("pool pagerank: ") && status.contains("RUNNING"),
+        status.contains("pool pagerank: ") && status.contains("BEHIND"),
         "{status}"
     );
     // One is out of memory; one is cancelled, as Slurm does that.

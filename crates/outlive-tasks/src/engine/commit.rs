@@ -16,14 +16,20 @@ outlive::memory::crash_points! {
         Published,
         /// A child, or one who waited, is ready and not pushed.
         Readied,
-        /// One of them waits, for there is no room to push it.
-        Postponed,
         /// All are pushed.
         Pushed,
         /// It is done.
         Done,
         /// The block of its arguments is free.
         Unblocked,
+    }
+}
+
+outlive::memory::crash_points! {
+    /// Where a commit may be cut short that has no room for what it readies.
+    pub enum PostponePoint for "tasks.postpone" {
+        /// A task waits, for there is no room to push it.
+        Postponed,
     }
 }
 

@@ -1,6 +1,6 @@
 //! What those above the engine do in a commit.
 
-use super::{CommitPoint, EngineError};
+use super::{CommitPoint, EngineError, PostponePoint};
 use crate::deque::Deque;
 use crate::descriptor::Task;
 use crate::status::{State, Status};
@@ -196,7 +196,7 @@ impl<'b, 'w, M: Memory> Batch<'b, 'w, M> {
         };
         if postponed {
             self.postponed += 1;
-            task.memory().crash_point(CommitPoint::Postponed);
+            task.memory().crash_point(PostponePoint::Postponed);
         }
         postponed
     }

@@ -46,7 +46,7 @@ mod find;
 mod hooks;
 
 pub use claim::ClaimPoint;
-pub use commit::{CommitPoint, FailPoint};
+pub use commit::{CommitPoint, FailPoint, PostponePoint};
 pub use find::TakePoint;
 pub use hooks::{Batch, Hooks};
 

@@ -9,6 +9,7 @@ use super::world::{
 };
 use crate::crew::{Crew, Judged, ports_of, ticket_of};
 use crate::desk::{Desk, PutPoint};
+use crate::engine::PostponePoint;
 use crate::frontier::{Frontier, FrontierPoint};
 use crate::jobs::{EndPoint, JobState, OpenPoint, PartPoint, SubmitPoint, name_key};
 use crate::judge::JudgePoint;
@@ -33,6 +34,7 @@ pub fn add_to(suite: &mut Suite) {
         .declare::<AwaitPoint>()
         .declare::<BindPoint>()
         .declare::<PutPoint>()
+        .declare::<PostponePoint>()
         .declare::<FrontierPoint>();
 }
 
