@@ -1,0 +1,1 @@
+//! Time: events in one total order.

@@ -1,0 +1,1 @@
+//! The parts that take time and hold values: caches, links, the switch, memory.
