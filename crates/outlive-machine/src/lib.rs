@@ -6,5 +6,6 @@
 
 pub mod description;
 pub mod engine;
+pub mod line;
 pub mod parts;
 pub mod protocol;

@@ -3,6 +3,7 @@
 use std::fmt;
 
 use super::Time;
+use super::decimal::write_decimal;
 
 /// A frequency in hertz, from 1 Hz to 1 THz (a cycle has at least one picosecond).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -22,9 +23,11 @@ impl Frequency {
     }
 }
 
+/// In the largest unit of which there is one whole, exactly: `2.4 GHz`.
 impl fmt::Display for Frequency {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} Hz", self.0)
+        let units = [(1_000_000_000_000, "THz"), (1_000_000_000, "GHz"), (1_000_000, "MHz"), (1_000, "kHz")];
+        write_decimal(f, self.0, &units, "Hz")
     }
 }
 

@@ -40,12 +40,15 @@
 //! ```
 
 mod clock;
+mod decimal;
 mod queue;
 mod random;
 mod simulation;
 mod time;
 
+pub(crate) use clock::greatest_common_divisor;
 pub use clock::{Clock, Frequency};
+pub(crate) use decimal::write_decimal;
 pub use queue::EventQueue;
 pub use random::Random;
 pub use simulation::{Machine, Simulation};

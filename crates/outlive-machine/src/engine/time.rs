@@ -4,6 +4,8 @@ use std::fmt;
 use std::iter::Sum;
 use std::ops::{Add, AddAssign, Div, Mul, Sub};
 
+use super::decimal::write_decimal;
+
 /// A point in simulated time, or a span of it, in picoseconds. Sixty-four bits of them are 213 days.
 ///
 /// Arithmetic that leaves this range panics: a simulation that gets there is wrong.
@@ -113,13 +115,7 @@ impl Sum for Time {
 /// In the largest unit of which there is one whole, exactly: `2.5 ms`, `200 ns`, `400 ps`.
 impl fmt::Display for Time {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        const UNITS: [(u64, &str); 4] = [(1_000_000_000_000, "s"), (1_000_000_000, "ms"), (1_000_000, "us"), (1_000, "ns")];
-        let &(scale, unit) = UNITS.iter().find(|(scale, _)| self.0 >= *scale).unwrap_or(&(1, "ps"));
-        let (whole, part) = (self.0 / scale, self.0 % scale);
-        if part == 0 {
-            return write!(f, "{whole} {unit}");
-        }
-        let digits = format!("{part:0width$}", width = scale.ilog10() as usize);
-        write!(f, "{whole}.{} {unit}", digits.trim_end_matches('0'))
+        let units = [(1_000_000_000_000, "s"), (1_000_000_000, "ms"), (1_000_000, "us"), (1_000, "ns")];
+        write_decimal(f, self.0, &units, "ps")
     }
 }
