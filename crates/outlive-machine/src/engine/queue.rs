@@ -5,7 +5,7 @@
 //! one of the next is 2 ns. When the ground level is empty, the present moves to the next slot that is not, and the events of
 //! this slot go down to where they stand now. Most that a machine waits for is less than 4 µs away, and moves once.
 //!
-//! A slot is a list in the order of scheduling, and stays so: an event is put on a lower level than an earlier one of the
+//! A slot is a list in the order of scheduling, or the reverse of it, and stays so: an event is put on a lower level than an earlier one of the
 //! same time only when the present has entered the slot of both, and then the earlier one has gone down before. So
 //! events of one time come in the order of scheduling, without a sequence number and without comparing anything, and ten
 //! thousand at one instant cost no more than one.
@@ -55,9 +55,11 @@ pub struct EventQueue<E> {
 #[derive(Clone, Copy, Debug)]
 struct Node<E> {
     time: u64,
-    /// The next in its slot, of the last one the first; or the next free place.
-    next: u32,
     event: E,
+    /// The next in its slot, or the next free place.
+    next: u32,
+    /// Of the first in a slot of the ground level: the last there.
+    last: u32,
 }
 
 #[derive(Clone, Debug)]
@@ -68,8 +70,8 @@ struct Wheel {
     words: [u32; LEVELS],
     /// Bit `s` of level `l`: slot `s` has events.
     slots: [[u64; WORDS]; LEVELS],
-    /// The last event of each slot, if it has any.
-    tails: [[u32; SLOTS]; LEVELS],
+    /// The first event of each slot's list, if it has any.
+    heads: [[u32; SLOTS]; LEVELS],
 }
 
 impl<E: Copy> EventQueue<E> {
@@ -81,7 +83,7 @@ impl<E: Copy> EventQueue<E> {
     /// An empty queue that allocates nothing until more than `pending` events are.
     pub fn with_capacity(pending: usize) -> Self {
         let wheel =
-            Wheel { levels: 0, words: [0; LEVELS], slots: [[0; WORDS]; LEVELS], tails: [[NONE; SLOTS]; LEVELS] };
+            Wheel { levels: 0, words: [0; LEVELS], slots: [[0; WORDS]; LEVELS], heads: [[NONE; SLOTS]; LEVELS] };
         Self { now: 0, base: 0, pending: 0, nodes: Vec::with_capacity(pending), free: NONE, wheel: Box::new(wheel) }
     }
 
@@ -136,16 +138,16 @@ impl<E: Copy> EventQueue<E> {
             }
         }
         let slot = self.wheel.first(0);
-        let tail = self.wheel.tails[0][slot];
-        let place = self.nodes[tail as usize].next;
-        let Node { time, next, event } = self.nodes[place as usize];
+        let place = self.wheel.heads[0][slot];
+        let Node { time, event, next, last } = self.nodes[place as usize];
         if time > limit.picos() {
             return None;
         }
-        if place == tail {
+        if next == NONE {
             self.wheel.clear(0, slot);
         } else {
-            self.nodes[tail as usize].next = next;
+            self.wheel.heads[0][slot] = next;
+            self.nodes[next as usize].last = last;
         }
         self.nodes[place as usize].next = self.free;
         self.free = place;
@@ -161,7 +163,7 @@ impl<E: Copy> EventQueue<E> {
             return None;
         }
         let level = self.wheel.lowest();
-        Some(Time::from_picos(self.earliest(self.wheel.tails[level][self.wheel.first(level)])))
+        Some(Time::from_picos(self.earliest(self.wheel.heads[level][self.wheel.first(level)])))
     }
 
     /// Lets time pass until `time`, unless it is later already.
@@ -182,7 +184,7 @@ impl<E: Copy> EventQueue<E> {
 
     #[inline]
     fn insert(&mut self, time: u64, event: E) {
-        let node = Node { time, next: NONE, event };
+        let node = Node { time, event, next: NONE, last: NONE };
         self.pending += 1;
         let place = self.free;
         let place = if place == NONE {
@@ -197,19 +199,23 @@ impl<E: Copy> EventQueue<E> {
         self.append(place, time);
     }
 
-    /// Puts the node at `place`, whose time this is, at the end of the slot where it belongs, seen from the base.
+    /// Puts the node at `place`, whose time this is, where it belongs, seen from the base: behind all that are there.
     #[inline]
     fn append(&mut self, place: u32, time: u64) {
-        let level = ((time ^ self.base) | 1).ilog2() / DIGIT_BITS;
-        let slot = (time >> (level * DIGIT_BITS)) as usize % SLOTS;
-        let tail = std::mem::replace(&mut self.wheel.tails[level as usize][slot], place);
-        let first = if tail == NONE {
-            self.wheel.mark(level as usize, slot);
-            place
-        } else {
-            std::mem::replace(&mut self.nodes[tail as usize].next, place)
-        };
-        self.nodes[place as usize].next = first;
+        let level = (((time ^ self.base) | 1).ilog2() / DIGIT_BITS) as usize;
+        let slot = slot_of(time, level);
+        let head = self.wheel.heads[level][slot];
+        self.wheel.mark(level, slot);
+        if level == 0 && head != NONE {
+            let last = std::mem::replace(&mut self.nodes[head as usize].last, place);
+            self.nodes[last as usize].next = place;
+            self.nodes[place as usize].next = NONE;
+            return;
+        }
+        // An upper list has its latest first. One that is alone is first and last.
+        self.wheel.heads[level][slot] = place;
+        let node = &mut self.nodes[place as usize];
+        (node.next, node.last) = (head, place);
     }
 
     /// Moves the base to the next slot of an upper level, and its events down; `false` if none is due by `limit`. The ground
@@ -221,37 +227,59 @@ impl<E: Copy> EventQueue<E> {
         }
         let level = self.wheel.lowest();
         let slot = self.wheel.first(level);
-        let tail = self.wheel.tails[level][slot];
-        let below = level as u32 * DIGIT_BITS;
-        let mut place = self.nodes[tail as usize].next;
-        let span = (1 << below) - 1;
+        let mut place = self.wheel.heads[level][slot];
+        let span = (1 << (level as u32 * DIGIT_BITS)) - 1;
         let begin = self.nodes[place as usize].time & !span;
         // Unless one of them is taken now, the base stays: somebody may still schedule before it.
-        if limit < begin || limit - begin < span && self.earliest(tail) > limit {
+        if limit < begin || limit - begin < span && self.earliest(place) > limit {
             return false;
         }
         self.base = begin;
         self.wheel.clear(level, slot);
-        loop {
-            let Node { time, next, .. } = self.nodes[place as usize];
-            self.append(place, time);
-            if place == tail {
-                return true;
+        if level == 1 {
+            // All below was empty, so what comes, the latest first, goes in front of what has come.
+            while place != NONE {
+                let node = &mut self.nodes[place as usize];
+                let (slot, next) = (slot_of(node.time, 0), node.next);
+                let head = std::mem::replace(&mut self.wheel.heads[0][slot], place);
+                self.wheel.mark(0, slot);
+                node.next = head;
+                node.last = place;
+                if head != NONE {
+                    self.nodes[place as usize].last = self.nodes[head as usize].last;
+                }
+                place = next;
             }
-            place = next;
+            return true;
         }
+        let mut earlier = NONE;
+        while place != NONE {
+            let next = std::mem::replace(&mut self.nodes[place as usize].next, earlier);
+            (earlier, place) = (place, next);
+        }
+        while earlier != NONE {
+            let Node { time, next, .. } = self.nodes[earlier as usize];
+            self.append(earlier, time);
+            earlier = next;
+        }
+        true
     }
 
-    /// The earliest time in the slot that ends with `tail`.
-    fn earliest(&self, tail: u32) -> u64 {
-        let mut node = &self.nodes[self.nodes[tail as usize].next as usize];
-        let (mut earliest, first) = (node.time, self.nodes[tail as usize].next);
-        while node.next != first {
-            node = &self.nodes[node.next as usize];
-            earliest = earliest.min(node.time);
+    /// The earliest time in a list.
+    fn earliest(&self, mut place: u32) -> u64 {
+        let mut earliest = u64::MAX;
+        while place != NONE {
+            let node = &self.nodes[place as usize];
+            (earliest, place) = (earliest.min(node.time), node.next);
         }
         earliest
     }
+}
+
+/// The slot of a time on a level.
+#[inline]
+fn slot_of(time: u64, level: usize) -> usize {
+    (time >> (level as u32 * DIGIT_BITS)) as usize % SLOTS
 }
 
 impl<E: Copy> Default for EventQueue<E> {
@@ -284,14 +312,11 @@ impl Wheel {
 
     #[inline]
     fn clear(&mut self, level: usize, slot: usize) {
-        self.tails[level][slot] = NONE;
+        self.heads[level][slot] = NONE;
+        // Without branches: whether a word or a level has become empty is anybody's guess.
         let word = &mut self.slots[level][slot / 64];
         *word &= !(1 << (slot % 64));
-        if *word == 0 {
-            self.words[level] &= !(1 << (slot / 64));
-            if self.words[level] == 0 {
-                self.levels &= !(1 << level);
-            }
-        }
+        self.words[level] &= !(u32::from(*word == 0) << (slot / 64));
+        self.levels &= !(u32::from(self.words[level] == 0) << level);
     }
 }
