@@ -76,7 +76,9 @@ struct Pair {
 impl Pair {
     fn schedule(&mut self, delay: u64) {
         // The end of time is in reach of such delays; it is not what is tested here.
-        let Some(time) = self.reference.now.checked_add(delay) else { return };
+        let Some(time) = self.reference.now.checked_add(delay) else {
+            return;
+        };
         self.wheel.schedule_at(Time::from_picos(time), self.event);
         self.reference.schedule_at(time, self.event);
         self.event += 1;
@@ -92,7 +94,11 @@ impl Pair {
         prop_assert_eq!(self.wheel.len(), self.reference.entries.len());
         prop_assert_eq!(self.wheel.is_empty(), self.reference.entries.is_empty());
         prop_assert_eq!(self.wheel.now().picos(), self.reference.now);
-        let next = self.reference.entries.peek().map(|Reverse((time, ..))| Time::from_picos(*time));
+        let next = self
+            .reference
+            .entries
+            .peek()
+            .map(|Reverse((time, ..))| Time::from_picos(*time));
         prop_assert_eq!(self.wheel.next_time(), next);
         Ok(())
     }
@@ -172,7 +178,10 @@ impl Machine for Wanderer {
     fn handle(&mut self, now: Time, event: u64, queue: &mut EventQueue<u64>) {
         self.seen.push((now, event));
         for _ in 0..self.random.below(3) {
-            queue.schedule(Time::from_picos(self.random.below(5_000)), self.random.bits());
+            queue.schedule(
+                Time::from_picos(self.random.below(5_000)),
+                self.random.bits(),
+            );
         }
         if queue.is_empty() {
             queue.schedule(Time::from_micros(3), event);
@@ -181,7 +190,10 @@ impl Machine for Wanderer {
 }
 
 fn wanderer(seed: u64) -> Simulation<Wanderer> {
-    let mut simulation = Simulation::new(Wanderer { random: Random::new(seed), seen: Vec::new() });
+    let mut simulation = Simulation::new(Wanderer {
+        random: Random::new(seed),
+        seen: Vec::new(),
+    });
     simulation.queue_mut().schedule(Time::ZERO, 0);
     simulation
 }
@@ -202,7 +214,12 @@ fn a_fork_at_any_event_goes_on_as_the_original() {
         run_to(&mut original, events * 10);
         let mut fork = original.clone();
         run_to(&mut fork, 2_000);
-        assert_eq!(fork.machine().seen, whole.machine().seen, "forked after {} events", events * 10);
+        assert_eq!(
+            fork.machine().seen,
+            whole.machine().seen,
+            "forked after {} events",
+            events * 10
+        );
     }
     assert_ne!(wanderer_seen(4), wanderer_seen(3), "the seed decides");
     assert!(whole.machine().seen.is_sorted_by_key(|(time, _)| *time));

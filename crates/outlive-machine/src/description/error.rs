@@ -28,7 +28,10 @@ impl DescriptionError {
     /// Something is wrong at `span` of `text`.
     pub(super) fn at(text: &str, span: Range<usize>, wrong: Wrong) -> Self {
         // A span may point behind the text's end, or into a character when the text is broken there.
-        let start = (0..=span.start.min(text.len())).rev().find(|&at| text.is_char_boundary(at)).unwrap_or(0);
+        let start = (0..=span.start.min(text.len()))
+            .rev()
+            .find(|&at| text.is_char_boundary(at))
+            .unwrap_or(0);
         let before = &text[..start];
         let line_start = before.rfind('\n').map_or(0, |newline| newline + 1);
         Self {
@@ -61,6 +64,9 @@ pub(super) struct Wrong {
 
 impl Wrong {
     pub fn new(what: impl Into<String>, hint: impl Into<String>) -> Self {
-        Self { what: what.into(), hint: hint.into() }
+        Self {
+            what: what.into(),
+            hint: hint.into(),
+        }
     }
 }

@@ -110,15 +110,51 @@ impl Description {
             ("system", "System configuration.", &mut self.system),
             ("l1", "First-level cache, one for each core.", &mut self.l1),
             ("l2", "Second-level cache, one for each core.", &mut self.l2),
-            ("l3", "Third-level cache, shared by the cores of a node.", &mut self.l3),
-            ("local_memory", "Local memory of each compute node.", &mut self.local_memory),
-            ("cxl", "CXL memory (of each memory node) and interconnect.", &mut self.cxl),
-            ("logging_unit", "Logging unit of each compute node.", &mut self.logging_unit),
-            (OURS_BEGIN, "Cores: what the paper does not say of them.", &mut self.ours.core),
-            ("ours.memory", "Memories, and how shared memory is placed on them.", &mut self.ours.memory),
-            ("ours.fabric", "The network between the nodes.", &mut self.ours.fabric),
-            ("ours.wire", "Message sizes on the wire.", &mut self.ours.wire),
-            ("ours.replication", "Replica groups and log entries.", &mut self.ours.replication),
+            (
+                "l3",
+                "Third-level cache, shared by the cores of a node.",
+                &mut self.l3,
+            ),
+            (
+                "local_memory",
+                "Local memory of each compute node.",
+                &mut self.local_memory,
+            ),
+            (
+                "cxl",
+                "CXL memory (of each memory node) and interconnect.",
+                &mut self.cxl,
+            ),
+            (
+                "logging_unit",
+                "Logging unit of each compute node.",
+                &mut self.logging_unit,
+            ),
+            (
+                OURS_BEGIN,
+                "Cores: what the paper does not say of them.",
+                &mut self.ours.core,
+            ),
+            (
+                "ours.memory",
+                "Memories, and how shared memory is placed on them.",
+                &mut self.ours.memory,
+            ),
+            (
+                "ours.fabric",
+                "The network between the nodes.",
+                &mut self.ours.fabric,
+            ),
+            (
+                "ours.wire",
+                "Message sizes on the wire.",
+                &mut self.ours.wire,
+            ),
+            (
+                "ours.replication",
+                "Replica groups and log entries.",
+                &mut self.ours.replication,
+            ),
         ]
     }
 }

@@ -43,15 +43,25 @@ section! {
 impl Cache {
     /// How many sets the cache has, with lines of 64 bytes; 0 if it has no ways.
     pub fn sets(&self) -> u64 {
-        (self.size.0 / 64).checked_div(u64::from(self.ways)).unwrap_or(0)
+        (self.size.0 / 64)
+            .checked_div(u64::from(self.ways))
+            .unwrap_or(0)
     }
 
     pub(super) fn l2() -> Self {
-        Self { size: Bytes::kibi(512), ways: 8, latency: Cycles(13) }
+        Self {
+            size: Bytes::kibi(512),
+            ways: 8,
+            latency: Cycles(13),
+        }
     }
 
     pub(super) fn l3() -> Self {
-        Self { size: Bytes::mebi(8), ways: 16, latency: Cycles(36) }
+        Self {
+            size: Bytes::mebi(8),
+            ways: 16,
+            latency: Cycles(36),
+        }
     }
 }
 

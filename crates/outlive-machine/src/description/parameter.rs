@@ -18,10 +18,16 @@ pub(super) trait Parameter: Sized {
 impl Parameter for u32 {
     fn read(value: &DeValue<'_>) -> Result<Self, Wrong> {
         let DeValue::Integer(integer) = value else {
-            return Err(Wrong::new(format!("{} stands where a count is meant", kind(value)), "write a whole number, as in 4"));
+            return Err(Wrong::new(
+                format!("{} stands where a count is meant", kind(value)),
+                "write a whole number, as in 4",
+            ));
         };
         Self::from_str_radix(integer.as_str(), integer.radix()).map_err(|_| {
-            Wrong::new(format!("{integer} is not a count"), format!("write a whole number from 0 to {}", Self::MAX))
+            Wrong::new(
+                format!("{integer} is not a count"),
+                format!("write a whole number from 0 to {}", Self::MAX),
+            )
         })
     }
 
@@ -64,18 +70,30 @@ const TIMES: [(&str, u64); 6] = [
     ("s", 1_000_000_000_000),
     ("µs", 1_000_000),
 ];
-const FREQUENCIES: [(&str, u64); 5] =
-    [("Hz", 1), ("kHz", 1_000), ("MHz", 1_000_000), ("GHz", 1_000_000_000), ("THz", 1_000_000_000_000)];
+const FREQUENCIES: [(&str, u64); 5] = [
+    ("Hz", 1),
+    ("kHz", 1_000),
+    ("MHz", 1_000_000),
+    ("GHz", 1_000_000_000),
+    ("THz", 1_000_000_000_000),
+];
 
 quantity!(Time, TIMES, "200 ns", |picos| Ok(Time::from_picos(picos)));
 quantity!(Bytes, Bytes::UNITS, "48 KiB", |bytes| Ok(Bytes(bytes)));
-quantity!(Cycles, Cycles::UNITS, "5 cycles", |cycles| Ok(Cycles(cycles)));
+quantity!(Cycles, Cycles::UNITS, "5 cycles", |cycles| Ok(Cycles(
+    cycles
+)));
 quantity!(Rate, Rate::UNITS, "160 GB/s", |bytes| {
-    Rate::from_bytes_per_second(bytes).ok_or_else(|| Wrong::new("nothing ever arrives at 0 B/s", "give at least 1 B/s"))
+    Rate::from_bytes_per_second(bytes)
+        .ok_or_else(|| Wrong::new("nothing ever arrives at 0 B/s", "give at least 1 B/s"))
 });
 quantity!(Frequency, FREQUENCIES, "2.4 GHz", |hertz| {
-    Frequency::from_hertz(hertz)
-        .ok_or_else(|| Wrong::new(format!("a clock of {hertz} Hz cannot be simulated"), "give from 1 Hz to 1 THz"))
+    Frequency::from_hertz(hertz).ok_or_else(|| {
+        Wrong::new(
+            format!("a clock of {hertz} Hz cannot be simulated"),
+            "give from 1 Hz to 1 THz",
+        )
+    })
 });
 
 /// What a TOML value is, for people.

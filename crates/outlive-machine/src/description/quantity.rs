@@ -43,8 +43,12 @@ impl Bytes {
 /// As a whole number of the unit of which there are fewest: `48 KiB`, `1500 B`.
 impl fmt::Display for Bytes {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let whole = Self::UNITS.iter().filter(|(_, scale)| self.0 % scale == 0 && self.0 >= *scale);
-        let (unit, scale) = whole.min_by_key(|(_, scale)| self.0 / scale).unwrap_or(&Self::UNITS[0]);
+        let whole = Self::UNITS
+            .iter()
+            .filter(|(_, scale)| self.0 % scale == 0 && self.0 >= *scale);
+        let (unit, scale) = whole
+            .min_by_key(|(_, scale)| self.0 / scale)
+            .unwrap_or(&Self::UNITS[0]);
         write!(f, "{} {unit}", self.0 / scale)
     }
 }
@@ -77,7 +81,12 @@ impl Rate {
 /// In the largest unit of which there is one whole, exactly: `160 GB/s`.
 impl fmt::Display for Rate {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let units = [(1_000_000_000_000, "TB/s"), (1_000_000_000, "GB/s"), (1_000_000, "MB/s"), (1_000, "kB/s")];
+        let units = [
+            (1_000_000_000_000, "TB/s"),
+            (1_000_000_000, "GB/s"),
+            (1_000_000, "MB/s"),
+            (1_000, "kB/s"),
+        ];
         write_decimal(f, self.0, &units, "B/s")
     }
 }
@@ -92,37 +101,81 @@ impl Cycles {
 
 impl fmt::Display for Cycles {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} {}", self.0, if self.0 == 1 { "cycle" } else { "cycles" })
+        write!(
+            f,
+            "{} {}",
+            self.0,
+            if self.0 == 1 { "cycle" } else { "cycles" }
+        )
     }
 }
 
 /// Reads a decimal number with one of `units`, exactly: what is no whole number of the smallest unit is refused.
-pub(super) fn read_quantity(text: &str, units: &[(&str, u64)], example: &str) -> Result<u64, Wrong> {
-    let end = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
+pub(super) fn read_quantity(
+    text: &str,
+    units: &[(&str, u64)],
+    example: &str,
+) -> Result<u64, Wrong> {
+    let end = text
+        .find(|c: char| !c.is_ascii_digit() && c != '.')
+        .unwrap_or(text.len());
     let (number, unit) = (&text[..end], text[end..].trim());
-    let named = || units.iter().map(|(name, _)| format!("`{name}`")).collect::<Vec<_>>().join(", ");
+    let named = || {
+        units
+            .iter()
+            .map(|(name, _)| format!("`{name}`"))
+            .collect::<Vec<_>>()
+            .join(", ")
+    };
     let (whole, part) = number.split_once('.').unwrap_or((number, ""));
     if whole.is_empty() || part.contains('.') || number.ends_with('.') {
-        return Err(Wrong::new(format!("`{text}` does not begin with a number"), format!("write it as \"{example}\"")));
+        return Err(Wrong::new(
+            format!("`{text}` does not begin with a number"),
+            format!("write it as \"{example}\""),
+        ));
     }
     let Some(&(_, scale)) = units.iter().find(|(name, _)| *name == unit) else {
-        let alike = units.iter().find(|(name, _)| name.eq_ignore_ascii_case(unit));
+        let alike = units
+            .iter()
+            .find(|(name, _)| name.eq_ignore_ascii_case(unit));
         return Err(match (alike, unit) {
-            (Some((name, _)), _) => Wrong::new(format!("`{unit}` is not a unit here"), format!("did you mean `{name}`?")),
-            (None, "") => Wrong::new(format!("`{text}` has no unit"), format!("give it one of {}", named())),
-            (None, _) => Wrong::new(format!("`{unit}` is not a unit here"), format!("use one of {}", named())),
+            (Some((name, _)), _) => Wrong::new(
+                format!("`{unit}` is not a unit here"),
+                format!("did you mean `{name}`?"),
+            ),
+            (None, "") => Wrong::new(
+                format!("`{text}` has no unit"),
+                format!("give it one of {}", named()),
+            ),
+            (None, _) => Wrong::new(
+                format!("`{unit}` is not a unit here"),
+                format!("use one of {}", named()),
+            ),
         });
     };
     let (smallest, _) = units[0];
     let part = part.trim_end_matches('0');
-    let too_large = || Wrong::new(format!("`{text}` is too large"), format!("there is room for {} {smallest}", u64::MAX));
+    let too_large = || {
+        Wrong::new(
+            format!("`{text}` is too large"),
+            format!("there is room for {} {smallest}", u64::MAX),
+        )
+    };
     let whole: u128 = whole.parse().map_err(|_| too_large())?;
     let whole = whole.checked_mul(u128::from(scale)).ok_or_else(too_large)?;
-    let fine = || Wrong::new(format!("`{text}` is no whole number of {smallest}"), "give a rounder number, or a smaller unit");
+    let fine = || {
+        Wrong::new(
+            format!("`{text}` is no whole number of {smallest}"),
+            "give a rounder number, or a smaller unit",
+        )
+    };
     let part = if part.is_empty() {
         0
     } else if part.len() > 20 {
-        return Err(Wrong::new(format!("`{text}` has too many digits"), "give a rounder number, or a smaller unit"));
+        return Err(Wrong::new(
+            format!("`{text}` has too many digits"),
+            "give a rounder number, or a smaller unit",
+        ));
     } else {
         let digits: u128 = part.parse().map_err(|_| fine())?;
         let scaled = digits.checked_mul(u128::from(scale)).ok_or_else(fine)?;
@@ -132,5 +185,8 @@ pub(super) fn read_quantity(text: &str, units: &[(&str, u64)], example: &str) ->
         }
         scaled / ten
     };
-    whole.checked_add(part).and_then(|sum| u64::try_from(sum).ok()).ok_or_else(too_large)
+    whole
+        .checked_add(part)
+        .and_then(|sum| u64::try_from(sum).ok())
+        .ok_or_else(too_large)
 }

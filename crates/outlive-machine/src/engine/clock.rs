@@ -14,7 +14,11 @@ impl Frequency {
 
     /// So many hertz; `None` if it is none, or more than 1 THz.
     pub const fn from_hertz(hertz: u64) -> Option<Self> {
-        if hertz == 0 || hertz > Self::PICOS_PER_SECOND { None } else { Some(Self(hertz)) }
+        if hertz == 0 || hertz > Self::PICOS_PER_SECOND {
+            None
+        } else {
+            Some(Self(hertz))
+        }
     }
 
     /// In hertz.
@@ -26,7 +30,12 @@ impl Frequency {
 /// In the largest unit of which there is one whole, exactly: `2.4 GHz`.
 impl fmt::Display for Frequency {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let units = [(1_000_000_000_000, "THz"), (1_000_000_000, "GHz"), (1_000_000, "MHz"), (1_000, "kHz")];
+        let units = [
+            (1_000_000_000_000, "THz"),
+            (1_000_000_000, "GHz"),
+            (1_000_000, "MHz"),
+            (1_000, "kHz"),
+        ];
         write_decimal(f, self.0, &units, "Hz")
     }
 }
@@ -54,7 +63,10 @@ impl Clock {
     /// The clock of a frequency.
     pub const fn new(frequency: Frequency) -> Self {
         let common = greatest_common_divisor(Frequency::PICOS_PER_SECOND, frequency.0);
-        Self { picos: Frequency::PICOS_PER_SECOND / common, cycles: frequency.0 / common }
+        Self {
+            picos: Frequency::PICOS_PER_SECOND / common,
+            cycles: frequency.0 / common,
+        }
     }
 
     /// When edge `cycle` is; also how long so many cycles last, rounded up.
@@ -79,7 +91,11 @@ impl Clock {
     #[inline]
     pub fn next_edge(self, time: Time) -> Time {
         let last = self.edge(self.cycle(time));
-        if last >= time { last } else { self.edge(self.cycle(time) + 1) }
+        if last >= time {
+            last
+        } else {
+            self.edge(self.cycle(time) + 1)
+        }
     }
 }
 

@@ -82,9 +82,20 @@ impl<E: Copy> EventQueue<E> {
 
     /// An empty queue that allocates nothing until more than `pending` events are.
     pub fn with_capacity(pending: usize) -> Self {
-        let wheel =
-            Wheel { levels: 0, words: [0; LEVELS], slots: [[0; WORDS]; LEVELS], heads: [[NONE; SLOTS]; LEVELS] };
-        Self { now: 0, base: 0, pending: 0, nodes: Vec::with_capacity(pending), free: NONE, wheel: Box::new(wheel) }
+        let wheel = Wheel {
+            levels: 0,
+            words: [0; LEVELS],
+            slots: [[0; WORDS]; LEVELS],
+            heads: [[NONE; SLOTS]; LEVELS],
+        };
+        Self {
+            now: 0,
+            base: 0,
+            pending: 0,
+            nodes: Vec::with_capacity(pending),
+            free: NONE,
+            wheel: Box::new(wheel),
+        }
     }
 
     /// What time it is: that of the last event taken, or where [`advance_to`](Self::advance_to) went.
@@ -119,7 +130,11 @@ impl<E: Copy> EventQueue<E> {
     /// If `time` is past.
     #[inline]
     pub fn schedule_at(&mut self, time: Time, event: E) {
-        assert!(time.picos() >= self.now, "it is {} and an event is scheduled at {time}", self.now());
+        assert!(
+            time.picos() >= self.now,
+            "it is {} and an event is scheduled at {time}",
+            self.now()
+        );
         self.insert(time.picos(), event);
     }
 
@@ -139,7 +154,12 @@ impl<E: Copy> EventQueue<E> {
         }
         let slot = self.wheel.first(0);
         let place = self.wheel.heads[0][slot];
-        let Node { time, event, next, last } = self.nodes[place as usize];
+        let Node {
+            time,
+            event,
+            next,
+            last,
+        } = self.nodes[place as usize];
         if time > limit.picos() {
             return None;
         }
@@ -163,7 +183,9 @@ impl<E: Copy> EventQueue<E> {
             return None;
         }
         let level = self.wheel.lowest();
-        Some(Time::from_picos(self.earliest(self.wheel.heads[level][self.wheel.first(level)])))
+        Some(Time::from_picos(
+            self.earliest(self.wheel.heads[level][self.wheel.first(level)]),
+        ))
     }
 
     /// Lets time pass until `time`, unless it is later already.
@@ -184,12 +206,20 @@ impl<E: Copy> EventQueue<E> {
 
     #[inline]
     fn insert(&mut self, time: u64, event: E) {
-        let node = Node { time, event, next: NONE, last: NONE };
+        let node = Node {
+            time,
+            event,
+            next: NONE,
+            last: NONE,
+        };
         self.pending += 1;
         let place = self.free;
         let place = if place == NONE {
             let place = self.nodes.len();
-            assert!(place < NONE as usize, "more than four billion events are pending");
+            assert!(
+                place < NONE as usize,
+                "more than four billion events are pending"
+            );
             self.nodes.push(node);
             place as u32
         } else {
@@ -205,8 +235,9 @@ impl<E: Copy> EventQueue<E> {
         let level = (((time ^ self.base) | 1).ilog2() / DIGIT_BITS) as usize;
         let slot = slot_of(time, level);
         let head = self.wheel.heads[level][slot];
-        self.wheel.mark(level, slot);
-        if level == 0 && head != NONE {
+        if head == NONE {
+            self.wheel.mark(level, slot);
+        } else if level == 0 {
             let last = std::mem::replace(&mut self.nodes[head as usize].last, place);
             self.nodes[last as usize].next = place;
             self.nodes[place as usize].next = NONE;

@@ -24,7 +24,11 @@ pub struct Simulation<M: Machine> {
 impl<M: Machine> Simulation<M> {
     /// A machine at time zero, to which nothing happens until something is scheduled.
     pub fn new(machine: M) -> Self {
-        Self { machine, queue: EventQueue::new(), handled: 0 }
+        Self {
+            machine,
+            queue: EventQueue::new(),
+            handled: 0,
+        }
     }
 
     /// Handles the next event; `false` if there is none.
@@ -50,7 +54,9 @@ impl<M: Machine> Simulation<M> {
 
     #[inline]
     fn handle_next(&mut self, limit: Time) -> bool {
-        let Some((now, event)) = self.queue.pop_until(limit) else { return false };
+        let Some((now, event)) = self.queue.pop_until(limit) else {
+            return false;
+        };
         self.handled += 1;
         self.machine.handle(now, event, &mut self.queue);
         true

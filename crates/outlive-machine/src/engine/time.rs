@@ -74,7 +74,8 @@ impl Time {
 impl Add for Time {
     type Output = Self;
     fn add(self, other: Self) -> Self {
-        self.checked_add(other).expect("simulated time ends after 2^64 picoseconds")
+        self.checked_add(other)
+            .expect("simulated time ends after 2^64 picoseconds")
     }
 }
 
@@ -87,14 +88,22 @@ impl AddAssign for Time {
 impl Sub for Time {
     type Output = Self;
     fn sub(self, other: Self) -> Self {
-        Self(self.0.checked_sub(other.0).expect("simulated time begins at zero"))
+        Self(
+            self.0
+                .checked_sub(other.0)
+                .expect("simulated time begins at zero"),
+        )
     }
 }
 
 impl Mul<u64> for Time {
     type Output = Self;
     fn mul(self, times: u64) -> Self {
-        Self(self.0.checked_mul(times).expect("simulated time ends after 2^64 picoseconds"))
+        Self(
+            self.0
+                .checked_mul(times)
+                .expect("simulated time ends after 2^64 picoseconds"),
+        )
     }
 }
 
@@ -115,7 +124,12 @@ impl Sum for Time {
 /// In the largest unit of which there is one whole, exactly: `2.5 ms`, `200 ns`, `400 ps`.
 impl fmt::Display for Time {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let units = [(1_000_000_000_000, "s"), (1_000_000_000, "ms"), (1_000_000, "us"), (1_000, "ns")];
+        let units = [
+            (1_000_000_000_000, "s"),
+            (1_000_000_000, "ms"),
+            (1_000_000, "us"),
+            (1_000, "ns"),
+        ];
         write_decimal(f, self.0, &units, "ps")
     }
 }

@@ -66,7 +66,10 @@ impl<S: Copy + Default> CacheArray<S> {
     pub fn new(sets: usize, ways: usize) -> Self {
         assert!(ways > 0, "a cache has ways");
         assert!(sets.is_power_of_two(), "{sets} sets are no power of two");
-        let count = sets.checked_mul(ways).filter(|count| u32::try_from(*count).is_ok()).expect("a cache has less than 2^32 lines");
+        let count = sets
+            .checked_mul(ways)
+            .filter(|count| u32::try_from(*count).is_ok())
+            .expect("a cache has less than 2^32 lines");
         Self {
             ways,
             set_mask: sets as u64 - 1,
@@ -88,7 +91,9 @@ impl<S: Copy + Default> CacheArray<S> {
     #[inline]
     pub fn find(&self, address: LineAddress) -> Option<Slot> {
         let first = self.first(address);
-        let way = self.tags[first..first + self.ways].iter().position(|tag| *tag == address.0)?;
+        let way = self.tags[first..first + self.ways]
+            .iter()
+            .position(|tag| *tag == address.0)?;
         // An array has less than 2³² lines.
         Some(Slot((first + way) as u32))
     }
@@ -96,12 +101,17 @@ impl<S: Copy + Default> CacheArray<S> {
     /// A place for the line at `address`: a free one, else that of the line which was touched longest ago.
     #[inline]
     pub fn victim(&self, address: LineAddress) -> Victim {
-        self.victim_among(address, |_, _| true).expect("every line may go")
+        self.victim_among(address, |_, _| true)
+            .expect("every line may go")
     }
 
     /// As [`victim`](Self::victim), among the lines that `may_go`: `None` if none of the set may. A line that waits for a
     /// message has to stay.
-    pub fn victim_among(&self, address: LineAddress, may_go: impl Fn(LineAddress, &S) -> bool) -> Option<Victim> {
+    pub fn victim_among(
+        &self,
+        address: LineAddress,
+        may_go: impl Fn(LineAddress, &S) -> bool,
+    ) -> Option<Victim> {
         let first = self.first(address);
         let mut oldest = None;
         for at in first..first + self.ways {
@@ -124,7 +134,10 @@ impl<S: Copy + Default> CacheArray<S> {
     pub fn fill(&mut self, slot: Slot, address: LineAddress, state: S, line: Line) {
         let at = slot.0 as usize;
         let first = self.first(address);
-        assert!((first..first + self.ways).contains(&at) && self.tags[at] == FREE, "{address} cannot go to {slot:?}");
+        assert!(
+            (first..first + self.ways).contains(&at) && self.tags[at] == FREE,
+            "{address} cannot go to {slot:?}"
+        );
         assert_ne!(address.0, FREE, "no line has this address");
         debug_assert!(self.find(address).is_none(), "{address} is here already");
         self.tags[at] = address.0;
@@ -193,7 +206,9 @@ impl<S: Copy + Default> CacheArray<S> {
     /// All lines, in the order of their places.
     pub fn iter(&self) -> impl Iterator<Item = (LineAddress, S, &Line)> {
         let places = self.tags.iter().zip(&self.states).zip(&self.lines);
-        places.filter(|((tag, _), _)| **tag != FREE).map(|((tag, state), line)| (LineAddress(*tag), *state, line))
+        places
+            .filter(|((tag, _), _)| **tag != FREE)
+            .map(|((tag, state), line)| (LineAddress(*tag), *state, line))
     }
 
     /// How many lines are here.

@@ -49,7 +49,10 @@ impl Fabric {
     pub fn new(description: &Description, seed: u64) -> Self {
         let (cxl, ours) = (&description.cxl, &description.ours.fabric);
         let nodes = description.system.compute_nodes + description.system.memory_nodes;
-        let link = Link::new(cxl.link_bandwidth, (cxl.round_trip - ours.switch_latency * 2) / 4);
+        let link = Link::new(
+            cxl.link_bandwidth,
+            (cxl.round_trip - ours.switch_latency * 2) / 4,
+        );
         let links = || vec![link.clone(); nodes as usize].into_boxed_slice();
         Self {
             compute_nodes: description.system.compute_nodes as u16,
@@ -80,7 +83,9 @@ impl Fabric {
     /// Forwards a message of `bytes` that is at the switch now; returns when it is at the node that it goes `to`.
     #[inline]
     pub fn forward(&mut self, now: Time, to: Port, bytes: u64) -> Time {
-        let in_order = self.downlinks[usize::from(to.0)].send(now + self.switch_latency, bytes).arrives;
+        let in_order = self.downlinks[usize::from(to.0)]
+            .send(now + self.switch_latency, bytes)
+            .arrives;
         if self.reorder_bound == Time::ZERO {
             return in_order;
         }

@@ -82,7 +82,10 @@ impl Link {
         }
         let starts = self.round_up();
         let parts = u128::from(self.part) + u128::from(bytes) * u128::from(self.picos);
-        let (picos, part) = (parts / u128::from(self.bytes), parts % u128::from(self.bytes));
+        let (picos, part) = (
+            parts / u128::from(self.bytes),
+            parts % u128::from(self.bytes),
+        );
         let picos = u64::try_from(picos).expect("simulated time ends after 2^64 picoseconds");
         self.free += Time::from_picos(picos);
         self.part = part as u64;
@@ -90,12 +93,20 @@ impl Link {
         self.counts.messages += 1;
         self.counts.bytes += bytes;
         self.counts.waited += starts - ready;
-        Passage { starts, leaves, arrives: leaves + self.flight }
+        Passage {
+            starts,
+            leaves,
+            arrives: leaves + self.flight,
+        }
     }
 
     /// How long a message of `bytes` takes from its first byte's leaving to its last byte's arrival, if nothing is in its way.
     pub fn unloaded(&self, bytes: u64) -> Time {
-        let mut idle = Self { free: Time::ZERO, part: 0, ..self.clone() };
+        let mut idle = Self {
+            free: Time::ZERO,
+            part: 0,
+            ..self.clone()
+        };
         idle.send(Time::ZERO, bytes).arrives
     }
 

@@ -42,7 +42,11 @@ impl Memory {
     /// Without banks.
     pub fn new(latency: Time, banks: u32) -> Self {
         assert!(banks > 0, "a memory has a bank at least");
-        Self { latency, free: vec![Time::ZERO; banks as usize].into(), counts: MemoryCounts::default() }
+        Self {
+            latency,
+            free: vec![Time::ZERO; banks as usize].into(),
+            counts: MemoryCounts::default(),
+        }
     }
 
     /// Accesses a line from `now` on, after all accesses to its bank that were asked for before; returns when it is done.

@@ -39,7 +39,12 @@ pub struct WireSizes {
 impl WireSizes {
     /// The sizes of a description, which has been checked.
     pub fn new(wire: &Wire) -> Self {
-        Self { slot: wire.slot.0, header: wire.header.0, mask: wire.mask.0, timestamp: wire.timestamp.0 }
+        Self {
+            slot: wire.slot.0,
+            header: wire.header.0,
+            mask: wire.mask.0,
+            timestamp: wire.timestamp.0,
+        }
     }
 
     /// The size of a message with this content, in bytes; a multiple of a slot.
@@ -48,7 +53,9 @@ impl WireSizes {
         let payload = match content {
             Content::Nothing => 0,
             Content::Line => size_of::<Line>() as u64,
-            Content::Words(mask) => self.mask + size_of::<u64>() as u64 * u64::from(mask.count_ones()),
+            Content::Words(mask) => {
+                self.mask + size_of::<u64>() as u64 * u64::from(mask.count_ones())
+            }
             Content::Timestamp => self.timestamp,
         };
         (self.header + payload).next_multiple_of(self.slot)
