@@ -45,7 +45,7 @@ impl fmt::Display for Bytes {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let whole = Self::UNITS
             .iter()
-            .filter(|(_, scale)| self.0 % scale == 0 && self.0 >= *scale);
+            .filter(|(_, scale)| self.0.is_multiple_of(*scale) && self.0 >= *scale);
         let (unit, scale) = whole
             .min_by_key(|(_, scale)| self.0 / scale)
             .unwrap_or(&Self::UNITS[0]);

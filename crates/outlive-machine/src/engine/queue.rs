@@ -64,8 +64,6 @@ struct Node<E> {
 
 #[derive(Clone, Debug)]
 struct Wheel {
-    /// Bit `l`: level `l` has events.
-    levels: u32,
     /// Bit `w` of level `l`: word `w` of its bitmap is not zero.
     words: [u32; LEVELS],
     /// Bit `s` of level `l`: slot `s` has events.
@@ -83,7 +81,6 @@ impl<E: Copy> EventQueue<E> {
     /// An empty queue that allocates nothing until more than `pending` events are.
     pub fn with_capacity(pending: usize) -> Self {
         let wheel = Wheel {
-            levels: 0,
             words: [0; LEVELS],
             slots: [[0; WORDS]; LEVELS],
             heads: [[NONE; SLOTS]; LEVELS],
@@ -179,10 +176,7 @@ impl<E: Copy> EventQueue<E> {
 
     /// When the next event is.
     pub fn next_time(&self) -> Option<Time> {
-        if self.wheel.levels == 0 {
-            return None;
-        }
-        let level = self.wheel.lowest();
+        let level = self.wheel.lowest()?;
         Some(Time::from_picos(
             self.earliest(self.wheel.heads[level][self.wheel.first(level)]),
         ))
@@ -253,10 +247,9 @@ impl<E: Copy> EventQueue<E> {
     /// level is empty.
     #[inline(never)]
     fn descend(&mut self, limit: u64) -> bool {
-        if self.wheel.levels == 0 {
+        let Some(level) = self.wheel.lowest() else {
             return false;
-        }
-        let level = self.wheel.lowest();
+        };
         let slot = self.wheel.first(level);
         let mut place = self.wheel.heads[level][slot];
         let span = (1 << (level as u32 * DIGIT_BITS)) - 1;
@@ -320,11 +313,11 @@ impl<E: Copy> Default for EventQueue<E> {
 }
 
 impl Wheel {
-    /// The lowest level that has events. They come before those of all other levels, whose slots lie after the one that holds
-    /// this level.
+    /// The lowest level that has events. They come before those of all other levels, whose slots lie after the one that
+    /// holds this level.
     #[inline]
-    fn lowest(&self) -> usize {
-        self.levels.trailing_zeros() as usize
+    fn lowest(&self) -> Option<usize> {
+        self.words.iter().position(|words| *words != 0)
     }
 
     /// The first slot of a level that has events. None lies before the present, since a level shows one round.
@@ -338,16 +331,14 @@ impl Wheel {
     fn mark(&mut self, level: usize, slot: usize) {
         self.slots[level][slot / 64] |= 1 << (slot % 64);
         self.words[level] |= 1 << (slot / 64);
-        self.levels |= 1 << level;
     }
 
     #[inline]
     fn clear(&mut self, level: usize, slot: usize) {
         self.heads[level][slot] = NONE;
-        // Without branches: whether a word or a level has become empty is anybody's guess.
+        // Without a branch: whether a word has become empty is anybody's guess.
         let word = &mut self.slots[level][slot / 64];
         *word &= !(1 << (slot % 64));
         self.words[level] &= !(u32::from(*word == 0) << (slot / 64));
-        self.levels &= !(u32::from(self.words[level] == 0) << level);
     }
 }
