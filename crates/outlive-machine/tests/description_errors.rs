@@ -45,6 +45,7 @@ const WRONG: &[(&str, usize, usize, &str, &str)] = &[
     ("[l1]\nsize = \"0.3 KiB\"", 2, 8, "is no whole number of B", ""),
     ("[ours.replication]\nreplica_hash = \"md5\"", 2, 16, "not one of the choices", "\"multiply\" \"modulo\""),
     ("[ours.replication]\nreplica_hash = 5", 2, 16, "not one of the choices", ""),
+    ("cxl = { dram_latency = \"1 µs\", pmem_latency = 3 }", 1, 47, "a whole number stands where a quantity", "\"200 ns\""),
     // Machines that cannot be.
     ("[l1]\nways = 0", 2, 8, "a cache cannot have 0 ways", "from 1 to 64"),
     ("[l2]\nsize = \"500000 B\"", 2, 8, "cannot be divided into sets of 8 ways of 64 B", "a multiple of 512 B"),

@@ -43,7 +43,8 @@ const NONE: u32 = u32::MAX;
 #[derive(Clone, Debug)]
 pub struct EventQueue<E> {
     now: u64,
-    /// The time that the levels are arranged around: not after `now`, so not after any event.
+    /// What the levels are arranged around: the beginning of the 2 ns that the ground level shows. It is never after `now`,
+    /// so never after what is scheduled.
     base: u64,
     pending: usize,
     nodes: Vec<Node<E>>,
@@ -169,7 +170,6 @@ impl<E: Copy> EventQueue<E> {
         self.nodes[place as usize].next = self.free;
         self.free = place;
         self.pending -= 1;
-        self.base = time;
         self.now = time;
         Some((Time::from_picos(time), event))
     }
