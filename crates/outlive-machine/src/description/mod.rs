@@ -132,7 +132,7 @@ impl Description {
             ),
             (
                 OURS_BEGIN,
-                "Cores: what the paper does not say of them.",
+                "Cores. The paper's queues and private caches are those of Intel's Sunny Cove: \"that core\" below.",
                 &mut self.ours.core,
             ),
             (
