@@ -1,0 +1,228 @@
+//! Which values no machine can have.
+
+use crate::engine::Time;
+
+use super::error::Impossible;
+use super::paper::Cache;
+use super::quantity::Bytes;
+use super::{Description, LINE_BYTES};
+
+/// Sets of nodes and of cores are bit masks of a word.
+const MOST_NODES: u32 = 64;
+/// Larger caches than this are more likely a slip than wanted, and every way of every node is real memory here.
+const LARGEST_CACHE: Bytes = Bytes::gibi(1);
+
+impl Description {
+    /// Whether such a machine can be; reading a description checks it too.
+    ///
+    /// # Errors
+    ///
+    /// The first thing found that cannot be, with the fields that it is about.
+    pub fn check(&self) -> Result<(), Impossible> {
+        self.check_system()?;
+        check_cache(&self.l1, &["l1.size", "l1.ways"])?;
+        check_cache(&self.l2, &["l2.size", "l2.ways"])?;
+        check_cache(&self.l3, &["l3.size", "l3.ways"])?;
+        self.check_memory()?;
+        self.check_fabric()?;
+        self.check_logging()
+    }
+
+    fn check_system(&self) -> Result<(), Impossible> {
+        let (system, core) = (&self.system, &self.ours.core);
+        let counts = [
+            ("system.compute_nodes", system.compute_nodes, MOST_NODES),
+            ("system.memory_nodes", system.memory_nodes, MOST_NODES),
+            ("system.cores_per_node", system.cores_per_node, MOST_NODES),
+            ("system.load_queue", system.load_queue, 1 << 16),
+            ("system.store_queue", system.store_queue, 1 << 16),
+            ("ours.core.reorder_buffer", core.reorder_buffer, 1 << 16),
+            ("ours.core.width", core.width, 64),
+            ("ours.core.store_buffer", core.store_buffer, 1 << 16),
+            ("ours.core.l1_misses", core.l1_misses, 1 << 16),
+            ("ours.core.l2_misses", core.l2_misses, 1 << 16),
+            (
+                "ours.memory.dram_banks",
+                self.ours.memory.dram_banks,
+                1 << 16,
+            ),
+            (
+                "ours.memory.pmem_banks",
+                self.ours.memory.pmem_banks,
+                1 << 16,
+            ),
+            (
+                "ours.memory.local_banks",
+                self.ours.memory.local_banks,
+                1 << 16,
+            ),
+        ];
+        for (field, count, most) in counts {
+            require(
+                (1..=most).contains(&count),
+                &[field],
+                format!("there cannot be {count}"),
+                || format!("give from 1 to {most}"),
+            )?;
+        }
+        Ok(())
+    }
+
+    fn check_memory(&self) -> Result<(), Impossible> {
+        let line = self.local_memory.line_size;
+        require(
+            line.0 == LINE_BYTES,
+            &["local_memory.line_size"],
+            format!("a line cannot have {line}"),
+            || format!("lines have {LINE_BYTES} B"),
+        )?;
+        for (field, size) in [
+            ("local_memory.size", self.local_memory.size),
+            ("ours.memory.interleave", self.ours.memory.interleave),
+        ] {
+            let whole = size.0 != 0 && size.0.is_multiple_of(LINE_BYTES);
+            require(
+                whole,
+                &[field],
+                format!("{size} is no whole number of lines"),
+                || format!("give a multiple of {LINE_BYTES} B"),
+            )?;
+        }
+        Ok(())
+    }
+
+    fn check_fabric(&self) -> Result<(), Impossible> {
+        let (round_trip, switch) = (self.cxl.round_trip, self.ours.fabric.switch_latency);
+        let fields = ["cxl.round_trip", "ours.fabric.switch_latency"];
+        let twice = switch
+            .checked_add(switch)
+            .filter(|twice| *twice <= round_trip);
+        let Some(twice) = twice else {
+            return Err(Impossible {
+                fields: fields.to_vec(),
+                what: format!(
+                    "a round trip of {round_trip} passes the switch twice, which takes {switch} each time"
+                ),
+                hint: format!("make the switch take {} at most", round_trip / 2),
+            });
+        };
+        require(
+            (round_trip - twice).picos().is_multiple_of(4),
+            &fields,
+            "four links cannot share the time between them",
+            || "make the round trip less twice the switch a multiple of 4 ps".into(),
+        )?;
+        let (most, bound) = (Time::from_micros(1_000), self.ours.fabric.reorder_bound);
+        require(
+            bound <= most,
+            &["ours.fabric.reorder_bound"],
+            format!("no fabric holds a message back for {bound}"),
+            || format!("give {most} at most"),
+        )?;
+        let wire = &self.ours.wire;
+        let sizes = [
+            ("ours.wire.slot", wire.slot, 1, 4096),
+            ("ours.wire.header", wire.header, 1, 4096),
+            ("ours.wire.mask", wire.mask, 0, 64),
+            ("ours.wire.timestamp", wire.timestamp, 0, 64),
+        ];
+        for (field, size, least, most) in sizes {
+            require(
+                (least..=most).contains(&size.0),
+                &[field],
+                format!("a message cannot have one of {size}"),
+                || format!("give from {least} B to {most} B"),
+            )?;
+        }
+        Ok(())
+    }
+
+    fn check_logging(&self) -> Result<(), Impossible> {
+        let (unit, entry) = (&self.logging_unit, self.ours.replication.log_entry);
+        let (copies, nodes) = (unit.replication_factor, self.system.compute_nodes);
+        require(
+            copies < nodes,
+            &["logging_unit.replication_factor", "system.compute_nodes"],
+            format!("{copies} other nodes cannot log a store where there are {nodes} in all"),
+            || format!("give a factor of {} at most, or more nodes", nodes - 1),
+        )?;
+        require(
+            unit.dump_period > Time::ZERO,
+            &["logging_unit.dump_period"],
+            "a log cannot be dumped without end",
+            || "give a time above zero, such as \"2.5 ms\"".into(),
+        )?;
+        let least = 8 + 8;
+        require(
+            (least..=4096).contains(&entry.0),
+            &["ours.replication.log_entry"],
+            format!("{entry} is no log entry"),
+            || format!("give from {least} B (address and value) to 4096 B"),
+        )?;
+        for (field, size) in [
+            ("logging_unit.sram_size", unit.sram_size),
+            ("logging_unit.log_size", unit.log_size),
+        ] {
+            let fields = [field, "ours.replication.log_entry"];
+            require(
+                size >= entry,
+                &fields,
+                format!("{size} has no room for an entry of {entry}"),
+                || format!("give {entry} at least"),
+            )?;
+        }
+        Ok(())
+    }
+}
+
+fn check_cache(cache: &Cache, fields: &[&'static str; 2]) -> Result<(), Impossible> {
+    let [_, ways_field] = fields;
+    let (size, ways) = (cache.size, u64::from(cache.ways));
+    require(
+        (1..=64).contains(&ways),
+        &[ways_field],
+        format!("a cache cannot have {ways} ways"),
+        || "give from 1 to 64".into(),
+    )?;
+    let set = ways * LINE_BYTES;
+    let whole = size.0 != 0 && size.0.is_multiple_of(set);
+    require(
+        whole,
+        fields,
+        format!("{size} cannot be divided into sets of {ways} ways of {LINE_BYTES} B"),
+        || format!("give a multiple of {}", Bytes(set)),
+    )?;
+    require(
+        size <= LARGEST_CACHE,
+        fields,
+        format!("{size} is more than can be simulated"),
+        || format!("give {LARGEST_CACHE} at most"),
+    )?;
+    let sets = cache.sets();
+    require(
+        sets.is_power_of_two(),
+        fields,
+        format!("{size} in {ways} ways are {sets} sets, which is no power of two"),
+        || {
+            let below = 1 << sets.ilog2();
+            format!("give {} or {}", Bytes(below * set), Bytes(below * 2 * set))
+        },
+    )
+}
+
+fn require(
+    holds: bool,
+    fields: &[&'static str],
+    what: impl Into<String>,
+    hint: impl FnOnce() -> String,
+) -> Result<(), Impossible> {
+    if holds {
+        Ok(())
+    } else {
+        Err(Impossible {
+            fields: fields.to_vec(),
+            what: what.into(),
+            hint: hint(),
+        })
+    }
+}

@@ -1,0 +1,92 @@
+//! What the paper does not give. Each default says why it is what it is; a study sweeps those that matter.
+
+use crate::engine::Time;
+
+use super::parameter::choice;
+use super::quantity::Bytes;
+use super::section::section;
+
+section! {
+    /// Of a core. The paper's queues and private caches are those of Intel's Sunny Cove, so the rest is taken from there.
+    pub struct Core {
+        /// Entries of the reorder buffer: 352, as that core has.
+        pub reorder_buffer: u32 = 352,
+        /// Instructions that enter and that retire in a cycle: 5, as many as that core renames.
+        pub width: u32 = 5,
+        /// Entries of the store buffer (retired stores): 72. That core keeps a store in the same 72 entries from issue to
+        /// commit; the paper draws two queues and gives one size, so both have it.
+        pub store_buffer: u32 = 72,
+        /// Misses that an L1 waits for at a time: 12, the line fill buffers of that core.
+        pub l1_misses: u32 = 12,
+        /// Misses that an L2 waits for at a time: 48, as that core has.
+        pub l2_misses: u32 = 48,
+    }
+}
+
+section! {
+    /// Of the memories.
+    pub struct Memories {
+        /// Lines that a memory node's DRAM accesses at a time: 128, so that at 45 ns it delivers 182 GB/s. More than its
+        /// link carries: the paper varies the bandwidth of links and names none of memory.
+        pub dram_banks: u32 = 128,
+        /// Lines that a memory node's persistent memory accesses at a time: 128, so that at 500 ns it takes 16 GB/s, about
+        /// what six modules of a real one take.
+        pub pmem_banks: u32 = 128,
+        /// Access to a compute node's own DRAM: 45 ns, as in the memory nodes.
+        pub local_latency: Time = Time::from_nanos(45),
+        /// Lines that a compute node's own DRAM accesses at a time: 32, so that it delivers 45 GB/s, as two channels do.
+        pub local_banks: u32 = 32,
+        /// Look-up and change of a directory entry: 10 ns, an SRAM access and a few cycles of a controller at 1 GHz.
+        pub directory_latency: Time = Time::from_nanos(10),
+        /// Shared memory goes round the memory nodes in pieces of this size: 4 KiB, a page.
+        pub interleave: Bytes = Bytes::kibi(4),
+    }
+}
+
+section! {
+    /// Of the fabric.
+    pub struct Fabric {
+        /// The switch's part of a one-way trip; the rest of it is halved between the two links. 40 ns, two fifths: it moves
+        /// queueing, not latency.
+        pub switch_latency: Time = Time::from_nanos(40),
+        /// A message may be late by up to this much, drawn evenly, so that later ones overtake it. 2 ns: several messages
+        /// at the paper's bandwidth, and 1% of a one-way trip on the mean.
+        pub reorder_bound: Time = Time::from_nanos(2),
+    }
+}
+
+section! {
+    /// Message sizes on the wire. Requests, acknowledgements and the like are a header. A message with a line adds 64 bytes,
+    /// one with words of a line a mask and 8 bytes for each, a validation a timestamp. All are rounded up to slots.
+    pub struct Wire {
+        /// What a message is cut into: 16 B, the slot of a CXL flit. "1 B" means no rounding.
+        pub slot: Bytes = Bytes(16),
+        /// Kind, line address, sender, receiver, requester: 16 B, since CXL puts a request into one slot.
+        pub header: Bytes = Bytes(16),
+        /// Which words of a line: 1 B, a bit for each of 8.
+        pub mask: Bytes = Bytes(1),
+        /// Logical timestamp of a validation: 4 B, so that it wraps only after any reordering is over.
+        pub timestamp: Bytes = Bytes(4),
+    }
+}
+
+choice! {
+    /// How the replica group of a line is found from its address.
+    pub enum ReplicaHash {
+        /// The address times 2⁶⁴ over the golden ratio, its high bits scaled to the groups.
+        Multiply = "multiply",
+        /// The address modulo the number of groups.
+        Modulo = "modulo",
+    }
+}
+
+section! {
+    /// Of replication.
+    pub struct Replication {
+        /// How an address chooses its replica group, "multiply" or "modulo": the former, since strides would make the
+        /// latter uneven.
+        pub replica_hash: ReplicaHash = ReplicaHash::Multiply,
+        /// An entry of a log: 24 B, for requester 2, timestamp 4, address 8, value 8, rounded up to whole words.
+        pub log_entry: Bytes = Bytes(24),
+    }
+}

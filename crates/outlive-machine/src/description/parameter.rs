@@ -1,0 +1,136 @@
+//! How a parameter is read from TOML, and printed.
+
+use toml::de::DeValue;
+
+use crate::engine::{Frequency, Time};
+
+use super::error::Wrong;
+use super::quantity::{Bytes, Cycles, Rate, read_quantity};
+
+/// A type of parameters.
+pub(super) trait Parameter: Sized {
+    /// The parameter that a TOML value stands for.
+    fn read(value: &DeValue<'_>) -> Result<Self, Wrong>;
+    /// The TOML value that is read back as this.
+    fn print(&self) -> String;
+}
+
+impl Parameter for u32 {
+    fn read(value: &DeValue<'_>) -> Result<Self, Wrong> {
+        let DeValue::Integer(integer) = value else {
+            return Err(Wrong::new(
+                format!("{} stands where a count is meant", kind(value)),
+                "write a whole number, as in 4",
+            ));
+        };
+        Self::from_str_radix(integer.as_str(), integer.radix()).map_err(|_| {
+            Wrong::new(
+                format!("{integer} is not a count"),
+                format!("write a whole number from 0 to {}", Self::MAX),
+            )
+        })
+    }
+
+    fn print(&self) -> String {
+        self.to_string()
+    }
+}
+
+/// Reads a quantity with one of `units` from a string.
+fn read_with_unit(value: &DeValue<'_>, units: &[(&str, u64)], example: &str) -> Result<u64, Wrong> {
+    match value {
+        DeValue::String(text) => read_quantity(text, units, example),
+        _ => Err(Wrong::new(
+            format!("{} stands where a quantity is meant", kind(value)),
+            format!("write it in quotes with its unit, as in \"{example}\""),
+        )),
+    }
+}
+
+macro_rules! quantity {
+    ($Type:ty, $units:expr, $example:literal, $from:expr) => {
+        impl Parameter for $Type {
+            fn read(value: &DeValue<'_>) -> Result<Self, Wrong> {
+                let from: fn(u64) -> Result<Self, Wrong> = $from;
+                from(read_with_unit(value, &$units, $example)?)
+            }
+
+            fn print(&self) -> String {
+                format!("\"{self}\"")
+            }
+        }
+    };
+}
+
+const TIMES: [(&str, u64); 6] = [
+    ("ps", 1),
+    ("ns", 1_000),
+    ("us", 1_000_000),
+    ("ms", 1_000_000_000),
+    ("s", 1_000_000_000_000),
+    ("µs", 1_000_000),
+];
+const FREQUENCIES: [(&str, u64); 5] = [
+    ("Hz", 1),
+    ("kHz", 1_000),
+    ("MHz", 1_000_000),
+    ("GHz", 1_000_000_000),
+    ("THz", 1_000_000_000_000),
+];
+
+quantity!(Time, TIMES, "200 ns", |picos| Ok(Time::from_picos(picos)));
+quantity!(Bytes, Bytes::UNITS, "48 KiB", |bytes| Ok(Bytes(bytes)));
+quantity!(Cycles, Cycles::UNITS, "5 cycles", |cycles| Ok(Cycles(
+    cycles
+)));
+quantity!(Rate, Rate::UNITS, "160 GB/s", |bytes| {
+    Rate::from_bytes_per_second(bytes)
+        .ok_or_else(|| Wrong::new("nothing ever arrives at 0 B/s", "give at least 1 B/s"))
+});
+quantity!(Frequency, FREQUENCIES, "2.4 GHz", |hertz| {
+    Frequency::from_hertz(hertz).ok_or_else(|| {
+        Wrong::new(
+            format!("a clock of {hertz} Hz cannot be simulated"),
+            "give from 1 Hz to 1 THz",
+        )
+    })
+});
+
+/// What a TOML value is, for people.
+pub(super) fn kind(value: &DeValue<'_>) -> &'static str {
+    match value {
+        DeValue::String(_) => "a text",
+        DeValue::Integer(_) => "a whole number",
+        DeValue::Float(_) => "a fractional number",
+        DeValue::Boolean(_) => "true or false",
+        DeValue::Datetime(_) => "a date",
+        DeValue::Array(_) => "a list",
+        DeValue::Table(_) => "a section",
+    }
+}
+
+/// A choice among names. Each stands in quotes in TOML.
+macro_rules! choice {
+    ($(#[doc = $about:literal])+ pub enum $Name:ident { $($(#[doc = $doc:literal])+ $Variant:ident = $name:literal,)+ }) => {
+        $(#[doc = $about])+
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+        pub enum $Name { $($(#[doc = $doc])+ $Variant,)+ }
+
+        impl $crate::description::parameter::Parameter for $Name {
+            fn read(value: &toml::de::DeValue<'_>) -> Result<Self, $crate::description::error::Wrong> {
+                match value.as_str() {
+                    $(Some($name) => Ok(Self::$Variant),)+
+                    _ => Err($crate::description::error::Wrong::new(
+                        "this is not one of the choices",
+                        concat!("use one of", $(" \"", $name, "\""),+),
+                    )),
+                }
+            }
+
+            fn print(&self) -> String {
+                match self { $(Self::$Variant => concat!("\"", $name, "\"").into(),)+ }
+            }
+        }
+    };
+}
+pub(super) use choice;

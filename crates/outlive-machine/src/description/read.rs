@@ -1,0 +1,193 @@
+//! Reading a description, with the place of everything that is wrong.
+
+use std::ops::Range;
+use std::str::FromStr;
+
+use toml::Spanned;
+use toml::de::{DeTable, DeValue};
+
+use super::Description;
+use super::error::{DescriptionError, Wrong};
+use super::parameter::kind;
+
+impl FromStr for Description {
+    type Err = DescriptionError;
+
+    /// Reads a description; what is not in the text is as by default.
+    ///
+    /// # Errors
+    ///
+    /// Texts that are no TOML, sections and fields that there are not, values of the wrong kind or unit, and machines
+    /// that cannot be: the first of them in the text.
+    fn from_str(text: &str) -> Result<Self, DescriptionError> {
+        let table = DeTable::parse(text).map_err(|error| {
+            let wrong = Wrong::new(
+                format!("this is not TOML: {}", error.message().trim()),
+                "a line reads `field = value`",
+            );
+            DescriptionError::at(text, error.span().unwrap_or(0..0), wrong)
+        })?;
+        let mut reader = Reader {
+            description: Self::default(),
+            places: Vec::new(),
+        };
+        reader
+            .table(table.get_ref(), "")
+            .map_err(|(place, wrong)| DescriptionError::at(text, place, wrong))?;
+        reader.description.check().map_err(|impossible| {
+            // One of its fields at least stands in the text, since the defaults are possible.
+            let place = |field: &&str| {
+                reader
+                    .places
+                    .iter()
+                    .find(|(name, _)| name == *field)
+                    .map(|(_, place)| place.clone())
+            };
+            let place = impossible.fields.iter().find_map(place).unwrap_or(0..0);
+            DescriptionError::at(
+                text,
+                place,
+                Wrong {
+                    what: impossible.what,
+                    hint: impossible.hint,
+                },
+            )
+        })?;
+        Ok(reader.description)
+    }
+}
+
+struct Reader {
+    description: Description,
+    /// Where the value of each `section.field` stands.
+    places: Vec<(String, Range<usize>)>,
+}
+
+type Misplaced = (Range<usize>, Wrong);
+
+impl Reader {
+    /// Reads the tables that hold sections: the whole text (`prefix` is empty), and `ours`.
+    fn table(&mut self, table: &DeTable<'_>, prefix: &str) -> Result<(), Misplaced> {
+        for (key, value) in in_order(table) {
+            let name = format!("{prefix}{}", key.get_ref());
+            let names: Vec<&str> = self
+                .description
+                .sections_mut()
+                .map(|(name, ..)| name)
+                .to_vec();
+            let content = |value: &Spanned<DeValue<'_>>| {
+                let wrong = || {
+                    Wrong::new(
+                        format!("`{name}` is {}", kind(value.get_ref())),
+                        format!("begin a section by `[{name}]`"),
+                    )
+                };
+                (value.span(), wrong())
+            };
+            if names.contains(&name.as_str()) {
+                let fields = value.get_ref().as_table().ok_or_else(|| content(value))?;
+                self.section(&name, fields)?;
+            } else if names
+                .iter()
+                .any(|section| section.starts_with(&format!("{name}.")))
+            {
+                let sections = value.get_ref().as_table().ok_or_else(|| content(value))?;
+                self.table(sections, &format!("{name}."))?;
+            } else {
+                let home = self.home(key.get_ref());
+                let hint = match home {
+                    Some(section) => format!("`{}` belongs into [{section}]", key.get_ref()),
+                    None => suggestion(&name, &names),
+                };
+                return Err((
+                    key.span(),
+                    Wrong::new(format!("there is no section `{name}`"), hint),
+                ));
+            }
+        }
+        Ok(())
+    }
+
+    fn section(&mut self, name: &str, fields: &DeTable<'_>) -> Result<(), Misplaced> {
+        for (key, value) in in_order(fields) {
+            let field: &str = key.get_ref();
+            let sections = self.description.sections_mut();
+            let Some((.., section)) = sections.into_iter().find(|(section, ..)| *section == name)
+            else {
+                continue;
+            };
+            match section.set(field, value.get_ref()) {
+                Some(Ok(())) => self.places.push((format!("{name}.{field}"), value.span())),
+                Some(Err(wrong)) => return Err((value.span(), wrong)),
+                None => {
+                    let near = suggestion(field, section.fields());
+                    let hint = self
+                        .home(field)
+                        .map(|home| format!("it belongs into [{home}]"))
+                        .unwrap_or(near);
+                    return Err((
+                        key.span(),
+                        Wrong::new(format!("there is no field `{field}` in [{name}]"), hint),
+                    ));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// The section that has such a field.
+    fn home(&mut self, field: &str) -> Option<&'static str> {
+        let sections = self.description.sections_mut();
+        sections
+            .into_iter()
+            .find(|(.., section)| section.fields().contains(&field))
+            .map(|(name, ..)| name)
+    }
+}
+
+type Entry<'t, 'i> = (
+    &'t Spanned<std::borrow::Cow<'i, str>>,
+    &'t Spanned<DeValue<'i>>,
+);
+
+/// The entries in the order of the text (a table has them in that of the alphabet), so that the first mistake is told.
+fn in_order<'t, 'i>(table: &'t DeTable<'i>) -> Vec<Entry<'t, 'i>> {
+    let mut entries: Vec<_> = table.iter().collect();
+    entries.sort_by_key(|(key, _)| key.span().start);
+    entries
+}
+
+/// The name that is meant, if one is close; else all of them.
+fn suggestion(name: &str, names: &[&str]) -> String {
+    let near = names
+        .iter()
+        .map(|known| (distance(name, known), known))
+        .min();
+    match near {
+        Some((far, known)) if far <= 1 + known.len() / 4 => format!("did you mean `{known}`?"),
+        _ => format!(
+            "there are {}",
+            names
+                .iter()
+                .map(|known| format!("`{known}`"))
+                .collect::<Vec<_>>()
+                .join(", ")
+        ),
+    }
+}
+
+/// How many characters must be inserted, deleted or replaced to get from one name to the other; long ones are cut.
+fn distance(from: &str, to: &str) -> usize {
+    let from: Vec<char> = from.chars().take(40).collect();
+    let to: Vec<char> = to.chars().take(40).collect();
+    let mut row: Vec<usize> = (0..=to.len()).collect();
+    for (i, a) in from.iter().enumerate() {
+        let mut diagonal = std::mem::replace(&mut row[0], i + 1);
+        for (j, b) in to.iter().enumerate() {
+            let replaced = diagonal + usize::from(a != b);
+            diagonal = row[j + 1];
+            row[j + 1] = replaced.min(row[j] + 1).min(diagonal + 1);
+        }
+    }
+    row[to.len()]
+}

@@ -1,0 +1,107 @@
+//! Clocks: cycles of a frequency, on the grid of picoseconds.
+
+use std::fmt;
+
+use super::Time;
+use super::decimal::write_decimal;
+
+/// A frequency in hertz, from 1 Hz to 1 THz (a cycle has at least one picosecond).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Frequency(u64);
+
+impl Frequency {
+    const PICOS_PER_SECOND: u64 = 1_000_000_000_000;
+
+    /// So many hertz; `None` if it is none, or more than 1 THz.
+    pub const fn from_hertz(hertz: u64) -> Option<Self> {
+        if hertz == 0 || hertz > Self::PICOS_PER_SECOND {
+            None
+        } else {
+            Some(Self(hertz))
+        }
+    }
+
+    /// In hertz.
+    pub const fn hertz(self) -> u64 {
+        self.0
+    }
+}
+
+/// In the largest unit of which there is one whole, exactly: `2.4 GHz`.
+impl fmt::Display for Frequency {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let units = [
+            (1_000_000_000_000, "THz"),
+            (1_000_000_000, "GHz"),
+            (1_000_000, "MHz"),
+            (1_000, "kHz"),
+        ];
+        write_decimal(f, self.0, &units, "Hz")
+    }
+}
+
+/// The edges of a clock: edge `n` is at `n` periods from zero, rounded up to a picosecond.
+///
+/// A period is seldom whole (at 2.4 GHz it is 416⅔ ps), so the edges are computed from their numbers, and no rounding adds up:
+///
+/// ```
+/// use outlive_machine::engine::{Clock, Frequency, Time};
+///
+/// let clock = Clock::new(Frequency::from_hertz(2_400_000_000).unwrap());
+/// assert_eq!(clock.edge(5), Time::from_picos(2_084));
+/// assert_eq!(clock.edge(2_400_000), Time::from_micros(1_000)); // to the picosecond
+/// assert_eq!(clock.cycle(clock.edge(5)), 5);
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Clock {
+    /// A period is `picos / cycles`, in lowest terms.
+    picos: u64,
+    cycles: u64,
+}
+
+impl Clock {
+    /// The clock of a frequency.
+    pub const fn new(frequency: Frequency) -> Self {
+        let common = greatest_common_divisor(Frequency::PICOS_PER_SECOND, frequency.0);
+        Self {
+            picos: Frequency::PICOS_PER_SECOND / common,
+            cycles: frequency.0 / common,
+        }
+    }
+
+    /// When edge `cycle` is; also how long so many cycles last, rounded up.
+    ///
+    /// # Panics
+    ///
+    /// If that is past the end of time.
+    #[inline]
+    pub fn edge(self, cycle: u64) -> Time {
+        let picos = (u128::from(cycle) * u128::from(self.picos)).div_ceil(u128::from(self.cycles));
+        Time::from_picos(u64::try_from(picos).expect("simulated time ends after 2^64 picoseconds"))
+    }
+
+    /// The number of the last edge that is not after `time`.
+    #[inline]
+    pub fn cycle(self, time: Time) -> u64 {
+        // A cycle has at least a picosecond, so there are no more cycles than picoseconds.
+        (u128::from(time.picos()) * u128::from(self.cycles) / u128::from(self.picos)) as u64
+    }
+
+    /// The first edge that is not before `time`.
+    #[inline]
+    pub fn next_edge(self, time: Time) -> Time {
+        let last = self.edge(self.cycle(time));
+        if last >= time {
+            last
+        } else {
+            self.edge(self.cycle(time) + 1)
+        }
+    }
+}
+
+pub(crate) const fn greatest_common_divisor(mut a: u64, mut b: u64) -> u64 {
+    while b != 0 {
+        (a, b) = (b, a % b);
+    }
+    a
+}

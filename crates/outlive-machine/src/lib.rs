@@ -1,0 +1,11 @@
+//! Shared-memory machines, simulated: their caches hold real values, so that a node can be crashed at any cycle and what
+//! is left can be checked.
+//!
+//! A machine is put together from parts as a [`description`] says; the [`engine`] gives them time; what its cache
+//! controllers do stands in [`protocol`], as pure functions that the timed machine and the exhaustive search share.
+
+pub mod description;
+pub mod engine;
+pub mod line;
+pub mod parts;
+pub mod protocol;

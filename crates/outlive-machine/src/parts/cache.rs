@@ -1,0 +1,234 @@
+//! A set-associative array of cache lines.
+
+use crate::description::Cache;
+use crate::line::{Line, LineAddress};
+
+/// A set-associative array of lines: addresses, real values, and for each line a state `S` of whatever protocol uses it.
+///
+/// Which line goes when a set is full: the one that was [touched](Self::touch) longest ago (true LRU). Not tree-PLRU: the
+/// paper's first level has 12 ways, and a tree wants a power of two; and a touch is one store of a counter here, while a
+/// victim is looked for only on a miss.
+///
+/// All storage is there from the beginning. Looking a line up changes nothing, so that snoops leave no trace.
+///
+/// ```
+/// use outlive_machine::line::LineAddress;
+/// use outlive_machine::parts::{CacheArray, Victim};
+///
+/// let mut cache: CacheArray<char> = CacheArray::new(1, 2);
+/// for address in [LineAddress(10), LineAddress(11)] {
+///     let Victim::Free(slot) = cache.victim(address) else { panic!("it is empty") };
+///     cache.fill(slot, address, 'S', [address.0; 8]);
+/// }
+/// let ten = cache.find(LineAddress(10)).unwrap();
+/// cache.touch(ten);
+/// cache.line_mut(ten)[3] = 77;
+/// let Victim::Taken(slot) = cache.victim(LineAddress(12)) else { panic!("it is full") };
+/// assert_eq!(cache.remove(slot), (LineAddress(11), 'S', [11; 8]));
+/// assert_eq!(cache.line(ten)[3], 77);
+/// ```
+#[derive(Clone, Debug)]
+pub struct CacheArray<S> {
+    ways: usize,
+    set_mask: u64,
+    /// Addresses, set by set; `FREE` where there is no line. Apart from the rest, since they are all that a search reads.
+    tags: Box<[u64]>,
+    /// When a line was last touched, counted in touches.
+    touched: Box<[u64]>,
+    touches: u64,
+    states: Box<[S]>,
+    lines: Box<[Line]>,
+    held: usize,
+}
+
+/// No line has this address: its bytes would lie past the end of 64 bits.
+const FREE: u64 = u64::MAX;
+
+/// A place in a [`CacheArray`]: a set and a way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Slot(u32);
+
+/// Where a line can go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Victim {
+    /// This place is free.
+    Free(Slot),
+    /// The line in this place must be removed first.
+    Taken(Slot),
+}
+
+impl<S: Copy + Default> CacheArray<S> {
+    /// An empty array.
+    ///
+    /// # Panics
+    ///
+    /// Without ways, if the sets are no power of two, or with more than 2³² lines.
+    pub fn new(sets: usize, ways: usize) -> Self {
+        assert!(ways > 0, "a cache has ways");
+        assert!(sets.is_power_of_two(), "{sets} sets are no power of two");
+        let count = sets
+            .checked_mul(ways)
+            .filter(|count| u32::try_from(*count).is_ok())
+            .expect("a cache has less than 2^32 lines");
+        Self {
+            ways,
+            set_mask: sets as u64 - 1,
+            tags: vec![FREE; count].into(),
+            touched: vec![0; count].into(),
+            touches: 0,
+            states: vec![S::default(); count].into(),
+            lines: vec![[0; 8]; count].into(),
+            held: 0,
+        }
+    }
+
+    /// An empty array of this shape, which has been checked.
+    pub fn described(cache: &Cache) -> Self {
+        Self::new(cache.sets() as usize, cache.ways as usize)
+    }
+
+    /// Where the line at `address` is, if it is here.
+    #[inline]
+    pub fn find(&self, address: LineAddress) -> Option<Slot> {
+        let first = self.first(address);
+        let way = self.tags[first..first + self.ways]
+            .iter()
+            .position(|tag| *tag == address.0)?;
+        // An array has less than 2³² lines.
+        Some(Slot((first + way) as u32))
+    }
+
+    /// A place for the line at `address`: a free one, else that of the line which was touched longest ago.
+    #[inline]
+    pub fn victim(&self, address: LineAddress) -> Victim {
+        self.victim_among(address, |_, _| true)
+            .expect("every line may go")
+    }
+
+    /// As [`victim`](Self::victim), among the lines that `may_go`: `None` if none of the set may. A line that waits for a
+    /// message has to stay.
+    pub fn victim_among(
+        &self,
+        address: LineAddress,
+        may_go: impl Fn(LineAddress, &S) -> bool,
+    ) -> Option<Victim> {
+        let first = self.first(address);
+        let mut oldest = None;
+        for at in first..first + self.ways {
+            if self.tags[at] == FREE {
+                return Some(Victim::Free(Slot(at as u32)));
+            }
+            let older = oldest.is_none_or(|oldest: usize| self.touched[at] < self.touched[oldest]);
+            if older && may_go(LineAddress(self.tags[at]), &self.states[at]) {
+                oldest = Some(at);
+            }
+        }
+        oldest.map(|at| Victim::Taken(Slot(at as u32)))
+    }
+
+    /// Puts a line into a free place of its set, and touches it.
+    ///
+    /// # Panics
+    ///
+    /// If the place is taken or of another set. Only debug builds look whether the line is here already.
+    pub fn fill(&mut self, slot: Slot, address: LineAddress, state: S, line: Line) {
+        let at = slot.0 as usize;
+        let first = self.first(address);
+        assert!(
+            (first..first + self.ways).contains(&at) && self.tags[at] == FREE,
+            "{address} cannot go to {slot:?}"
+        );
+        assert_ne!(address.0, FREE, "no line has this address");
+        debug_assert!(self.find(address).is_none(), "{address} is here already");
+        self.tags[at] = address.0;
+        self.states[at] = state;
+        self.lines[at] = line;
+        self.held += 1;
+        self.touch(slot);
+    }
+
+    /// Takes a line out: its address, its state, its values.
+    ///
+    /// # Panics
+    ///
+    /// If there is none.
+    pub fn remove(&mut self, slot: Slot) -> (LineAddress, S, Line) {
+        let at = slot.0 as usize;
+        let address = self.address(slot);
+        self.tags[at] = FREE;
+        self.held -= 1;
+        (address, self.states[at], self.lines[at])
+    }
+
+    /// Notes that a line was used just now.
+    #[inline]
+    pub fn touch(&mut self, slot: Slot) {
+        self.touches += 1;
+        self.touched[slot.0 as usize] = self.touches;
+    }
+
+    /// The address of the line in a place.
+    ///
+    /// # Panics
+    ///
+    /// If there is none.
+    #[inline]
+    pub fn address(&self, slot: Slot) -> LineAddress {
+        let tag = self.tags[slot.0 as usize];
+        assert_ne!(tag, FREE, "{slot:?} holds no line");
+        LineAddress(tag)
+    }
+
+    /// The state of the line in a place; if there is none, that of the last that was there.
+    #[inline]
+    pub fn state(&self, slot: Slot) -> S {
+        self.states[slot.0 as usize]
+    }
+
+    /// The state, to change it.
+    #[inline]
+    pub fn state_mut(&mut self, slot: Slot) -> &mut S {
+        &mut self.states[slot.0 as usize]
+    }
+
+    /// The values of the line in a place; if there is none, those of the last that was there.
+    #[inline]
+    pub fn line(&self, slot: Slot) -> &Line {
+        &self.lines[slot.0 as usize]
+    }
+
+    /// The values, to change them.
+    #[inline]
+    pub fn line_mut(&mut self, slot: Slot) -> &mut Line {
+        &mut self.lines[slot.0 as usize]
+    }
+
+    /// All lines, in the order of their places.
+    pub fn iter(&self) -> impl Iterator<Item = (LineAddress, S, &Line)> {
+        let places = self.tags.iter().zip(&self.states).zip(&self.lines);
+        places
+            .filter(|((tag, _), _)| **tag != FREE)
+            .map(|((tag, state), line)| (LineAddress(*tag), *state, line))
+    }
+
+    /// How many lines are here.
+    pub fn len(&self) -> usize {
+        self.held
+    }
+
+    /// Whether none is.
+    pub fn is_empty(&self) -> bool {
+        self.held == 0
+    }
+
+    /// How many lines there is room for.
+    pub fn capacity(&self) -> usize {
+        self.tags.len()
+    }
+
+    /// The first place of the set of an address: its low bits name the set.
+    #[inline]
+    fn first(&self, address: LineAddress) -> usize {
+        (address.0 & self.set_mask) as usize * self.ways
+    }
+}

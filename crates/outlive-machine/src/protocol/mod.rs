@@ -1,0 +1,1 @@
+//! What the controllers do: pure functions from a state and a message to a state and actions.

@@ -1,0 +1,91 @@
+//! What is said of texts that describe no machine: where, what is wrong, and what would be right.
+
+use outlive_machine::description::Description;
+
+/// Text, line, column, a part of what is wrong, a part of the hint.
+#[rustfmt::skip]
+const WRONG: &[(&str, usize, usize, &str, &str)] = &[
+    // No TOML.
+    ("[system\nx", 1, 8, "this is not TOML", "field = value"),
+    ("[l1]\nways = 8\nways = 9", 3, 1, "duplicate key", ""),
+    ("\u{feff}[l1]\nwäys = 1", 2, 2, "this is not TOML", ""),
+    // Names.
+    ("\n[system]\n  compute_node = 4", 3, 3, "no field `compute_node` in [system]", "did you mean `compute_nodes`?"),
+    ("[l1]\nassociativity = 12", 2, 1, "no field `associativity`", "there are `size`, `ways`, `latency`"),
+    ("[system]\nround_trip = \"1 ns\"", 2, 1, "no field `round_trip` in [system]", "it belongs into [cxl]"),
+    ("[cache]\nways = 1", 1, 2, "no section `cache`", "there are `system`, `l1`"),
+    ("[sytem]\ncompute_nodes = 1", 1, 2, "no section `sytem`", "did you mean `system`?"),
+    ("compute_nodes = 1", 1, 1, "no section `compute_nodes`", "belongs into [system]"),
+    ("[ours.cores]\n", 1, 7, "no section `ours.cores`", "did you mean `ours.core`?"),
+    ("[core]\n", 1, 2, "no section `core`", ""),
+    ("l1 = 3", 1, 6, "`l1` is a whole number", "[l1]"),
+    ("ours = []", 1, 8, "`ours` is a list", ""),
+    ("[[l1]]\nways = 3", 1, 1, "`l1` is a list", "[l1]"),
+    // The first mistake of the text is told, not that of the alphabet.
+    ("[system]\nstore_queue = \"a\"\nload_queue = \"b\"", 2, 15, "a text stands where a count is meant", "whole number"),
+    // Kinds and units.
+    ("[system]\ncores_per_node = 4.0", 2, 18, "a fractional number stands where a count is meant", ""),
+    ("[system]\ncores_per_node = -4", 2, 18, "-4 is not a count", "from 0 to 4294967295"),
+    ("[system]\ncores_per_node = 99999999999999999999999", 2, 18, "is not a count", ""),
+    ("[system]\ncpu_frequency = 2.4", 2, 17, "a fractional number stands where a quantity is meant", "\"2.4 GHz\""),
+    ("[system]\ncpu_frequency = \"2.4\"", 2, 17, "`2.4` has no unit", "`Hz`, `kHz`, `MHz`, `GHz`"),
+    ("[system]\ncpu_frequency = \"2.4 ghz\"", 2, 17, "`ghz` is not a unit here", "did you mean `GHz`?"),
+    ("[system]\ncpu_frequency = \"2.4 ns\"", 2, 17, "`ns` is not a unit here", "use one of `Hz`"),
+    ("[system]\ncpu_frequency = \"0 GHz\"", 2, 17, "a clock of 0 Hz cannot be simulated", "1 Hz to 1 THz"),
+    ("[system]\ncpu_frequency = \"1.1 THz\"", 2, 17, "cannot be simulated", ""),
+    ("[cxl]\nround_trip = \"200 MHz\"", 2, 14, "`MHz` is not a unit here", "`ps`, `ns`"),
+    ("[cxl]\nround_trip = \"fast\"", 2, 14, "`fast` does not begin with a number", "\"200 ns\""),
+    ("[cxl]\nround_trip = \"1.2.3 ns\"", 2, 14, "does not begin with a number", ""),
+    ("[cxl]\nround_trip = \"0.2 ps\"", 2, 14, "`0.2 ps` is no whole number of ps", "rounder"),
+    ("[cxl]\nround_trip = \"20000000000 s\"", 2, 14, "is too large", ""),
+    ("[cxl]\nround_trip = \"340282366920938463463374607431768211455.9 ns\"", 2, 14, "is too large", ""),
+    ("[cxl]\nlink_bandwidth = \"160 Gb/s\"", 2, 18, "`Gb/s` is not a unit here", "did you mean `GB/s`?"),
+    ("[cxl]\nlink_bandwidth = \"0 GB/s\"", 2, 18, "nothing ever arrives", ""),
+    ("[l1]\nlatency = \"5 ns\"", 2, 11, "`ns` is not a unit here", "use one of `cycles`"),
+    ("[l1]\nsize = \"0.3 KiB\"", 2, 8, "is no whole number of B", ""),
+    ("[ours.replication]\nreplica_hash = \"md5\"", 2, 16, "not one of the choices", "\"multiply\" \"modulo\""),
+    ("[ours.replication]\nreplica_hash = 5", 2, 16, "not one of the choices", ""),
+    ("cxl = { dram_latency = \"1 µs\", pmem_latency = 3 }", 1, 47, "a whole number stands where a quantity", "\"200 ns\""),
+    // Machines that cannot be.
+    ("[l1]\nways = 0", 2, 8, "a cache cannot have 0 ways", "from 1 to 64"),
+    ("[l2]\nsize = \"500000 B\"", 2, 8, "cannot be divided into sets of 8 ways of 64 B", "a multiple of 512 B"),
+    ("[l2]\nsize = \"0 B\"", 2, 8, "cannot be divided into sets", ""),
+    ("[l2]\nlatency = \"1 cycle\"\nways = 7", 3, 8, "cannot be divided into sets of 7 ways", "a multiple of 448 B"),
+    ("[l3]\nsize = \"6 MiB\"", 2, 8, "6144 sets, which is no power of two", "give 4 MiB or 8 MiB"),
+    ("[l3]\nsize = \"2 GiB\"", 2, 8, "more than can be simulated", "1 GiB"),
+    ("[local_memory]\nline_size = \"128 B\"", 2, 13, "a line cannot have 128 B", "64 B"),
+    ("[local_memory]\nsize = \"100 B\"", 2, 8, "no whole number of lines", "multiple of 64 B"),
+    ("[ours.memory]\ninterleave = \"0 B\"", 2, 14, "no whole number of lines", ""),
+    ("[system]\ncompute_nodes = 0", 2, 17, "there cannot be 0", "from 1 to 64"),
+    ("[system]\ncompute_nodes = 65", 2, 17, "there cannot be 65", ""),
+    ("[system]\ncompute_nodes = 3", 2, 17, "3 other nodes cannot log a store where there are 3", "factor of 2 at most"),
+    ("[logging_unit]\nreplication_factor = 16", 2, 22, "16 other nodes cannot log", "15 at most"),
+    ("[system]\ncompute_nodes = 3\n[logging_unit]\nreplication_factor = 3", 4, 22, "3 other nodes cannot log a store", "2 at most"),
+    ("[logging_unit]\ndump_period = \"0 ms\"", 2, 15, "without end", ""),
+    ("[logging_unit]\nsram_size = \"16 B\"", 2, 13, "16 B has no room for an entry of 24 B", "24 B at least"),
+    ("[ours.replication]\nlog_entry = \"8 B\"", 2, 13, "8 B is no log entry", "from 16 B"),
+    ("[cxl]\nround_trip = \"60 ns\"", 2, 14, "passes the switch twice, which takes 40 ns each time", "30 ns at most"),
+    ("[ours.fabric]\nswitch_latency = \"101 ns\"", 2, 18, "passes the switch twice", "100 ns at most"),
+    ("[cxl]\nround_trip = \"200.001 ns\"", 2, 14, "four links cannot share", "multiple of 4 ps"),
+    ("[ours.fabric]\nreorder_bound = \"1 s\"", 2, 17, "no fabric holds a message back for 1 s", "1 ms at most"),
+    ("[ours.wire]\nslot = \"0 B\"", 2, 8, "cannot have one of 0 B", "from 1 B"),
+    ("[ours.core]\nwidth = 0", 2, 9, "there cannot be 0", ""),
+    ("[ours.memory]\npmem_banks = 0", 2, 14, "there cannot be 0", ""),
+];
+
+#[test]
+fn what_is_wrong_is_told_with_its_place_and_what_would_be_right() {
+    for &(text, line, column, what, hint) in WRONG {
+        let error = text.parse::<Description>().expect_err(text);
+        assert_eq!(
+            (error.line, error.column),
+            (line, column),
+            "{text:?}: {error}"
+        );
+        assert!(error.what.contains(what), "{text:?}: {error}");
+        assert!(
+            error.hint.contains(hint) && !error.hint.is_empty(),
+            "{text:?}: {error}"
+        );
+    }
+}

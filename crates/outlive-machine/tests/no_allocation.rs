@@ -1,0 +1,101 @@
+//! Once they are made, the queue and the parts allocate nothing.
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::cell::Cell;
+
+use outlive_machine::description::Description;
+use outlive_machine::engine::{EventQueue, Random, Time};
+use outlive_machine::line::LineAddress;
+use outlive_machine::parts::{CacheArray, Fabric, Memory, Port, Victim};
+
+struct Counting;
+
+thread_local! {
+    // Without a destructor and with a constant beginning, so that using it allocates nothing.
+    static ALLOCATIONS: Cell<u64> = const { Cell::new(0) };
+}
+
+// SAFETY: all is done by the system's allocator.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        ALLOCATIONS.set(ALLOCATIONS.get() + 1);
+        // SAFETY: the caller promises what the system's allocator asks for.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, memory: *mut u8, layout: Layout) {
+        // SAFETY: the memory is the system allocator's, of this layout.
+        unsafe { System.dealloc(memory, layout) }
+    }
+}
+
+#[global_allocator]
+static COUNTING: Counting = Counting;
+
+/// How often this thread allocates while it works.
+fn allocations(work: impl FnOnce()) -> u64 {
+    let before = ALLOCATIONS.get();
+    work();
+    ALLOCATIONS.get() - before
+}
+
+#[test]
+fn allocations_are_counted() {
+    assert_eq!(allocations(|| drop(std::hint::black_box(Box::new(1)))), 1);
+}
+
+#[test]
+fn a_steady_queue_allocates_nothing() {
+    let mut queue = EventQueue::with_capacity(1_000);
+    let mut random = Random::new(1);
+    let hold = |queue: &mut EventQueue<u64>, random: &mut Random| {
+        // A thousand pending, at times from picoseconds to hours away, many at one time.
+        while queue.len() < 1_000 {
+            let (bits, cut) = (random.bits(), 20 + random.below(44));
+            queue.schedule(Time::from_picos(bits >> cut), bits);
+        }
+        queue.pop();
+    };
+    assert_eq!(
+        allocations(|| (0..100_000).for_each(|_| hold(&mut queue, &mut random))),
+        0
+    );
+    let mut fork = queue.clone();
+    assert_eq!(
+        allocations(|| (0..100_000).for_each(|_| hold(&mut fork, &mut random))),
+        0
+    );
+}
+
+#[test]
+fn parts_allocate_nothing() {
+    let description = Description::default();
+    let mut cache: CacheArray<u8> = CacheArray::described(&description.l1);
+    let mut fabric = Fabric::new(&description, 1);
+    let mut dram = Memory::new(
+        description.cxl.dram_latency,
+        description.ours.memory.dram_banks,
+    );
+    let mut random = Random::new(2);
+    let work = |at: u64| {
+        let line = LineAddress(random.below(10_000));
+        match cache.find(line) {
+            Some(slot) => cache.touch(slot),
+            None => {
+                let slot = match cache.victim(line) {
+                    Victim::Free(slot) => slot,
+                    Victim::Taken(slot) => {
+                        cache.remove(slot);
+                        slot
+                    }
+                };
+                cache.fill(slot, line, 1, [at; 8]);
+            }
+        }
+        let now = Time::from_picos(at * 300);
+        let at_switch = fabric.leave(now, Port((at % 32) as u16), 80);
+        let at_memory = fabric.forward(at_switch, Port((at * 7 % 32) as u16), 80);
+        dram.access(at_memory, line);
+    };
+    assert_eq!(allocations(|| (0..50_000).for_each(work)), 0);
+}
