@@ -8,3 +8,4 @@ pub mod description;
 pub mod engine;
 pub mod parts;
 pub mod protocol;
+pub mod search;

@@ -1,0 +1,452 @@
+//! A machine without time: agents, directories, and messages under way of which any may arrive next.
+
+use super::payload::Payload;
+use super::violation::Violation;
+use crate::protocol::{
+    Directory, DirectoryAction, NodeAction, NodeId, NodeInput, NodeState, ProtocolError, Tables,
+    ToDirectory, ToNode,
+};
+
+/// How large a machine is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Shape {
+    /// Compute nodes.
+    pub nodes: usize,
+    /// Lines, each with a directory.
+    pub lines: usize,
+    /// How many lines a node's caches have room for. Write-back buffers do not count.
+    pub capacity: usize,
+}
+
+/// What drives a machine: a protocol, and messages that are not missed where they have no row (see
+/// [`Mutant`](super::Mutant)).
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Rules {
+    /// The controllers.
+    pub tables: Tables,
+    /// Without a row, these messages are taken in and nothing happens.
+    pub swallowed: &'static [Kind],
+}
+
+impl Rules {
+    /// These tables, and nothing is swallowed.
+    pub fn strict(tables: &Tables) -> Rules {
+        Rules {
+            tables: tables.clone(),
+            swallowed: &[],
+        }
+    }
+}
+
+/// Which message.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Kind {
+    /// To a directory.
+    Up(ToDirectory<()>),
+    /// To a node.
+    Down(ToNode<()>),
+}
+
+/// What a core asks of its node.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Access {
+    /// Read.
+    Load,
+    /// Write.
+    Store,
+    /// Be ready to write.
+    Prefetch,
+}
+
+impl Access {
+    /// All of them.
+    pub const ALL: [Access; 3] = [Access::Load, Access::Store, Access::Prefetch];
+    const fn bit(self) -> u8 {
+        1 << self as u8
+    }
+}
+
+/// What happens next.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Choice {
+    /// A core asks for something.
+    Access(NodeId, usize, Access),
+    /// A node's caches drop a line.
+    Evict(NodeId, usize),
+    /// The message at this place among those under way arrives.
+    Deliver(usize),
+}
+
+/// A message under way.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub struct Packet<D> {
+    /// About which line.
+    pub line: usize,
+    /// From or to which node.
+    pub node: NodeId,
+    /// Which way, and what.
+    pub message: Message<D>,
+}
+
+/// A message and its direction.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum Message<D> {
+    /// To the directory.
+    Up(ToDirectory<D>),
+    /// To the node.
+    Down(ToNode<D>),
+}
+
+/// One line in one node.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Agent<D> {
+    /// What the agent knows.
+    pub state: NodeState,
+    /// The contents in the node's caches or in its write-back buffer.
+    pub copy: Option<D>,
+    pub(super) waiting: u8,
+}
+
+impl<D> Agent<D> {
+    /// Whether no access waits.
+    pub fn is_idle(&self) -> bool {
+        self.waiting == 0
+    }
+
+    /// Whether it takes a place in the caches, or is to have one.
+    fn takes_room(&self) -> bool {
+        !matches!(self.state, NodeState::I | NodeState::MI | NodeState::II) || !self.is_idle()
+    }
+}
+
+/// One line in its memory node.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Home<D> {
+    /// What the directory knows.
+    pub directory: Directory,
+    /// The contents in memory.
+    pub memory: D,
+    /// What the last store has left, known to the judge alone.
+    pub last: D,
+}
+
+/// A machine's whole state.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct World<D> {
+    pub(super) shape: Shape,
+    pub(super) agents: Vec<Agent<D>>,
+    pub(super) homes: Vec<Home<D>>,
+    pub(super) network: Vec<Packet<D>>,
+    /// How many more accesses and evictions each node's cores will ask for; `None`: any number.
+    pub(super) left: Option<Vec<u8>>,
+    stores: u64,
+}
+
+impl<D: Payload> World<D> {
+    /// A machine in which nothing has happened yet, and whose nodes will each ask for `budget` things (`None`: any number).
+    pub fn new(shape: Shape, budget: Option<u8>) -> World<D> {
+        let home = Home {
+            directory: Directory::default(),
+            memory: D::INITIAL,
+            last: D::INITIAL,
+        };
+        World {
+            shape,
+            agents: vec![
+                Agent {
+                    state: NodeState::I,
+                    copy: None,
+                    waiting: 0
+                };
+                shape.nodes * shape.lines
+            ],
+            homes: vec![home; shape.lines],
+            network: Vec::new(),
+            left: budget.map(|budget| vec![budget; shape.nodes]),
+            stores: 0,
+        }
+    }
+
+    /// How large it is.
+    pub fn shape(&self) -> Shape {
+        self.shape
+    }
+
+    /// A line in a node.
+    pub fn agent(&self, node: NodeId, line: usize) -> &Agent<D> {
+        &self.agents[node.index() * self.shape.lines + line]
+    }
+
+    fn agent_mut(&mut self, node: NodeId, line: usize) -> &mut Agent<D> {
+        &mut self.agents[node.index() * self.shape.lines + line]
+    }
+
+    /// All nodes.
+    pub fn nodes(&self) -> impl Iterator<Item = NodeId> + use<D> {
+        (0..self.shape.nodes).map(NodeId::new)
+    }
+
+    /// The messages under way.
+    pub fn network(&self) -> &[Packet<D>] {
+        &self.network
+    }
+
+    /// Whether a core of `node` may ask for this: an access of the kind is not waiting already, and there is room.
+    pub fn may_access(&self, node: NodeId, line: usize, access: Access) -> bool {
+        let agent = self.agent(node, line);
+        let lines = &self.agents[node.index() * self.shape.lines..][..self.shape.lines];
+        self.may_ask(node)
+            && agent.waiting & access.bit() == 0
+            && (agent.takes_room()
+                || lines.iter().filter(|agent| agent.takes_room()).count() < self.shape.capacity)
+    }
+
+    /// Whether the caches of `node` may drop the line.
+    pub fn may_evict(&self, node: NodeId, line: usize) -> bool {
+        self.may_ask(node) && self.agent(node, line).state.is_evictable()
+    }
+
+    fn may_ask(&self, node: NodeId) -> bool {
+        self.left.as_ref().is_none_or(|left| left[node.index()] > 0)
+    }
+
+    /// All that can happen next. Equal messages under way count once; for that, they must be sorted.
+    pub fn choices(&self, choices: &mut Vec<Choice>) {
+        choices.clear();
+        for (place, packet) in self.network.iter().enumerate() {
+            if place == 0 || self.network[place - 1] != *packet {
+                choices.push(Choice::Deliver(place));
+            }
+        }
+        for node in self.nodes() {
+            for line in 0..self.shape.lines {
+                let asks = Access::ALL
+                    .into_iter()
+                    .filter(|&access| self.may_access(node, line, access));
+                choices.extend(asks.map(|access| Choice::Access(node, line, access)));
+                if self.may_evict(node, line) {
+                    choices.push(Choice::Evict(node, line));
+                }
+            }
+        }
+    }
+
+    /// Lets it happen.
+    ///
+    /// # Errors
+    /// The [`Violation`] that shows in the step itself; what shows in a state is found by [`check`](World::check).
+    pub fn apply(&mut self, rules: &Rules, choice: Choice) -> Result<(), Violation> {
+        match choice {
+            Choice::Access(node, line, access) => {
+                self.spend(node);
+                self.access(rules, node, line, access)
+            }
+            Choice::Evict(node, line) => {
+                self.spend(node);
+                self.tell(rules, node, line, NodeInput::Evict, None)
+            }
+            Choice::Deliver(place) => {
+                let packet = self.network.swap_remove(place);
+                match packet.message {
+                    Message::Up(message) => {
+                        self.deliver_up(rules, packet.node, packet.line, message)
+                    }
+                    Message::Down(message) => {
+                        let told = self.tell(
+                            rules,
+                            packet.node,
+                            packet.line,
+                            NodeInput::Message(message),
+                            None,
+                        );
+                        match told {
+                            Err(Violation::Protocol(ProtocolError::NodeUndefined { .. }))
+                                if rules.swallowed.contains(&Kind::Down(message.kind())) =>
+                            {
+                                Ok(())
+                            }
+                            told => told,
+                        }
+                    }
+                }
+            }
+        }
+    }
+
+    fn spend(&mut self, node: NodeId) {
+        if let Some(left) = &mut self.left {
+            left[node.index()] -= 1;
+        }
+    }
+
+    fn access(
+        &mut self,
+        rules: &Rules,
+        node: NodeId,
+        line: usize,
+        access: Access,
+    ) -> Result<(), Violation> {
+        let input = match access {
+            Access::Load => NodeInput::Load,
+            Access::Store => NodeInput::Store,
+            Access::Prefetch => NodeInput::Prefetch,
+        };
+        self.tell(rules, node, line, input, Some(access))
+    }
+
+    /// Tells an agent something and does what it wants done, and then what that resumes.
+    fn tell(
+        &mut self,
+        rules: &Rules,
+        node: NodeId,
+        line: usize,
+        input: NodeInput<D>,
+        access: Option<Access>,
+    ) -> Result<(), Violation> {
+        let mut resumed = self.tell_once(rules, node, line, input, access)?;
+        // What waits is told again once: sound tables let it be performed, or wait for another message.
+        for _ in 0..4 {
+            if !resumed {
+                return Ok(());
+            }
+            let waiting = std::mem::take(&mut self.agent_mut(node, line).waiting);
+            resumed = false;
+            for (access, input) in [
+                (Access::Load, NodeInput::Load),
+                (Access::Store, NodeInput::Store),
+            ] {
+                if waiting & access.bit() != 0 {
+                    resumed |= self.tell_once(rules, node, line, input, Some(access))?;
+                }
+            }
+        }
+        Err(Violation::EndlessStep { node, line })
+    }
+
+    fn tell_once(
+        &mut self,
+        rules: &Rules,
+        node: NodeId,
+        line: usize,
+        input: NodeInput<D>,
+        access: Option<Access>,
+    ) -> Result<bool, Violation> {
+        let agent = *self.agent(node, line);
+        let step = rules.tables.node.step(agent.state, input, agent.copy)?;
+        self.agent_mut(node, line).state = step.state;
+        let mut resumed = false;
+        let mut settled = !matches!(access, Some(Access::Load | Access::Store));
+        for action in step.actions {
+            match action {
+                NodeAction::Perform => {
+                    self.perform(node, line, access)?;
+                    settled = true;
+                }
+                NodeAction::Wait => {
+                    self.agent_mut(node, line).waiting |= access.map_or(0, Access::bit);
+                    settled = true;
+                }
+                NodeAction::Install(contents) => self.agent_mut(node, line).copy = Some(contents),
+                NodeAction::Drop => self.agent_mut(node, line).copy = None,
+                NodeAction::Send(message) => self.network.push(Packet {
+                    line,
+                    node,
+                    message: Message::Up(message),
+                }),
+                NodeAction::Resume => resumed = true,
+            }
+        }
+        if settled {
+            Ok(resumed)
+        } else {
+            Err(Violation::LostAccess { node, line })
+        }
+    }
+
+    fn perform(
+        &mut self,
+        node: NodeId,
+        line: usize,
+        access: Option<Access>,
+    ) -> Result<(), Violation> {
+        let Agent { state, copy, .. } = *self.agent(node, line);
+        let store = access == Some(Access::Store);
+        let right = if store {
+            state.is_writable()
+        } else {
+            state.is_readable()
+        };
+        let copy = copy
+            .filter(|_| right)
+            .ok_or(Violation::NoRight { node, line, state })?;
+        // A store, too: it changes one word, and keeps what others have written beside it.
+        if copy != self.homes[line].last {
+            return Err(Violation::StaleAccess { node, line });
+        }
+        if store {
+            self.stores += u64::from(!D::ABSTRACT);
+            let written = copy.written(self.stores);
+            if D::ABSTRACT {
+                self.overtake(line);
+            }
+            self.agent_mut(node, line).copy = Some(written);
+            self.homes[line].last = written;
+        }
+        Ok(())
+    }
+
+    /// All contents of the line, wherever they are, are old now.
+    fn overtake(&mut self, line: usize) {
+        for agent in self.agents.iter_mut().skip(line).step_by(self.shape.lines) {
+            agent.copy = agent.copy.map(D::overtaken);
+        }
+        self.homes[line].memory = self.homes[line].memory.overtaken();
+        for packet in self.network.iter_mut().filter(|packet| packet.line == line) {
+            packet.message = match packet.message {
+                Message::Up(message) => Message::Up(
+                    message
+                        .try_map(|data| Some(data.overtaken()))
+                        .expect("always something"),
+                ),
+                Message::Down(message) => Message::Down(message.map(D::overtaken)),
+            };
+        }
+    }
+
+    fn deliver_up(
+        &mut self,
+        rules: &Rules,
+        from: NodeId,
+        line: usize,
+        message: ToDirectory<D>,
+    ) -> Result<(), Violation> {
+        let home = &mut self.homes[line];
+        let step = match rules
+            .tables
+            .directory
+            .step(&home.directory, from, message, home.memory)
+        {
+            Err(ProtocolError::DirectoryUndefined { .. })
+                if rules.swallowed.contains(&Kind::Up(message.kind())) =>
+            {
+                return Ok(());
+            }
+            step => step?,
+        };
+        home.directory = step.directory;
+        for action in step.actions {
+            match action {
+                DirectoryAction::Send(to, message) => {
+                    let packets = to.iter().map(|node| Packet {
+                        line,
+                        node,
+                        message: Message::Down(message),
+                    });
+                    self.network.extend(packets);
+                }
+                DirectoryAction::WriteMemory(contents) => home.memory = contents,
+            }
+        }
+        Ok(())
+    }
+}
