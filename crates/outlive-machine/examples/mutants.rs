@@ -1,14 +1,14 @@
 //! How many ways to break the protocol between compute nodes its judges notice, and which ones they do not.
 //!
-//! `cargo run --release -p outlive-machine --example mutants`
+//! `cargo run --release -p outlive-machine --example mutants [--each]`
 
 use std::collections::BTreeMap;
 use std::process::ExitCode;
 
 use outlive_machine::protocol::Tables;
-use outlive_machine::search::{Search, Shape, Suite, Walk, mutants};
+use outlive_machine::search::{Claims, SURVIVORS, Search, Shape, Suite, Violation, Walk, mutants};
 
-fn main() -> ExitCode {
+fn suite(claims: Claims) -> Suite {
     let search = |nodes| {
         let shape = Shape {
             nodes,
@@ -19,7 +19,8 @@ fn main() -> ExitCode {
             shape,
             budget: None,
             symmetric: true,
-            most_states: 2_000_000,
+            claims,
+            most_states: 4_000_000,
         }
     };
     let shape = Shape {
@@ -27,50 +28,78 @@ fn main() -> ExitCode {
         lines: 4,
         capacity: 2,
     };
-    let walk = Walk {
-        shape,
-        seed: 1,
-        steps: 1_000_000,
-    };
-    let suite = Suite {
+    Suite {
         searches: vec![search(2), search(3)],
-        walks: vec![walk],
-    };
+        walks: vec![Walk {
+            shape,
+            claims,
+            seed: 1,
+            steps: 1_000_000,
+        }],
+    }
+}
+
+fn main() -> ExitCode {
+    let each = std::env::args().any(|argument| argument == "--each");
+    let (all_claims, visible) = (suite(Claims::All), suite(Claims::Visible));
     let mutants = mutants(Tables::mesi());
-    let mut scores = BTreeMap::<_, [usize; 4]>::new();
-    let mut survivors = Vec::new();
+    let mut scores = BTreeMap::<_, [usize; 6]>::new();
+    let (mut survivors, mut inconspicuous) = (Vec::new(), Vec::new());
     for mutant in &mutants {
-        let kill = suite.kill(mutant);
+        let (kill, seen) = (all_claims.kill(mutant), visible.kill(mutant));
         let score = scores.entry(mutant.mutation).or_default();
         score[0] += 1;
-        score[1] += usize::from(kill.search.is_some());
-        score[2] += usize::from(kill.walk.is_some());
-        score[3] += usize::from(kill.is_dead());
-        if !kill.is_dead() {
-            survivors.push(&mutant.name);
+        score[1] += usize::from(kill.is_dead());
+        score[2] += usize::from(kill.search.is_some());
+        score[3] += usize::from(kill.walk.is_some());
+        score[4] += usize::from(seen.search.is_some());
+        score[5] += usize::from(seen.walk.is_some());
+        match (kill.is_dead(), seen.is_dead()) {
+            (false, _) => survivors.push(mutant.name.as_str()),
+            (true, false) => inconspicuous.push(mutant.name.as_str()),
+            (true, true) => {}
         }
-        if std::env::args().any(|argument| argument == "--each") {
-            let by = |violation: Option<_>| {
-                violation.map_or("survives".to_string(), |violation| format!("{violation}"))
+        if each {
+            let by = |violation: Option<Violation>| {
+                violation.map_or("survives".to_string(), |found| found.to_string())
             };
+            println!("{}", mutant.name);
             println!(
-                "{}\n    search: {}\n    walk: {}",
-                mutant.name,
+                "    all claims: search: {}; walk: {}",
                 by(kill.search),
                 by(kill.walk)
             );
+            println!(
+                "    visible: search: {}; walk: {}",
+                by(seen.search),
+                by(seen.walk)
+            );
         }
     }
-    for (mutation, [all, search, walk, either]) in scores {
+    for (mutation, [all, dead, search, walk, search_seen, walk_seen]) in scores {
         println!(
-            "{mutation:?}: {all} mutants; killed by search {search}, by walk {walk}, by either {either}"
+            "{mutation:?}: {all} mutants, {dead} killed: by search {search}, by walk {walk}; \
+             by what programs see alone: by search {search_seen}, by walk {walk_seen}"
         );
     }
-    println!("{} mutants, {} survive", mutants.len(), survivors.len());
-    for name in &survivors {
-        println!("survives: {name}");
+    for name in &inconspicuous {
+        println!("no program would see: {name}");
     }
-    if survivors.is_empty() {
+    for name in &survivors {
+        let why = SURVIVORS
+            .iter()
+            .find(|(known, _)| known == name)
+            .map_or("NOT EXPLAINED", |(_, why)| why);
+        println!("survives: {name}: {why}");
+    }
+    println!(
+        "{} mutants, {} killed, {} survive",
+        mutants.len(),
+        mutants.len() - survivors.len(),
+        survivors.len()
+    );
+    let explained: Vec<_> = SURVIVORS.iter().map(|(name, _)| *name).collect();
+    if survivors == explained {
         ExitCode::SUCCESS
     } else {
         ExitCode::FAILURE

@@ -8,7 +8,7 @@ names! {
     pub enum DirectoryState {
         /// No node has a copy.
         I,
-        /// The holders may have copies to read.
+        /// The holders, two or more, may have copies to read.
         S,
         /// The holder may have the only copy, and may have written it.
         O,
@@ -43,7 +43,7 @@ names! {
         RdXAlone,
         /// A request to write by a reader, and there may be others.
         Upgrade,
-        /// A request to write by the only reader.
+        /// A request to write by the only reader. There is none while nodes do not die, and no row.
         UpgradeAlone,
         /// An awaited invalidation is through; others are to come.
         Ack,
@@ -117,20 +117,18 @@ pub const MESI_DIRECTORY: &[Row<DirectoryState, DirectoryEvent, DirectoryOperati
     row(I,  On::RdXAlone,        &[Begin, Own, GrantM],             OD),
     row(I,  On::PutMStale,       &[PutAck],                         I),
 
+    // Of a line with readers the record names two at least, for a lone one is its owner and readers go in silence. The
+    // requester may be one of them, and have dropped its copy.
     row(S,  On::RdS,             &[Begin, Join, GrantS],            SD),
-    // The only recorded reader asks again: it has dropped its copy in silence.
-    row(S,  On::RdSAlone,        &[Begin, Own, GrantE],             OD),
     row(S,  On::RdX,             &[Begin, Invalidate],              SX),
-    row(S,  On::RdXAlone,        &[Begin, Own, GrantM],             OD),
     row(S,  On::Upgrade,         &[Begin, Invalidate],              SU),
-    row(S,  On::UpgradeAlone,    &[Begin, Own, GrantUpgrade],       OD),
     row(S,  On::PutMStale,       &[PutAck],                         S),
 
     row(O,  On::RdS,             &[Begin, RecallShared],            OS),
     // The recorded owner asks again: it has dropped its copy in silence, so it had not written it.
-    row(O,  On::RdSAlone,        &[Begin, Own, GrantE],             OD),
+    row(O,  On::RdSAlone,        &[Begin, GrantE],                  OD),
     row(O,  On::RdX,             &[Begin, RecallExclusive],         OX),
-    row(O,  On::RdXAlone,        &[Begin, Own, GrantM],             OD),
+    row(O,  On::RdXAlone,        &[Begin, GrantM],                  OD),
     row(O,  On::PutM,            &[WriteMemory, Forget, PutAck],    I),
     row(O,  On::PutMStale,       &[PutAck],                         O),
 

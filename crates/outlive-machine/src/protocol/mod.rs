@@ -11,7 +11,7 @@
 //! // Node 0 reads a line that nobody has; it is granted the only copy, and writes it without a word.
 //! let Tables { node, directory } = Tables::mesi();
 //! let line = Directory::default();
-//! let asked = node.step(NodeState::I, NodeInput::Load, None)?;
+//! let asked = node.step(NodeState::I, NodeInput::Load, None::<u64>)?;
 //! let granted = directory.step(&line, NodeId::new(0), ToDirectory::RdS, 7u64)?;
 //! let filled = node.step(asked.state, NodeInput::Message(ToNode::GrantE(7)), None)?;
 //! assert_eq!(filled.state, NodeState::E);

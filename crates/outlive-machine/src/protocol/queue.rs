@@ -71,3 +71,27 @@ impl Queue {
         self.len == 0
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn first_come_first_served_and_no_more_than_nodes() {
+        let mut queue = Queue::default();
+        let request = |number| [Request::RdS, Request::RdX, Request::Upgrade][number % 3];
+        for number in 0..MAX_NODES {
+            queue.push(NodeId::new(number), request(number)).unwrap();
+        }
+        assert_eq!(
+            queue.push(NodeId::new(0), Request::RdS),
+            Err(ProtocolError::QueueFull)
+        );
+        for number in 0..MAX_NODES {
+            assert!(queue.contains(NodeId::new(number)));
+            assert_eq!(queue.pop(), Some((NodeId::new(number), request(number))));
+            assert!(!queue.contains(NodeId::new(number)));
+        }
+        assert_eq!((queue.pop(), queue), (None, Queue::default()));
+    }
+}

@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::hash::{BuildHasherDefault, Hasher};
 
+use super::check::Claims;
 use super::fingerprint::Fingerprinter;
 use super::payload::Freshness;
 use super::trace::{Counterexample, Step};
@@ -19,6 +20,8 @@ pub struct Search {
     pub budget: Option<u8>,
     /// Whether states that differ in the nodes' names only count once.
     pub symmetric: bool,
+    /// What it goes by.
+    pub claims: Claims,
     /// The search ends without a verdict when it has met so many states.
     pub most_states: usize,
 }
@@ -67,7 +70,7 @@ struct Met {
 
 impl Search {
     /// Explores every state that can be reached under `rules`: in each one everything must hold that
-    /// [`World::check`] looks for, and from each one every order of deliveries must lead to quiet, when no core asks for
+    /// the claims say, and from each one every order of deliveries must lead to quiet, when no core asks for
     /// anything more.
     ///
     /// # Errors
@@ -75,11 +78,12 @@ impl Search {
     ///
     /// ```
     /// use outlive_machine::protocol::Tables;
-    /// use outlive_machine::search::{Rules, Search, Shape};
+    /// use outlive_machine::search::{Claims, Rules, Search, Shape};
     ///
     /// let rules = Rules::strict(Tables::mesi());
     /// let shape = Shape { nodes: 2, lines: 1, capacity: 1 };
-    /// let search = Search { shape, budget: None, symmetric: true, most_states: 1 << 20 };
+    /// let claims = Claims::All;
+    /// let search = Search { shape, budget: None, symmetric: true, claims, most_states: 1 << 20 };
     /// let explored = search.run(&rules).expect("two nodes are coherent");
     /// assert!(explored.complete && explored.states > 100);
     /// ```
@@ -117,7 +121,7 @@ impl Search {
                         Entry::Vacant(place) => {
                             place.insert(new);
                             met.came_from.push((number, which as u16));
-                            next.check().map_err(|violation| {
+                            next.check_claims(self.claims).map_err(|violation| {
                                 self.explain(rules, &met, new, None, violation)
                             })?;
                             next.network.sort_unstable();

@@ -22,8 +22,9 @@ mod trace;
 mod violation;
 mod world;
 
+pub use check::Claims;
 pub use explore::{Explored, Search};
-pub use mutant::{Kill, Mutant, Mutation, Suite, mutants};
+pub use mutant::{Kill, Mutant, Mutation, SURVIVORS, Suite, mutants};
 pub use payload::{Freshness, Payload};
 pub use random::{Walk, Walked};
 pub use trace::{Counterexample, Step};

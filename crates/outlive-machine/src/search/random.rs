@@ -1,5 +1,6 @@
 //! Random walks through machines that are too large to search: real values, few hot lines, little room.
 
+use super::check::Claims;
 use super::trace::{Counterexample, Step};
 use super::violation::Violation;
 use super::world::{Access, Choice, Rules, Shape, World};
@@ -10,6 +11,8 @@ use crate::protocol::NodeId;
 pub struct Walk {
     /// The machine. With a capacity below the number of lines, accesses force evictions.
     pub shape: Shape,
+    /// What it goes by.
+    pub claims: Claims,
     /// Which walk.
     pub seed: u64,
     /// How many accesses, evictions and deliveries.
@@ -43,10 +46,11 @@ impl Walk {
     ///
     /// ```
     /// use outlive_machine::protocol::Tables;
-    /// use outlive_machine::search::{Rules, Shape, Walk};
+    /// use outlive_machine::search::{Claims, Rules, Shape, Walk};
     ///
     /// let rules = Rules::strict(Tables::mesi());
-    /// let walk = Walk { shape: Shape { nodes: 8, lines: 3, capacity: 1 }, seed: 7, steps: 20_000 };
+    /// let shape = Shape { nodes: 8, lines: 3, capacity: 1 };
+    /// let walk = Walk { shape, claims: Claims::All, seed: 7, steps: 20_000 };
     /// let walked = walk.run(&rules).expect("eight nodes are coherent");
     /// assert_eq!(Ok(walked), walk.run(&rules), "the same seed is the same walk");
     /// ```
@@ -78,6 +82,7 @@ struct Walker {
     world: World<[u64; 8]>,
     random: SplitMix,
     walked: Walked,
+    claims: Claims,
     recording: bool,
     record: Vec<Step>,
 }
@@ -88,6 +93,7 @@ impl Walker {
             world: World::new(walk.shape, None),
             random: SplitMix(walk.seed),
             walked: Walked::default(),
+            claims: walk.claims,
             recording: false,
             record: Vec::new(),
         }
@@ -114,7 +120,7 @@ impl Walker {
                 Access::Prefetch,
             ];
             let access = access[self.random.below(access.len())];
-            if kind < 15 && self.world.may_access(node, line, access) {
+            if kind < 15 && self.world.may_access(node, line) {
                 self.take(rules, Choice::Access(node, line, access))?;
             } else {
                 // By chance, or for lack of room: some line goes, if one can.
@@ -132,7 +138,7 @@ impl Walker {
             self.come_to_rest(rules)?;
         }
         if taken.is_multiple_of(16) {
-            self.world.check()
+            self.world.check_claims(self.claims)
         } else {
             Ok(())
         }
@@ -160,7 +166,11 @@ impl Walker {
         } else {
             self.world.apply(rules, choice)?;
         }
-        self.world.check_copies(line)
+        if self.claims == Claims::All {
+            self.world.check_copies(line)
+        } else {
+            Ok(())
+        }
     }
 
     /// Lets everything arrive. Whatever waits asks again then, which takes a few messages each.
@@ -169,7 +179,7 @@ impl Walker {
         for _ in 0..64 * shape.nodes * shape.lines {
             let under_way = self.world.network().len();
             if under_way == 0 {
-                return self.world.check();
+                return self.world.check_claims(self.claims);
             }
             let place = self.random.below(under_way);
             self.take(rules, Choice::Deliver(place))?;

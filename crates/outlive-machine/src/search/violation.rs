@@ -35,6 +35,14 @@ pub enum Violation {
         /// To which line.
         line: usize,
     },
+    /// The caches drop a line, and its agent goes on as if it were there.
+    #[error("{node} still takes line {line} for present after its caches have dropped it")]
+    NotDropped {
+        /// Which node.
+        node: NodeId,
+        /// Which line.
+        line: usize,
+    },
     /// A step that tells the waiting again and again.
     #[error("{node} resumes what waits for line {line} without end")]
     EndlessStep {

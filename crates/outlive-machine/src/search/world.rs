@@ -191,12 +191,11 @@ impl<D: Payload> World<D> {
         &self.network
     }
 
-    /// Whether a core of `node` may ask for this: an access of the kind is not waiting already, and there is room.
-    pub fn may_access(&self, node: NodeId, line: usize, access: Access) -> bool {
+    /// Whether a core of `node` may ask for this: there is room for the line, or it has some already.
+    pub fn may_access(&self, node: NodeId, line: usize) -> bool {
         let agent = self.agent(node, line);
         let lines = &self.agents[node.index() * self.shape.lines..][..self.shape.lines];
         self.may_ask(node)
-            && agent.waiting & access.bit() == 0
             && (agent.takes_room()
                 || lines.iter().filter(|agent| agent.takes_room()).count() < self.shape.capacity)
     }
@@ -220,10 +219,9 @@ impl<D: Payload> World<D> {
         }
         for node in self.nodes() {
             for line in 0..self.shape.lines {
-                let asks = Access::ALL
-                    .into_iter()
-                    .filter(|&access| self.may_access(node, line, access));
-                choices.extend(asks.map(|access| Choice::Access(node, line, access)));
+                if self.may_access(node, line) {
+                    choices.extend(Access::ALL.map(|access| Choice::Access(node, line, access)));
+                }
                 if self.may_evict(node, line) {
                     choices.push(Choice::Evict(node, line));
                 }
@@ -243,7 +241,13 @@ impl<D: Payload> World<D> {
             }
             Choice::Evict(node, line) => {
                 self.spend(node);
-                self.tell(rules, node, line, NodeInput::Evict, None)
+                self.tell(rules, node, line, NodeInput::Evict, None)?;
+                let kept = self.agent(node, line).takes_room();
+                if kept {
+                    Err(Violation::NotDropped { node, line })
+                } else {
+                    Ok(())
+                }
             }
             Choice::Deliver(place) => {
                 let packet = self.network.swap_remove(place);
