@@ -1,4 +1,5 @@
-//! Searches small machines for a way to break the protocol between compute nodes, and walks at random through larger ones.
+//! Searches small machines for a way to break the protocol between compute nodes, and walks at random through larger
+//! ones.
 //!
 //! `cargo run --release -p outlive-machine --example coherence [--full]`
 
@@ -33,6 +34,7 @@ fn main() -> ExitCode {
             shape,
             budget,
             symmetric: true,
+            claims,
             most_states: 40_000_000,
         };
         let asks = budget.map_or("any accesses".to_string(), |budget| {
@@ -73,6 +75,7 @@ fn main() -> ExitCode {
                 lines,
                 capacity,
             },
+            claims,
             seed,
             steps,
         })

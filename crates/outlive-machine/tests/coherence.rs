@@ -165,6 +165,7 @@ fn a_pair_without_a_row_is_named() {
 }
 
 /// Every ninth mutant; the example takes them all.
+/// Every third mutant, by search; the example takes all of them, by both.
 #[test]
 fn mutants_are_noticed() {
     let suite = Suite {
@@ -173,7 +174,7 @@ fn mutants_are_noticed() {
     };
     let mutants = mutants(Tables::mesi());
     assert!(mutants.len() > 400, "{} mutants", mutants.len());
-    for mutant in &mutants {
+    for mutant in mutants.iter().step_by(3) {
         if SURVIVORS.iter().all(|(name, _)| *name != mutant.name) {
             assert!(suite.kill(mutant).is_dead(), "{} survives", mutant.name);
         }

@@ -7,20 +7,20 @@ const MOST: usize = 8;
 
 /// Actions in the order in which they are to be done.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Actions<A> {
+pub(super) struct Actions<A> {
     items: [Option<A>; MOST],
     len: u8,
 }
 
 impl<A: Copy> Actions<A> {
-    pub(super) fn new() -> Actions<A> {
+    pub fn new() -> Actions<A> {
         Actions {
             items: [None; MOST],
             len: 0,
         }
     }
 
-    pub(super) fn push(&mut self, action: A) -> Result<(), ProtocolError> {
+    pub fn push(&mut self, action: A) -> Result<(), ProtocolError> {
         *self
             .items
             .get_mut(self.len as usize)
@@ -29,27 +29,7 @@ impl<A: Copy> Actions<A> {
         Ok(())
     }
 
-    /// The actions.
     pub fn iter(&self) -> impl Iterator<Item = &A> {
         self.items[..self.len as usize].iter().flatten()
-    }
-
-    /// How many there are.
-    pub fn len(&self) -> usize {
-        self.len as usize
-    }
-
-    /// Whether there is nothing to do.
-    pub fn is_empty(&self) -> bool {
-        self.len == 0
-    }
-}
-
-impl<A: Copy> IntoIterator for Actions<A> {
-    type Item = A;
-    type IntoIter = std::iter::Flatten<std::array::IntoIter<Option<A>, MOST>>;
-
-    fn into_iter(self) -> Self::IntoIter {
-        self.items.into_iter().flatten()
     }
 }

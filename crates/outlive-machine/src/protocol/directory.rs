@@ -1,7 +1,8 @@
 //! The directory: what a memory node knows of one of its lines, and how it takes a step.
 //!
-//! The table stands in [`MESI_DIRECTORY`](super::MESI_DIRECTORY); here is what an event is. A message becomes a column of the table
-//! by who sends it and what the record says of him ([`Directory::event`]), so that no row has a condition.
+//! The table stands in [`MESI_DIRECTORY`](super::MESI_DIRECTORY); here is what an event is. A message becomes a
+//! column of the table by who sends it and what the record says of him ([`Directory::event`]), so that no row has a
+//! condition.
 
 use super::directory_table::{DirectoryEvent, DirectoryOperation as Do, DirectoryState};
 use super::queue::{Queue, Request};
@@ -49,8 +50,21 @@ pub enum DirectoryAction<D> {
 pub struct DirectoryStep<D> {
     /// What the directory knows next.
     pub directory: Directory,
+    actions: Actions<DirectoryAction<()>>,
+    memory: D,
+}
+
+impl<D: Copy> DirectoryStep<D> {
     /// What is to be done, in order.
-    pub actions: Actions<DirectoryAction<D>>,
+    pub fn actions(&self) -> impl Iterator<Item = DirectoryAction<D>> + '_ {
+        // Contents are filled in here, so that a step is small: a step that writes memory grants after that.
+        self.actions.iter().map(|action| match *action {
+            DirectoryAction::Send(to, message) => {
+                DirectoryAction::Send(to, message.map(|()| self.memory))
+            }
+            DirectoryAction::WriteMemory(()) => DirectoryAction::WriteMemory(self.memory),
+        })
+    }
 }
 
 /// A directory's transitions.
@@ -116,7 +130,8 @@ impl Directory {
         })
     }
 
-    /// The same with other names for the nodes: nodes are alike, and a search may count states that differ in names once.
+    /// The same with other names for the nodes: nodes are alike, and a search may count states that differ in names
+    /// once.
     pub fn renamed(&self, name: impl Fn(NodeId) -> NodeId) -> Directory {
         let mut queue = Queue::default();
         for (node, request) in self.queue.iter() {
@@ -131,8 +146,8 @@ impl Directory {
         }
     }
 
-    /// What a message amounts to: which column of the table it is looked up in. [`DirectoryEvent::Stray`] is what cannot
-    /// have been sent by whom it comes from; no state has a row for it.
+    /// What a message amounts to: which column of the table it is looked up in. [`DirectoryEvent::Stray`] is what
+    /// cannot have been sent by whom it comes from; no state has a row for it.
     pub fn event<D: Copy>(&self, from: NodeId, message: ToDirectory<D>) -> DirectoryEvent {
         use DirectoryState::{O, OD, OS, OX, S};
         let holds = self.holders.contains(from);
@@ -216,8 +231,8 @@ impl Directory {
 }
 
 impl DirectoryTable {
-    /// One step of a `directory` whose line has the contents `memory`, when a message comes from a node. If the step ends a
-    /// transaction, the next request in the queue is begun in the same step.
+    /// One step of a `directory` whose line has the contents `memory`, when a message comes from a node. If the step
+    /// ends a transaction, the next request in the queue is begun in the same step.
     ///
     /// # Errors
     /// [`ProtocolError::DirectoryUndefined`] if this cannot happen in this state; the others if the table is unsound.
@@ -229,13 +244,13 @@ impl DirectoryTable {
     /// let (reader, writer) = (NodeId::new(0), NodeId::new(1));
     /// let line = Directory::default();
     /// let step = table.step(&line, reader, ToDirectory::RdS, 7u64)?;
-    /// let actions: Vec<_> = step.actions.into_iter().collect();
+    /// let actions: Vec<_> = step.actions().collect();
     /// assert_eq!(actions, [DirectoryAction::Send(NodeSet::only(reader), ToNode::GrantE(7))]);
     /// // Another request waits until the grant has arrived.
     /// let step = table.step(&step.directory, writer, ToDirectory::RdX, 7)?;
-    /// assert!(step.actions.is_empty() && step.directory.queue().contains(writer));
+    /// assert!(step.actions().next().is_none() && step.directory.queue().contains(writer));
     /// let step = table.step(&step.directory, reader, ToDirectory::Done, 7)?;
-    /// let actions: Vec<_> = step.actions.into_iter().collect();
+    /// let actions: Vec<_> = step.actions().collect();
     /// assert_eq!(actions, [DirectoryAction::Send(NodeSet::only(reader), ToNode::RecallExclusive)]);
     /// # Ok::<(), outlive_machine::protocol::ProtocolError>(())
     /// ```
@@ -289,7 +304,7 @@ impl DirectoryTable {
                         memory = message.data().ok_or(ProtocolError::NoContents {
                             what: "a directory",
                         })?;
-                        actions.push(DirectoryAction::WriteMemory(memory))?;
+                        actions.push(DirectoryAction::WriteMemory(()))?;
                     }
                     Do::Invalidate => {
                         next.awaited = next.holders.without(next.requester_for("an invalidation")?);
@@ -307,9 +322,9 @@ impl DirectoryTable {
                     Do::PutAck => {
                         actions.push(DirectoryAction::Send(NodeSet::only(from), ToNode::PutAck))?
                     }
-                    Do::GrantS => actions.push(next.grant(ToNode::GrantS(memory))?)?,
-                    Do::GrantE => actions.push(next.grant(ToNode::GrantE(memory))?)?,
-                    Do::GrantM => actions.push(next.grant(ToNode::GrantM(memory))?)?,
+                    Do::GrantS => actions.push(next.grant(ToNode::GrantS(()))?)?,
+                    Do::GrantE => actions.push(next.grant(ToNode::GrantE(()))?)?,
+                    Do::GrantM => actions.push(next.grant(ToNode::GrantM(()))?)?,
                     Do::GrantUpgrade => actions.push(next.grant(ToNode::GrantUpgrade)?)?,
                 }
             }
@@ -325,12 +340,13 @@ impl DirectoryTable {
         Ok(DirectoryStep {
             directory: next,
             actions,
+            memory,
         })
     }
 }
 
 impl Directory {
-    fn grant<D>(&self, grant: ToNode<D>) -> Result<DirectoryAction<D>, ProtocolError> {
+    fn grant(&self, grant: ToNode<()>) -> Result<DirectoryAction<()>, ProtocolError> {
         Ok(DirectoryAction::Send(
             NodeSet::only(self.requester_for("a grant")?),
             grant,

@@ -30,8 +30,8 @@ names! {
 }
 
 names! {
-    /// What a message amounts to: the columns of the table. *Alone*: the record names nobody else. While a transaction is
-    /// under way requests are not looked at, and come as `RdS`, `RdX` and `Upgrade`.
+    /// What a message amounts to: the columns of the table. *Alone*: the record names nobody else. While a
+    /// transaction is under way requests are not looked at, and come as `RdS`, `RdX` and `Upgrade`.
     pub enum DirectoryEvent {
         /// A request to read; others may have copies.
         RdS,
@@ -150,8 +150,8 @@ pub const MESI_DIRECTORY: &[Row<DirectoryState, DirectoryEvent, DirectoryOperati
     row(OS, On::DowngradedClean, &[Join, GrantS],                   SD),
     row(OS, On::Relinquished,    &[WriteMemory, Own, GrantE],       OD),
     row(OS, On::Gone,            &[Own, GrantE],                    OD),
-    // The recall will find nothing, or the write-back buffer: its answer is waited for all the same. The contents must be
-    // kept here, for after the PutAck the node will have none to answer with.
+    // The recall will find nothing, or the write-back buffer: its answer is waited for all the same. The contents
+    // must be kept here, for after the PutAck the node will have none to answer with.
     row(OS, On::PutM,            &[WriteMemory, PutAck],            OS),
     row(OS, On::RdS,             &[Enqueue],                        OS),
     row(OS, On::RdX,             &[Enqueue],                        OS),

@@ -2,8 +2,8 @@
 
 use super::{DirectoryEvent, DirectoryState, NodeEvent, NodeId, NodeState, ToDirectory};
 
-/// A controller met what its table does not know: the protocol, or who drives it, is in error, and the state of the line is
-/// worth nothing any more. There is no way to go on.
+/// A controller met what its table does not know: the protocol, or who drives it, is in error, and the state of the
+/// line is worth nothing any more. There is no way to go on.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ProtocolError {

@@ -1,7 +1,7 @@
 //! What compute nodes and directories say to each other about one line.
 //!
-//! `D` stands for the line's contents. The timed machine sends real values or a handle to them; a search sends as little
-//! as it needs to tell the newest value from others; `()` says nothing but which message it is.
+//! `D` stands for the line's contents. The timed machine sends real values or a handle to them; a search sends as
+//! little as it needs to tell the newest value from others; `()` says nothing but which message it is.
 
 /// From a node to the directory of a line.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -41,8 +41,8 @@ pub enum ToNode<D> {
     GrantS(D),
     /// The line; nobody else has it, so it may be written too. Answers `RdS`.
     GrantE(D),
-    /// The line; nobody else has it, it was asked for to be written. Answers `RdX` (the paper's RdX_ACK), and an `Upgrade`
-    /// whose sender has lost its copy meanwhile.
+    /// The line; nobody else has it, it was asked for to be written. Answers `RdX` (the paper's RdX_ACK), and an
+    /// `Upgrade` whose sender has lost its copy meanwhile.
     GrantM(D),
     /// Your copy is the only one: write. Answers `Upgrade`.
     GrantUpgrade,

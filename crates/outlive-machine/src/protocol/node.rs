@@ -1,11 +1,12 @@
 //! The node agent: what a compute node knows of one line of the shared memory, and its table.
 //!
-//! The agent knows nothing of caches within its node. It is told what a core wants (or that the caches drop the line) and
-//! what the directory says; it tells when an access may be performed and what to send. The line's contents stay with its
-//! caller (in the node's caches, or in its write-back buffer while the agent is in `MI`), who hands them in with each step.
+//! The agent knows nothing of caches within its node. It is told what a core wants (or that the caches drop the line)
+//! and what the directory says; it tells when an access may be performed and what to send. The line's contents stay
+//! with its caller (in the node's caches, or in its write-back buffer while the agent is in `MI`), who hands them in
+//! with each step.
 
-use super::table::{Row, Table, names, row};
-use super::{Actions, ProtocolError, ToDirectory, ToNode};
+use super::table::{Cell, Row, Table, names, row};
+use super::{ProtocolError, ToDirectory, ToNode};
 use ToDirectory::{
     Ack, Done, Downgraded, DowngradedClean, Gone, PutM, RdS, RdX, Relinquished, Upgrade,
 };
@@ -27,7 +28,8 @@ names! {
         IM,
         /// A copy to read; asked for leave to write, waits for a grant.
         SM,
-        /// Put back: the contents stand in the write-back buffer until `PutAck`, and answer for the line if it is recalled.
+        /// Put back: the contents stand in the write-back buffer until `PutAck`, and answer for the line if it is
+        /// recalled.
         MI,
         /// Put back, and recalled since: waits for `PutAck` of what nobody wants any more.
         II,
@@ -79,24 +81,7 @@ pub enum NodeInput<D> {
     Message(ToNode<D>),
 }
 
-/// What the table says is to be done.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum NodeOperation {
-    /// See [`NodeAction::Perform`].
-    Perform,
-    /// See [`NodeAction::Wait`].
-    Wait,
-    /// See [`NodeAction::Install`].
-    Install,
-    /// See [`NodeAction::Drop`].
-    Drop,
-    /// See [`NodeAction::Send`]; with the copy's contents, if the message carries any.
-    Send(ToDirectory<()>),
-    /// See [`NodeAction::Resume`].
-    Resume,
-}
-
-/// What the agent wants done.
+/// What the agent wants done. Tables say it without contents.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum NodeAction<D> {
     /// The load or store takes place now, on the copy.
@@ -109,30 +94,50 @@ pub enum NodeAction<D> {
     Drop,
     /// This goes to the line's directory.
     Send(ToDirectory<D>),
-    /// Whatever waits for this line is told to the agent again, in this very step: so a grant is used at least once before
-    /// it can be recalled, and nodes that want the same line cannot take it from each other for ever.
+    /// Whatever waits for this line is told to the agent again, in this very step: so a grant is used at least once
+    /// before it can be recalled, and nodes that want the same line cannot take it from each other for ever.
     Resume,
 }
 
 /// What a step leads to.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct NodeStep<D> {
+    cell: Cell<NodeState, NodeAction<()>>,
+    contents: Option<D>,
+}
+
+impl<D: Copy> NodeStep<D> {
     /// The agent's next state.
-    pub state: NodeState,
+    pub fn state(&self) -> NodeState {
+        self.cell.next
+    }
+
     /// What is to be done, in order.
-    pub actions: Actions<NodeAction<D>>,
+    pub fn actions(&self) -> impl Iterator<Item = NodeAction<D>> + '_ {
+        // Contents are filled in here, so that a step is small; it has them if an action needs them.
+        self.cell.actions().filter_map(|action| {
+            Some(match action {
+                Perform => NodeAction::Perform,
+                Wait => NodeAction::Wait,
+                Install(()) => NodeAction::Install(self.contents?),
+                Drop => NodeAction::Drop,
+                Send(message) => NodeAction::Send(message.try_map(|()| self.contents)?),
+                Resume => NodeAction::Resume,
+            })
+        })
+    }
 }
 
 /// A node agent's transitions.
-pub type NodeTable = Table<NodeState, NodeEvent, NodeOperation>;
+pub type NodeTable = Table<NodeState, NodeEvent, NodeAction<()>>;
 
+use NodeAction::{Drop, Install, Perform, Resume, Send, Wait};
 use NodeEvent as On;
-use NodeOperation::{Drop, Install, Perform, Resume, Send, Wait};
 use NodeState::{E, I, II, IM, IS, M, MI, S, SM};
 
 /// The agent of the MESI protocol. What is not here cannot happen: the argument stands in [the module](super).
 #[rustfmt::skip]
-pub const MESI_NODE: &[Row<NodeState, NodeEvent, NodeOperation>] = &[
+pub const MESI_NODE: &[Row<NodeState, NodeEvent, NodeAction<()>>] = &[
     row(I,  On::Load,            &[Send(RdS), Wait],                IS),
     row(I,  On::Store,           &[Send(RdX), Wait],                IM),
     row(I,  On::Prefetch,        &[Send(RdX)],                      IM),
@@ -168,8 +173,8 @@ pub const MESI_NODE: &[Row<NodeState, NodeEvent, NodeOperation>] = &[
     row(IS, On::Inv,             &[Send(Ack)],                      IS),
     row(IS, On::RecallShared,    &[Send(Gone)],                     IS),
     row(IS, On::RecallExclusive, &[Send(Gone)],                     IS),
-    row(IS, On::GrantS,          &[Install, Send(Done), Resume],    S),
-    row(IS, On::GrantE,          &[Install, Send(Done), Resume],    E),
+    row(IS, On::GrantS,          &[Install(()), Send(Done), Resume],S),
+    row(IS, On::GrantE,          &[Install(()), Send(Done), Resume],E),
 
     row(IM, On::Load,            &[Wait],                           IM),
     row(IM, On::Store,           &[Wait],                           IM),
@@ -178,7 +183,7 @@ pub const MESI_NODE: &[Row<NodeState, NodeEvent, NodeOperation>] = &[
     row(IM, On::RecallShared,    &[Send(Gone)],                     IM),
     row(IM, On::RecallExclusive, &[Send(Gone)],                     IM),
     // Nothing is written yet: a store that waits makes it M at once, a prefetch leaves it E.
-    row(IM, On::GrantM,          &[Install, Send(Done), Resume],    E),
+    row(IM, On::GrantM,          &[Install(()), Send(Done), Resume],E),
 
     row(SM, On::Load,            &[Perform],                        SM),
     row(SM, On::Store,           &[Wait],                           SM),
@@ -262,11 +267,11 @@ impl NodeTable {
     /// let node = &Tables::mesi().node;
     /// // A store to a line that the node can read: leave is asked for, and the store waits.
     /// let asked = node.step(NodeState::S, NodeInput::Store, Some(7u64))?;
-    /// assert_eq!(asked.state, NodeState::SM);
-    /// let actions: Vec<_> = asked.actions.into_iter().collect();
+    /// assert_eq!(asked.state(), NodeState::SM);
+    /// let actions: Vec<_> = asked.actions().collect();
     /// assert_eq!(actions, [NodeAction::Send(ToDirectory::Upgrade), NodeAction::Wait]);
     /// // A grant of shared data to a writer would be a protocol error.
-    /// let error = node.step(asked.state, NodeInput::Message(ToNode::GrantS(7)), Some(7)).unwrap_err();
+    /// let error = node.step(asked.state(), NodeInput::Message(ToNode::GrantS(7)), Some(7)).unwrap_err();
     /// assert_eq!(error.to_string(), "a node agent in state SM has no transition for GrantS");
     /// # Ok::<(), outlive_machine::protocol::ProtocolError>(())
     /// ```
@@ -280,30 +285,27 @@ impl NodeTable {
         let cell = self
             .get(state, event)
             .ok_or(ProtocolError::NodeUndefined { state, event })?;
-        let contents = match input {
+        let received = match input {
             NodeInput::Message(message) => message.data(),
             _ => None,
         };
-        let mut actions = Actions::new();
-        for operation in cell.actions() {
-            actions.push(match operation {
-                Perform => NodeAction::Perform,
-                Wait => NodeAction::Wait,
-                Install => NodeAction::Install(contents.ok_or(ProtocolError::NoContents {
-                    what: "a node agent",
-                })?),
-                Drop => NodeAction::Drop,
-                Send(message) => NodeAction::Send(
-                    message
-                        .try_map(|()| copy)
-                        .ok_or(ProtocolError::NoCopy { state, event })?,
-                ),
-                Resume => NodeAction::Resume,
-            })?;
+        let contents = received.or(copy);
+        for action in cell.actions() {
+            match action {
+                Install(()) if received.is_none() => {
+                    return Err(ProtocolError::NoContents {
+                        what: "a node agent",
+                    });
+                }
+                Send(message) if message.data().is_some() && contents.is_none() => {
+                    return Err(ProtocolError::NoCopy { state, event });
+                }
+                _ => {}
+            }
         }
         Ok(NodeStep {
-            state: cell.next,
-            actions,
+            cell: *cell,
+            contents,
         })
     }
 }

@@ -14,8 +14,8 @@ pub enum Request {
     Upgrade,
 }
 
-/// Requests in order of arrival: one byte each, and room for one of each node. That is enough, because a node asks for a line
-/// again only after its last request has been granted, and what is granted has left the queue.
+/// Requests in order of arrival: one byte each, and room for one of each node. That is enough, because a node asks
+/// for a line again only after its last request has been granted, and what is granted has left the queue.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Debug)]
 pub struct Queue {
     len: u8,

@@ -1,8 +1,8 @@
 //! Tables of transitions: for each pair of a state and an event, what is done and which state comes next, or nothing.
 //!
-//! A controller is written down as [`Row`]s, one line each. A [`Table`] is those rows laid out for looking up. It is a
-//! value: a protocol with more states of affairs (replication, write-through, dead nodes) is a table with more rows, and the
-//! judges of a protocol take rows out to see whether anybody notices.
+//! A controller is written down as [`Row`]s, one line each. A [`Table`] is those rows laid out for looking up. It is
+//! a value: a protocol with more states of affairs (replication, write-through, dead nodes) is a table with more
+//! rows, and the judges of a protocol take rows out to see whether anybody notices.
 
 use std::fmt::Debug;
 use std::marker::PhantomData;

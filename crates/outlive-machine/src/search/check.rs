@@ -10,8 +10,9 @@ use crate::protocol::{DirectoryState, NodeState, ToDirectory, ToNode};
 pub enum Claims {
     /// Everything that the protocol's argument claims, in every state.
     All,
-    /// Only what a program would notice: an access to wrong contents, or without right; one that is forgotten or waits for ever; a
-    /// controller without a row. A fault takes longer to show so, and there are faults that never do.
+    /// Only what a program would notice: an access to wrong contents, or without right; one that is forgotten or
+    /// waits for ever; a controller without a row. A fault takes longer to show so, and there are faults that never
+    /// do.
     Visible,
 }
 
@@ -38,8 +39,8 @@ impl<D: Payload> World<D> {
         })
     }
 
-    /// What must hold of a line's copies and of its record: one writer or readers; what can be read is the last value; the last
-    /// value is not lost; the record covers the truth.
+    /// What must hold of a line's copies and of its record: one writer or readers; what can be read is the last
+    /// value; the last value is not lost; the record covers the truth.
     ///
     /// # Errors
     /// The first [`Violation`] that is met.
@@ -127,9 +128,9 @@ impl<D: Payload> World<D> {
         }
     }
 
-    /// What the argument says of messages about a line: one demand or grant and one `PutAck` under way to each node at most;
-    /// from each node one request (under way or in the queue), one answer, one `Done` and one `PutM`. And if none is under
-    /// way, nobody waits.
+    /// What the argument says of messages about a line: one demand or grant and one `PutAck` under way to each node
+    /// at most; from each node one request (under way or in the queue), one answer, one `Done` and one `PutM`. And if
+    /// none is under way, nobody waits.
     ///
     /// # Errors
     /// The first [`Violation`] that is met.

@@ -1,8 +1,8 @@
 //! A state in 128 bits, by which a search knows it again.
 //!
-//! Nodes are alike, so states that differ in their nodes' names only are one: the fingerprint is the least over all ways to name
-//! them. Two different states have the same one with a probability of about n² / 2^129 among n: for ten million states
-//! less than 2^-80.
+//! Nodes are alike, so states that differ in their nodes' names only are one: the fingerprint is the least over all
+//! ways to name them. Two different states have the same one with a probability of about n² / 2^129 among n: for ten
+//! million states less than 2^-80.
 
 use super::payload::Freshness;
 use super::world::{Message, World};

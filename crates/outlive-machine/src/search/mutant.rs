@@ -19,8 +19,8 @@ pub enum Mutation {
     Action,
     /// What comes next: the row does what it says, and the state stays.
     Next,
-    /// A wait: the step after which an answer would be awaited does at once what the answer would lead to, and the answers
-    /// that come later are swallowed where they have no row.
+    /// A wait: the step after which an answer would be awaited does at once what the answer would lead to, and the
+    /// answers that come later are swallowed where they have no row.
     Wait,
 }
 
@@ -91,20 +91,21 @@ impl Suite {
     }
 }
 
-/// Every mutant of the protocol: each row taken out, each transition ignored, each action dropped, each change of state left out, each
-/// wait left out.
+/// Every mutant of the protocol: each row taken out, each transition ignored, each action dropped, each change of
+/// state left out, each wait left out.
 ///
 /// ```
 /// use outlive_machine::protocol::Tables;
 /// use outlive_machine::search::{Claims, Mutation, Search, Shape, Suite, mutants};
 ///
 /// let shape = Shape { nodes: 2, lines: 1, capacity: 1 };
-/// let search = Search { shape, budget: None, symmetric: true, claims: Claims::Visible, most_states: 100_000 };
+/// let claims = Claims::Visible;
+/// let search = Search { shape, budget: None, symmetric: true, claims, most_states: 100_000 };
 /// let suite = Suite { searches: vec![search], walks: vec![] };
-/// let mutants = mutants(Tables::mesi());
-/// let early = mutants.iter().find(|mutant| mutant.name == "node (M, Evict): does not wait for PutAck").expect("one of them");
+/// let name = "node (M, Evict): does not wait for PutAck";
+/// let early = mutants(Tables::mesi()).into_iter().find(|mutant| mutant.name == name).expect("one of them");
 /// assert_eq!(early.mutation, Mutation::Wait);
-/// let why = suite.kill(early).search.expect("it asks again, and is granted what memory has before the PutM");
+/// let why = suite.kill(&early).search.expect("it asks again, and is granted what memory has before the PutM");
 /// assert_eq!(why.to_string(), "CN0 performs an access to line 0 on contents that are not the last ones");
 /// ```
 pub fn mutants(tables: &Tables) -> Vec<Mutant> {
@@ -132,7 +133,8 @@ pub fn mutants(tables: &Tables) -> Vec<Mutant> {
     mutants
 }
 
-/// Events that can be acted upon before they have happened, since they carry no contents, and the messages that come too late then.
+/// Events that can be acted upon before they have happened, since they carry no contents, and the messages that come
+/// too late then.
 fn node_answer(event: NodeEvent) -> &'static [Kind] {
     match event {
         NodeEvent::PutAck => &[Kind::Down(ToNode::PutAck)],
@@ -225,7 +227,8 @@ fn of<S: Name, E: Name, A: Copy + PartialEq + Debug>(
     mutants
 }
 
-/// Whether `event` is the same answer as `last`, with others to come: by their names, since tables of any events come here.
+/// Whether `event` is the same answer as `last`, with others to come: by their names, since tables of any events come
+/// here.
 fn is_one_of<E: Debug + PartialEq>(event: E, last: E) -> bool {
     event != last && format!("{event:?}Last") == format!("{last:?}")
 }

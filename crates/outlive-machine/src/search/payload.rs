@@ -21,8 +21,8 @@ pub trait Payload: Copy + Eq + Ord + Debug {
 
 /// All that can matter of contents: whether they are what the last store has left.
 ///
-/// The controllers never look at contents, so any run with real values is a run with these, and the other way round; and a machine
-/// with these has finitely many states however many stores there are.
+/// The controllers never look at contents, so any run with real values is a run with these, and the other way round;
+/// and a machine with these has finitely many states however many stores there are.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Freshness {
     /// Somebody has stored since.
@@ -44,7 +44,8 @@ impl Payload for Freshness {
     }
 }
 
-/// A line of eight words. A store changes one of them, so that a store into an old copy loses what others wrote beside it.
+/// A line of eight words. A store changes one of them, so that a store into an old copy loses what others wrote
+/// beside it.
 impl Payload for [u64; 8] {
     const INITIAL: [u64; 8] = [0; 8];
     const ABSTRACT: bool = false;

@@ -38,8 +38,9 @@ const ROUND: u64 = 1000;
 const SHOWN: usize = 60;
 
 impl Walk {
-    /// Walks, and checks each step: accesses are performed on the last value of all eight words, and copies and record of the line go
-    /// together; every few steps, that not more is under way than may be; every thousand steps, that the machine comes to rest.
+    /// Walks, and checks each step: accesses are performed on the last value of all eight words, and copies and
+    /// record of the line go together; every few steps, that not more is under way than may be; every thousand steps,
+    /// that the machine comes to rest.
     ///
     /// # Errors
     /// The last steps before a violation (the walk is repeated to tell them).
