@@ -6,7 +6,9 @@ use super::explore::Search;
 use super::random::Walk;
 use super::violation::Violation;
 use super::world::{Kind, Rules};
-use crate::protocol::{Cell, DirectoryEvent, Name, NodeEvent, Table, Tables, ToDirectory, ToNode};
+use crate::protocol::{
+    Cell, DirectoryEvent, DirectoryState, Name, NodeEvent, Table, Tables, ToDirectory, ToNode,
+};
 
 /// What a mutant lacks.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -19,6 +21,9 @@ pub enum Mutation {
     Action,
     /// What comes next: the row does what it says, and the state stays.
     Next,
+    /// A distinction: what holds for one event is done for another one, in every state that has rows for both. These
+    /// are the distinctions that a directory draws by its record.
+    Distinction,
     /// A wait: the step after which an answer would be awaited does at once what the answer would lead to, and the
     /// answers that come later are swallowed where they have no row.
     Wait,
@@ -44,6 +49,14 @@ pub const SURVIVORS: &[(&str, &str)] = &[
     (
         "node (S, Prefetch): ignored",
         "a prefetch is a hint: a node that does not take it is slower, and right",
+    ),
+    (
+        "directory: takes RdSAlone for RdS",
+        "an owner that has dropped its line is asked for it, says that it is gone, and is granted it: later, and right",
+    ),
+    (
+        "directory: takes RdXAlone for RdX",
+        "an owner that has dropped its line is asked for it, says that it is gone, and is granted it: later, and right",
     ),
 ];
 
@@ -92,7 +105,7 @@ impl Suite {
 }
 
 /// Every mutant of the protocol: each row taken out, each transition ignored, each action dropped, each change of
-/// state left out, each wait left out.
+/// state left out, each wait left out, and events taken for one another.
 ///
 /// ```
 /// use outlive_machine::protocol::Tables;
@@ -130,8 +143,41 @@ pub fn mutants(tables: &Tables) -> Vec<Mutant> {
         directory,
         directory_answer,
     ));
+    for (event, taken_for) in CONFUSIONS {
+        let mut confused = tables.directory.clone();
+        for &state in DirectoryState::ALL {
+            if let (Some(_), Some(other)) = (
+                confused.get(state, event),
+                tables.directory.get(state, taken_for),
+            ) {
+                confused.set(state, event, Some(*other));
+            }
+        }
+        mutants.push(Mutant {
+            name: format!("directory: takes {event:?} for {taken_for:?}"),
+            mutation: Mutation::Distinction,
+            rules: directory(confused, &[]),
+        });
+    }
     mutants
 }
+
+/// What the directory might fail to tell apart.
+const CONFUSIONS: [(DirectoryEvent, DirectoryEvent); 10] = {
+    use DirectoryEvent::{Ack, AckLast, PutM, PutMStale, RdS, RdSAlone, RdX, RdXAlone, Upgrade};
+    [
+        (RdS, RdSAlone),
+        (RdSAlone, RdS),
+        (RdX, RdXAlone),
+        (RdXAlone, RdX),
+        (RdX, Upgrade),
+        (Upgrade, RdX),
+        (Ack, AckLast),
+        (AckLast, Ack),
+        (PutM, PutMStale),
+        (PutMStale, PutM),
+    ]
+};
 
 /// Events that can be acted upon before they have happened, since they carry no contents, and the messages that come
 /// too late then.
