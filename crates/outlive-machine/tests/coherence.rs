@@ -2,7 +2,10 @@
 //!
 //! What takes minutes is in the examples `coherence` and `mutants`.
 
-use outlive_machine::protocol::{NodeEvent, NodeState, ProtocolError, Tables};
+use outlive_machine::protocol::{
+    Cell, DirectoryEvent, DirectoryOperation, DirectoryState, NodeEvent, NodeState, ProtocolError,
+    Tables,
+};
 use outlive_machine::search::{
     Claims, Explored, Mutant, Rules, SURVIVORS, Search, Shape, Suite, Violation, Walk, mutants,
 };
@@ -165,6 +168,24 @@ fn a_pair_without_a_row_is_named() {
 }
 
 /// Every ninth mutant; the example takes them all.
+/// A directory that asks again and again for a line that is gone: every state has a next one, and none is at rest.
+#[test]
+fn messages_that_go_round_are_found() {
+    let mut rules = mesi();
+    let again = Cell::new([DirectoryOperation::RecallShared], DirectoryState::OS);
+    rules
+        .tables
+        .directory
+        .set(DirectoryState::OS, DirectoryEvent::Gone, Some(again));
+    let found = search(2, 1, 1).run(&rules).unwrap_err();
+    assert_eq!(found.violation, Violation::NoEnd, "{found}");
+    assert!(!found.steps.is_empty());
+    assert_eq!(
+        walk(5, 100_000).run(&rules).unwrap_err().violation,
+        Violation::NoEnd
+    );
+}
+
 /// Every third mutant, by search; the example takes all of them, by both.
 #[test]
 fn mutants_are_noticed() {
