@@ -2,10 +2,11 @@
 //! is left can be checked.
 //!
 //! A machine is put together from parts as a [`description`] says; the [`engine`] gives them time; what its cache
-//! controllers do stands in [`protocol`], as pure functions that the timed machine and the exhaustive search share.
+//! controllers do stands in [`protocol`], as pure functions that the timed machine shares with its judges in [`search`].
 
 pub mod description;
 pub mod engine;
 pub mod line;
 pub mod parts;
 pub mod protocol;
+pub mod search;

@@ -1,0 +1,355 @@
+//! The directory: what a memory node knows of one of its lines, and how it takes a step.
+//!
+//! The table stands in [`MESI_DIRECTORY`](super::MESI_DIRECTORY); here is what an event is. A message becomes a
+//! column of the table by who sends it and what the record says of him ([`Directory::event`]), so that no row has a
+//! condition.
+
+use super::directory_table::{DirectoryEvent, DirectoryOperation as Do, DirectoryState};
+use super::queue::{Queue, Request};
+use super::table::Table;
+use super::{Actions, NodeId, NodeSet, ProtocolError, ToDirectory, ToNode};
+
+/// What a directory knows of a line. While nothing is under way that is a [`Record`], which takes less room.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct Directory {
+    state: DirectoryState,
+    requester: Option<NodeId>,
+    holders: NodeSet,
+    awaited: NodeSet,
+    queue: Queue,
+}
+
+/// What a directory keeps of a line that nobody is asking for: eight bytes.
+///
+/// ```
+/// use outlive_machine::protocol::{Directory, NodeId, NodeSet, Record};
+///
+/// let record = Record { holders: NodeSet::only(NodeId::new(2)), owned: true };
+/// assert_eq!(Directory::from(record).record(), Some(record));
+/// assert_eq!(std::mem::size_of::<Record>(), 8);
+/// ```
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Default, Debug)]
+pub struct Record {
+    /// Who may have a copy. It may have been dropped in silence.
+    pub holders: NodeSet,
+    /// Whether the only holder may have written his copy.
+    pub owned: bool,
+}
+
+/// What a directory wants done.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum DirectoryAction<D> {
+    /// This goes to each of these nodes. Contents are what memory holds at this point.
+    Send(NodeSet, ToNode<D>),
+    /// These are the line's contents in memory from now on.
+    WriteMemory(D),
+}
+
+/// What a step leads to.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct DirectoryStep<D> {
+    /// What the directory knows next.
+    pub directory: Directory,
+    actions: Actions<DirectoryAction<()>>,
+    memory: D,
+}
+
+impl<D: Copy> DirectoryStep<D> {
+    /// What is to be done, in order.
+    pub fn actions(&self) -> impl Iterator<Item = DirectoryAction<D>> + '_ {
+        // Contents are filled in here, so that a step is small: a step that writes memory grants after that.
+        self.actions.iter().map(|action| match *action {
+            DirectoryAction::Send(to, message) => {
+                DirectoryAction::Send(to, message.map(|()| self.memory))
+            }
+            DirectoryAction::WriteMemory(()) => DirectoryAction::WriteMemory(self.memory),
+        })
+    }
+}
+
+/// A directory's transitions.
+pub type DirectoryTable = Table<DirectoryState, DirectoryEvent, Do>;
+
+impl Default for Directory {
+    fn default() -> Directory {
+        Directory::from(Record::default())
+    }
+}
+
+impl From<Record> for Directory {
+    fn from(record: Record) -> Directory {
+        let state = match (record.owned, record.holders.is_empty()) {
+            (true, _) => DirectoryState::O,
+            (false, true) => DirectoryState::I,
+            (false, false) => DirectoryState::S,
+        };
+        let holders = record.holders;
+        Directory {
+            state,
+            requester: None,
+            holders,
+            awaited: NodeSet::EMPTY,
+            queue: Queue::default(),
+        }
+    }
+}
+
+impl Directory {
+    /// The row of the table that the line is in.
+    pub fn state(&self) -> DirectoryState {
+        self.state
+    }
+
+    /// Whose request is served.
+    pub fn requester(&self) -> Option<NodeId> {
+        self.requester
+    }
+
+    /// Who may have a copy.
+    pub fn holders(&self) -> NodeSet {
+        self.holders
+    }
+
+    /// Whose answers to an invalidation or recall are still to come.
+    pub fn awaited(&self) -> NodeSet {
+        self.awaited
+    }
+
+    /// What waits for its turn.
+    pub fn queue(&self) -> &Queue {
+        &self.queue
+    }
+
+    /// All that there is to know, while nothing is under way.
+    pub fn record(&self) -> Option<Record> {
+        let owned = self.state == DirectoryState::O;
+        let bare = self.state.is_stable() && self.queue.is_empty();
+        bare.then_some(Record {
+            holders: self.holders,
+            owned,
+        })
+    }
+
+    /// The same with other names for the nodes: nodes are alike, and a search may count states that differ in names
+    /// once.
+    pub fn renamed(&self, name: impl Fn(NodeId) -> NodeId) -> Directory {
+        let mut queue = Queue::default();
+        for (node, request) in self.queue.iter() {
+            queue.push(name(node), request).expect("as many as before");
+        }
+        Directory {
+            state: self.state,
+            requester: self.requester.map(&name),
+            holders: self.holders.iter().map(&name).collect(),
+            awaited: self.awaited.iter().map(&name).collect(),
+            queue,
+        }
+    }
+
+    /// What a message amounts to: which column of the table it is looked up in. [`DirectoryEvent::Stray`] is what
+    /// cannot have been sent by whom it comes from; no state has a row for it.
+    pub fn event<D: Copy>(&self, from: NodeId, message: ToDirectory<D>) -> DirectoryEvent {
+        use DirectoryState::{O, OD, OS, OX, S};
+        let holds = self.holders.contains(from);
+        let awaited = self.awaited.contains(from);
+        let answer = |event| {
+            if awaited {
+                event
+            } else {
+                DirectoryEvent::Stray
+            }
+        };
+        match message {
+            ToDirectory::RdS => self.request(from, Request::RdS),
+            ToDirectory::RdX => self.request(from, Request::RdX),
+            ToDirectory::Upgrade => self.request(from, Request::Upgrade),
+            ToDirectory::Ack if self.awaited == NodeSet::only(from) => DirectoryEvent::AckLast,
+            ToDirectory::Ack => answer(DirectoryEvent::Ack),
+            ToDirectory::Relinquished(_) => answer(DirectoryEvent::Relinquished),
+            ToDirectory::Gone => answer(DirectoryEvent::Gone),
+            ToDirectory::Downgraded(_) if holds => answer(DirectoryEvent::Downgraded),
+            ToDirectory::DowngradedClean if holds => answer(DirectoryEvent::DowngradedClean),
+            ToDirectory::Downgraded(_) | ToDirectory::DowngradedClean => DirectoryEvent::Stray,
+            ToDirectory::Done if self.requester == Some(from) => DirectoryEvent::Done,
+            ToDirectory::Done => DirectoryEvent::Stray,
+            ToDirectory::PutM(_) if holds && matches!(self.state, O | OS | OX | OD) => {
+                DirectoryEvent::PutM
+            }
+            // Who reads, or is served, or asks, has nothing under way to memory.
+            ToDirectory::PutM(_) if holds && self.state == S => DirectoryEvent::Stray,
+            ToDirectory::PutM(_) if self.queue.contains(from) => DirectoryEvent::Stray,
+            ToDirectory::PutM(_) if self.requester == Some(from) => DirectoryEvent::Stray,
+            ToDirectory::PutM(_) => DirectoryEvent::PutMStale,
+        }
+    }
+
+    fn request(&self, from: NodeId, request: Request) -> DirectoryEvent {
+        let holds = self.holders.contains(from);
+        let alone = self.holders.without(from).is_empty();
+        if !self.state.is_stable() {
+            // Who has been granted may ask again before his Done is here; whom the directory is serving may not.
+            let served = self.requester == Some(from) && !self.state.is_granted();
+            return match request {
+                _ if served || self.queue.contains(from) => DirectoryEvent::Stray,
+                Request::RdS => DirectoryEvent::RdS,
+                Request::RdX => DirectoryEvent::RdX,
+                Request::Upgrade => DirectoryEvent::Upgrade,
+            };
+        }
+        match (request, alone) {
+            (Request::RdS, false) => DirectoryEvent::RdS,
+            (Request::RdS, true) => DirectoryEvent::RdSAlone,
+            (Request::Upgrade, _) if holds && self.state == DirectoryState::O => {
+                DirectoryEvent::Stray
+            }
+            (Request::Upgrade, false) if holds => DirectoryEvent::Upgrade,
+            (Request::Upgrade, true) if holds => DirectoryEvent::UpgradeAlone,
+            // An Upgrade whose sender was invalidated while it was under way or waited: he has no copy any more.
+            (Request::RdX | Request::Upgrade, false) => DirectoryEvent::RdX,
+            (Request::RdX | Request::Upgrade, true) => DirectoryEvent::RdXAlone,
+        }
+    }
+
+    fn requester_for(&self, what: &'static str) -> Result<NodeId, ProtocolError> {
+        self.requester.ok_or(ProtocolError::NobodyToTell {
+            state: self.state,
+            what,
+        })
+    }
+
+    /// The one holder of an owned line, of whom an answer is awaited from now on.
+    fn recall(&mut self) -> Result<NodeSet, ProtocolError> {
+        if self.holders.len() != 1 {
+            return Err(ProtocolError::NobodyToTell {
+                state: self.state,
+                what: "a recall",
+            });
+        }
+        self.awaited = self.holders;
+        Ok(self.holders)
+    }
+}
+
+impl DirectoryTable {
+    /// One step of a `directory` whose line has the contents `memory`, when a message comes from a node. If the step
+    /// ends a transaction, the next request in the queue is begun in the same step.
+    ///
+    /// # Errors
+    /// [`ProtocolError::DirectoryUndefined`] if this cannot happen in this state; the others if the table is unsound.
+    ///
+    /// ```
+    /// use outlive_machine::protocol::{Directory, DirectoryAction, NodeId, NodeSet, Tables, ToDirectory, ToNode};
+    ///
+    /// let table = &Tables::mesi().directory;
+    /// let (reader, writer) = (NodeId::new(0), NodeId::new(1));
+    /// let line = Directory::default();
+    /// let step = table.step(&line, reader, ToDirectory::RdS, 7u64)?;
+    /// let actions: Vec<_> = step.actions().collect();
+    /// assert_eq!(actions, [DirectoryAction::Send(NodeSet::only(reader), ToNode::GrantE(7))]);
+    /// // Another request waits until the grant has arrived.
+    /// let step = table.step(&step.directory, writer, ToDirectory::RdX, 7)?;
+    /// assert!(step.actions().next().is_none() && step.directory.queue().contains(writer));
+    /// let step = table.step(&step.directory, reader, ToDirectory::Done, 7)?;
+    /// let actions: Vec<_> = step.actions().collect();
+    /// assert_eq!(actions, [DirectoryAction::Send(NodeSet::only(reader), ToNode::RecallExclusive)]);
+    /// # Ok::<(), outlive_machine::protocol::ProtocolError>(())
+    /// ```
+    pub fn step<D: Copy>(
+        &self,
+        directory: &Directory,
+        from: NodeId,
+        message: ToDirectory<D>,
+        memory: D,
+    ) -> Result<DirectoryStep<D>, ProtocolError> {
+        let mut next = *directory;
+        let mut memory = memory;
+        let mut actions = Actions::new();
+        // Each turn but the first serves one request of the queue.
+        let mut turn = Some((from, message));
+        while let Some((from, message)) = turn.take() {
+            let (state, event) = (next.state, next.event(from, message));
+            let cell = self
+                .get(state, event)
+                .ok_or(ProtocolError::DirectoryUndefined {
+                    state,
+                    event,
+                    from,
+                    message: message.kind(),
+                })?;
+            next.awaited = if event.is_answer() {
+                next.awaited.without(from)
+            } else {
+                next.awaited
+            };
+            let mut finished = false;
+            for operation in cell.actions() {
+                match operation {
+                    Do::Begin => next.requester = Some(from),
+                    Do::Enqueue => {
+                        let request = match message {
+                            ToDirectory::RdS => Request::RdS,
+                            ToDirectory::RdX => Request::RdX,
+                            _ => Request::Upgrade,
+                        };
+                        next.queue.push(from, request)?;
+                    }
+                    Do::Finish => {
+                        next.requester = None;
+                        finished = true;
+                    }
+                    Do::Own => next.holders = NodeSet::only(next.requester_for("a grant")?),
+                    Do::Join => next.holders = next.holders.with(next.requester_for("a grant")?),
+                    Do::Forget => next.holders = next.holders.without(from),
+                    Do::WriteMemory => {
+                        memory = message.data().ok_or(ProtocolError::NoContents {
+                            what: "a directory",
+                        })?;
+                        actions.push(DirectoryAction::WriteMemory(()))?;
+                    }
+                    Do::Invalidate => {
+                        next.awaited = next.holders.without(next.requester_for("an invalidation")?);
+                        actions.push(DirectoryAction::Send(next.awaited, ToNode::Inv))?;
+                    }
+                    Do::RecallShared => {
+                        actions.push(DirectoryAction::Send(next.recall()?, ToNode::RecallShared))?
+                    }
+                    Do::RecallExclusive => {
+                        actions.push(DirectoryAction::Send(
+                            next.recall()?,
+                            ToNode::RecallExclusive,
+                        ))?;
+                    }
+                    Do::PutAck => {
+                        actions.push(DirectoryAction::Send(NodeSet::only(from), ToNode::PutAck))?
+                    }
+                    Do::GrantS => actions.push(next.grant(ToNode::GrantS(()))?)?,
+                    Do::GrantE => actions.push(next.grant(ToNode::GrantE(()))?)?,
+                    Do::GrantM => actions.push(next.grant(ToNode::GrantM(()))?)?,
+                    Do::GrantUpgrade => actions.push(next.grant(ToNode::GrantUpgrade)?)?,
+                }
+            }
+            next.state = cell.next;
+            if finished {
+                turn = next.queue.pop().map(|(node, request)| match request {
+                    Request::RdS => (node, ToDirectory::RdS),
+                    Request::RdX => (node, ToDirectory::RdX),
+                    Request::Upgrade => (node, ToDirectory::Upgrade),
+                });
+            }
+        }
+        Ok(DirectoryStep {
+            directory: next,
+            actions,
+            memory,
+        })
+    }
+}
+
+impl Directory {
+    fn grant(&self, grant: ToNode<()>) -> Result<DirectoryAction<()>, ProtocolError> {
+        Ok(DirectoryAction::Send(
+            NodeSet::only(self.requester_for("a grant")?),
+            grant,
+        ))
+    }
+}

@@ -1,0 +1,160 @@
+//! Tables of transitions: for each pair of a state and an event, what is done and which state comes next, or nothing.
+//!
+//! A controller is written down as [`Row`]s, one line each. A [`Table`] is those rows laid out for looking up. It is
+//! a value: a protocol with more states of affairs (replication, write-through, dead nodes) is a table with more
+//! rows, and the judges of a protocol take rows out to see whether anybody notices.
+
+use std::fmt::Debug;
+use std::marker::PhantomData;
+
+/// What can name a row or a column: an enumeration whose values are numbered from zero.
+pub trait Name: Copy + Eq + Debug + 'static {
+    /// All values, by rising number.
+    const ALL: &'static [Self];
+
+    /// The number of this one: `ALL[self.number()] == self`.
+    fn number(self) -> usize;
+}
+
+/// Enumerations of plain variants that can name rows or columns.
+macro_rules! names {
+    ($(#[$meta:meta])* pub enum $name:ident { $($(#[$about:meta])* $variant:ident,)* }) => {
+        $(#[$meta])*
+        #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+        pub enum $name { $($(#[$about])* $variant,)* }
+
+        impl $crate::protocol::Name for $name {
+            const ALL: &'static [$name] = &[$($name::$variant,)*];
+
+            fn number(self) -> usize {
+                self as usize
+            }
+        }
+    };
+}
+pub(crate) use names;
+
+/// One transition as it is written down.
+#[derive(Clone, Copy, Debug)]
+pub struct Row<S, E, A: 'static> {
+    /// In this state
+    pub state: S,
+    /// this happens:
+    pub event: E,
+    /// this is done, in order,
+    pub actions: &'static [A],
+    /// and this state comes next.
+    pub next: S,
+}
+
+/// A row, in one line.
+pub(crate) const fn row<S, E, A>(state: S, event: E, actions: &'static [A], next: S) -> Row<S, E, A>
+where
+    S: Copy,
+    E: Copy,
+{
+    Row {
+        state,
+        event,
+        actions,
+        next,
+    }
+}
+
+/// How many actions a cell can hold.
+const CELL_ACTIONS: usize = 8;
+
+/// What one pair of state and event leads to.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Cell<S, A> {
+    actions: [Option<A>; CELL_ACTIONS],
+    /// The state that comes next.
+    pub next: S,
+}
+
+impl<S: Copy, A: Copy> Cell<S, A> {
+    /// A cell that does this and goes there.
+    ///
+    /// # Panics
+    /// If there are more than eight actions.
+    pub fn new(actions: impl IntoIterator<Item = A>, next: S) -> Cell<S, A> {
+        let mut cell = Cell {
+            actions: [None; CELL_ACTIONS],
+            next,
+        };
+        for (place, action) in actions.into_iter().enumerate() {
+            cell.actions[place] = Some(action);
+        }
+        cell
+    }
+
+    /// What is done, in order.
+    pub fn actions(&self) -> impl Iterator<Item = A> + '_ {
+        self.actions.iter().map_while(|action| *action)
+    }
+}
+
+/// A controller's transitions.
+///
+/// ```
+/// use outlive_machine::protocol::{NodeEvent, NodeState, Tables};
+///
+/// let tables = Tables::mesi();
+/// let cell = tables.node.get(NodeState::S, NodeEvent::Inv).expect("a reader can be invalidated");
+/// assert_eq!(cell.next, NodeState::I);
+/// assert!(tables.node.get(NodeState::M, NodeEvent::Inv).is_none(), "a writer is recalled, never invalidated");
+/// ```
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Table<S, E, A> {
+    cells: Vec<Option<Cell<S, A>>>,
+    events: PhantomData<E>,
+}
+
+impl<S: Name, E: Name, A: Copy> Table<S, E, A> {
+    /// The table of these rows.
+    ///
+    /// # Panics
+    /// If two rows are about the same pair.
+    pub fn new(rows: &[Row<S, E, A>]) -> Table<S, E, A> {
+        let mut table = Table {
+            cells: vec![None; S::ALL.len() * E::ALL.len()],
+            events: PhantomData,
+        };
+        for row in rows {
+            let twice = table.set(
+                row.state,
+                row.event,
+                Some(Cell::new(row.actions.iter().copied(), row.next)),
+            );
+            assert!(
+                twice.is_none(),
+                "two rows for {:?} in {:?}",
+                row.event,
+                row.state
+            );
+        }
+        table
+    }
+
+    /// What the pair leads to; `None` if it cannot happen.
+    #[inline]
+    pub fn get(&self, state: S, event: E) -> Option<&Cell<S, A>> {
+        self.cells[state.number() * E::ALL.len() + event.number()].as_ref()
+    }
+
+    /// Puts another cell in a pair's place, and hands back what stood there.
+    pub fn set(&mut self, state: S, event: E, cell: Option<Cell<S, A>>) -> Option<Cell<S, A>> {
+        std::mem::replace(
+            &mut self.cells[state.number() * E::ALL.len() + event.number()],
+            cell,
+        )
+    }
+
+    /// All transitions, by state and then by event.
+    pub fn iter(&self) -> impl Iterator<Item = (S, E, &Cell<S, A>)> {
+        self.cells.iter().enumerate().filter_map(|(place, cell)| {
+            let (state, event) = (S::ALL[place / E::ALL.len()], E::ALL[place % E::ALL.len()]);
+            cell.as_ref().map(|cell| (state, event, cell))
+        })
+    }
+}

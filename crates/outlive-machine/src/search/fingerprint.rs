@@ -1,0 +1,161 @@
+//! A state in 128 bits, by which a search knows it again.
+//!
+//! Nodes are alike, so states that differ in their nodes' names only are one: the fingerprint is the least over all
+//! ways to name them. Two different states have the same one with a probability of about n² / 2^129 among n: for ten
+//! million states less than 2^-80.
+
+use super::payload::Freshness;
+use super::world::{Message, World};
+use crate::protocol::{Name, NodeId, ToDirectory, ToNode};
+
+/// All ways to name some nodes.
+pub(super) fn namings(nodes: usize, symmetric: bool) -> Vec<Vec<NodeId>> {
+    let identity: Vec<_> = (0..nodes).map(NodeId::new).collect();
+    if !symmetric {
+        return vec![identity];
+    }
+    let mut all = Vec::new();
+    permute(&mut identity.clone(), 0, &mut all);
+    all
+}
+
+fn permute(names: &mut Vec<NodeId>, from: usize, all: &mut Vec<Vec<NodeId>>) {
+    if from == names.len() {
+        all.push(names.clone());
+    }
+    for other in from..names.len() {
+        names.swap(from, other);
+        permute(names, from + 1, all);
+        names.swap(from, other);
+    }
+}
+
+/// Makes fingerprints; keeps its buffers.
+pub(super) struct Fingerprinter {
+    namings: Vec<Vec<NodeId>>,
+    words: Vec<u32>,
+    packets: Vec<u32>,
+}
+
+impl Fingerprinter {
+    pub(super) fn new(nodes: usize, symmetric: bool) -> Fingerprinter {
+        Fingerprinter {
+            namings: namings(nodes, symmetric),
+            words: Vec::new(),
+            packets: Vec::new(),
+        }
+    }
+
+    pub(super) fn of(&mut self, world: &World<Freshness>) -> u128 {
+        let namings = std::mem::take(&mut self.namings);
+        let least = namings
+            .iter()
+            .map(|names| self.named(world, names))
+            .min()
+            .expect("there is a naming");
+        self.namings = namings;
+        least
+    }
+
+    fn named(&mut self, world: &World<Freshness>, names: &[NodeId]) -> u128 {
+        let lines = world.shape.lines;
+        self.words.clear();
+        self.words.resize(names.len() * (lines + 1), 0);
+        for (node, name) in names.iter().enumerate() {
+            for line in 0..lines {
+                let agent = &world.agents[node * lines + line];
+                let copy = agent.copy.map_or(0, |copy| 1 + copy as u32);
+                self.words[name.index() * (lines + 1) + line] =
+                    agent.state.number() as u32 | copy << 8 | u32::from(agent.waiting) << 16;
+            }
+            let left = world.left.as_ref().map_or(0, |left| u32::from(left[node]));
+            self.words[name.index() * (lines + 1) + lines] = left;
+        }
+        for home in &world.homes {
+            let directory = home.directory.renamed(|node| names[node.index()]);
+            let requester = directory
+                .requester()
+                .map_or(0, |node| 1 + node.index() as u32);
+            self.words.push(
+                directory.state().number() as u32 | requester << 8 | (home.memory as u32) << 16,
+            );
+            self.words.push(
+                directory
+                    .holders()
+                    .iter()
+                    .fold(0, |bits, node| bits | 1 << node.index()),
+            );
+            self.words.push(
+                directory
+                    .awaited()
+                    .iter()
+                    .fold(0, |bits, node| bits | 1 << node.index()),
+            );
+            self.words.push(directory.queue().len() as u32);
+            let entries = directory.queue().iter();
+            self.words
+                .extend(entries.map(|(node, request)| (node.index() as u32) << 2 | request as u32));
+        }
+        self.packets.clear();
+        self.packets.extend(world.network.iter().map(|packet| {
+            let (which, data) = match packet.message {
+                Message::Up(message) => (up(message.kind()), message.data()),
+                Message::Down(message) => (down(message.kind()), message.data()),
+            };
+            let node = names[packet.node.index()].index() as u32;
+            (packet.line as u32) << 24
+                | node << 16
+                | which << 8
+                | data.map_or(0, |data| 1 + data as u32)
+        }));
+        self.packets.sort_unstable();
+        self.words.append(&mut self.packets);
+        digest(&self.words)
+    }
+}
+
+fn up(kind: ToDirectory<()>) -> u32 {
+    match kind {
+        ToDirectory::RdS => 0,
+        ToDirectory::RdX => 1,
+        ToDirectory::Upgrade => 2,
+        ToDirectory::Ack => 3,
+        ToDirectory::Done => 4,
+        ToDirectory::Downgraded(()) => 5,
+        ToDirectory::DowngradedClean => 6,
+        ToDirectory::Relinquished(()) => 7,
+        ToDirectory::Gone => 8,
+        ToDirectory::PutM(()) => 9,
+    }
+}
+
+fn down(kind: ToNode<()>) -> u32 {
+    match kind {
+        ToNode::Inv => 16,
+        ToNode::RecallShared => 17,
+        ToNode::RecallExclusive => 18,
+        ToNode::GrantS(()) => 19,
+        ToNode::GrantE(()) => 20,
+        ToNode::GrantM(()) => 21,
+        ToNode::GrantUpgrade => 22,
+        ToNode::PutAck => 23,
+    }
+}
+
+/// Two 64-bit lanes, each of which folds the product of what it has and a word back into itself.
+fn digest(words: &[u32]) -> u128 {
+    let fold = |value: u64, by: u64| {
+        let product = u128::from(value) * u128::from(by);
+        (product as u64) ^ (product >> 64) as u64
+    };
+    let (mut a, mut b) = (
+        0x9e37_79b9_7f4a_7c15,
+        0xc2b2_ae3d_27d4_eb4f ^ words.len() as u64,
+    );
+    for &word in words {
+        a = fold(a ^ u64::from(word), 0xa076_1d64_78bd_642f).wrapping_add(0x2545_f491_4f6c_dd1d);
+        b = fold(b.rotate_left(23) ^ u64::from(word), 0xe703_7ed1_a0b4_28db)
+            .wrapping_add(a.rotate_left(32));
+    }
+    u128::from(a) << 64 | u128::from(fold(b, 0x8ebc_6af0_9c88_c6e3))
+}

@@ -1,0 +1,280 @@
+//! Protocols with something taken out, and whether anybody notices.
+
+use std::fmt::Debug;
+
+use super::explore::Search;
+use super::random::Walk;
+use super::violation::Violation;
+use super::world::{Kind, Rules};
+use crate::protocol::{
+    Cell, DirectoryEvent, DirectoryState, Name, NodeEvent, Table, Tables, ToDirectory, ToNode,
+};
+
+/// What a mutant lacks.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum Mutation {
+    /// A row. To meet its pair is an error; so this is killed if the suite ever comes there.
+    Row,
+    /// What a row does: its event is taken in, and nothing happens.
+    Transition,
+    /// One action of a row.
+    Action,
+    /// What comes next: the row does what it says, and the state stays.
+    Next,
+    /// A distinction: what holds for one event is done for another one, in every state that has rows for both. These
+    /// are the distinctions that a directory draws by its record.
+    Distinction,
+    /// A wait: the step after which an answer would be awaited does at once what the answer would lead to, and the
+    /// answers that come later are swallowed where they have no row.
+    Wait,
+}
+
+/// A protocol that lacks something.
+#[derive(Clone, Debug)]
+pub struct Mutant {
+    /// What it lacks, by name.
+    pub name: String,
+    /// What kind of thing that is.
+    pub mutation: Mutation,
+    /// The protocol that is left.
+    pub rules: Rules,
+}
+
+/// The mutants of the MESI protocol that no judge can notice, and why.
+pub const SURVIVORS: &[(&str, &str)] = &[
+    (
+        "node (I, Prefetch): ignored",
+        "a prefetch is a hint: a node that does not take it is slower, and right",
+    ),
+    (
+        "node (S, Prefetch): ignored",
+        "a prefetch is a hint: a node that does not take it is slower, and right",
+    ),
+    (
+        "directory: takes RdSAlone for RdS",
+        "an owner that has dropped its line is asked for it, says that it is gone, and is granted it: later, and right",
+    ),
+    (
+        "directory: takes RdXAlone for RdX",
+        "an owner that has dropped its line is asked for it, says that it is gone, and is granted it: later, and right",
+    ),
+];
+
+/// What is let loose on mutants.
+#[derive(Clone, Debug)]
+pub struct Suite {
+    /// Searches, the small ones first.
+    pub searches: Vec<Search>,
+    /// Random walks.
+    pub walks: Vec<Walk>,
+}
+
+/// What a suite has found out about a mutant: the first violation that a search met, and that a walk did.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Kill {
+    /// By a search.
+    pub search: Option<Violation>,
+    /// By a walk.
+    pub walk: Option<Violation>,
+}
+
+impl Kill {
+    /// Whether anybody noticed.
+    pub fn is_dead(&self) -> bool {
+        self.search.is_some() || self.walk.is_some()
+    }
+}
+
+impl Suite {
+    /// Lets everything loose on the mutant, the searches and the walks each until one of them has noticed.
+    pub fn kill(&self, mutant: &Mutant) -> Kill {
+        let rules = &mutant.rules;
+        Kill {
+            search: self
+                .searches
+                .iter()
+                .find_map(|search| search.run(rules).err())
+                .map(|found| found.violation),
+            walk: self
+                .walks
+                .iter()
+                .find_map(|walk| walk.run(rules).err())
+                .map(|found| found.violation),
+        }
+    }
+}
+
+/// Every mutant of the protocol: each row taken out, each transition ignored, each action dropped, each change of
+/// state left out, each wait left out, and events taken for one another.
+///
+/// ```
+/// use outlive_machine::protocol::Tables;
+/// use outlive_machine::search::{Claims, Mutation, Search, Shape, Suite, mutants};
+///
+/// let shape = Shape { nodes: 2, lines: 1, capacity: 1 };
+/// let claims = Claims::Visible;
+/// let search = Search { shape, budget: None, symmetric: true, claims, most_states: 100_000 };
+/// let suite = Suite { searches: vec![search], walks: vec![] };
+/// let name = "node (M, Evict): does not wait for PutAck";
+/// let early = mutants(Tables::mesi()).into_iter().find(|mutant| mutant.name == name).expect("one of them");
+/// assert_eq!(early.mutation, Mutation::Wait);
+/// let why = suite.kill(&early).search.expect("it asks again, and is granted what memory has before the PutM");
+/// assert_eq!(why.to_string(), "CN0 performs an access to line 0 on contents that are not the last ones");
+/// ```
+pub fn mutants(tables: &Tables) -> Vec<Mutant> {
+    let node = |table, swallowed| Rules {
+        tables: Tables {
+            node: table,
+            ..tables.clone()
+        },
+        swallowed,
+    };
+    let directory = |table, swallowed| Rules {
+        tables: Tables {
+            directory: table,
+            ..tables.clone()
+        },
+        swallowed,
+    };
+    let mut mutants = of("node", &tables.node, node, node_answer);
+    mutants.extend(of(
+        "directory",
+        &tables.directory,
+        directory,
+        directory_answer,
+    ));
+    for (event, taken_for) in CONFUSIONS {
+        let mut confused = tables.directory.clone();
+        for &state in DirectoryState::ALL {
+            if let (Some(_), Some(other)) = (
+                confused.get(state, event),
+                tables.directory.get(state, taken_for),
+            ) {
+                confused.set(state, event, Some(*other));
+            }
+        }
+        mutants.push(Mutant {
+            name: format!("directory: takes {event:?} for {taken_for:?}"),
+            mutation: Mutation::Distinction,
+            rules: directory(confused, &[]),
+        });
+    }
+    mutants
+}
+
+/// What the directory might fail to tell apart.
+const CONFUSIONS: [(DirectoryEvent, DirectoryEvent); 10] = {
+    use DirectoryEvent::{Ack, AckLast, PutM, PutMStale, RdS, RdSAlone, RdX, RdXAlone, Upgrade};
+    [
+        (RdS, RdSAlone),
+        (RdSAlone, RdS),
+        (RdX, RdXAlone),
+        (RdXAlone, RdX),
+        (RdX, Upgrade),
+        (Upgrade, RdX),
+        (Ack, AckLast),
+        (AckLast, Ack),
+        (PutM, PutMStale),
+        (PutMStale, PutM),
+    ]
+};
+
+/// Events that can be acted upon before they have happened, since they carry no contents, and the messages that come
+/// too late then.
+fn node_answer(event: NodeEvent) -> &'static [Kind] {
+    match event {
+        NodeEvent::PutAck => &[Kind::Down(ToNode::PutAck)],
+        NodeEvent::GrantUpgrade => &[Kind::Down(ToNode::GrantUpgrade)],
+        _ => &[],
+    }
+}
+
+fn directory_answer(event: DirectoryEvent) -> &'static [Kind] {
+    const RECALLED: &[Kind] = &[
+        Kind::Up(ToDirectory::Gone),
+        Kind::Up(ToDirectory::Relinquished(())),
+        Kind::Up(ToDirectory::DowngradedClean),
+        Kind::Up(ToDirectory::Downgraded(())),
+    ];
+    match event {
+        DirectoryEvent::AckLast => &[Kind::Up(ToDirectory::Ack)],
+        DirectoryEvent::Gone | DirectoryEvent::DowngradedClean => RECALLED,
+        DirectoryEvent::Done => &[Kind::Up(ToDirectory::Done)],
+        _ => &[],
+    }
+}
+
+fn of<S: Name, E: Name, A: Copy + PartialEq + Debug>(
+    who: &str,
+    table: &Table<S, E, A>,
+    rules: impl Fn(Table<S, E, A>, &'static [Kind]) -> Rules,
+    answer: impl Fn(E) -> &'static [Kind],
+) -> Vec<Mutant> {
+    let mut mutants = Vec::new();
+    let mut add = |mutation, (state, event): (S, E), lacks: String, cell, swallowed| {
+        let mut left = table.clone();
+        left.set(state, event, cell);
+        if left != *table {
+            let name = format!("{who} ({state:?}, {event:?}): {lacks}");
+            mutants.push(Mutant {
+                name,
+                mutation,
+                rules: rules(left, swallowed),
+            });
+        }
+    };
+    for (state, event, cell) in table.iter() {
+        let pair = (state, event);
+        let actions: Vec<A> = cell.actions().collect();
+        add(Mutation::Row, pair, "no row".into(), None, &[]);
+        add(
+            Mutation::Transition,
+            pair,
+            "ignored".into(),
+            Some(Cell::new([], state)),
+            &[],
+        );
+        for dropped in 0..actions.len() {
+            let kept = actions
+                .iter()
+                .enumerate()
+                .filter(|(place, _)| *place != dropped)
+                .map(|(_, action)| *action);
+            let lacks = format!("without {:?}", actions[dropped]);
+            add(
+                Mutation::Action,
+                pair,
+                lacks,
+                Some(Cell::new(kept, cell.next)),
+                &[],
+            );
+        }
+        add(
+            Mutation::Next,
+            pair,
+            format!("stays {state:?}"),
+            Some(Cell::new(actions.iter().copied(), state)),
+            &[],
+        );
+        // Steps into a state that an answer ends; and steps that wait for one more of several answers.
+        for &ending in E::ALL.iter().filter(|&&ending| !answer(ending).is_empty()) {
+            let Some(end) = table.get(cell.next, ending) else {
+                continue;
+            };
+            let one_of_several =
+                cell.next == state && actions.is_empty() && is_one_of(event, ending);
+            if (cell.next != state || one_of_several) && end.next != cell.next {
+                let at_once = Cell::new(actions.iter().copied().chain(end.actions()), end.next);
+                let lacks = format!("does not wait for {ending:?}");
+                add(Mutation::Wait, pair, lacks, Some(at_once), answer(ending));
+            }
+        }
+    }
+    mutants
+}
+
+/// Whether `event` is the same answer as `last`, with others to come: by their names, since tables of any events come
+/// here.
+fn is_one_of<E: Debug + PartialEq>(event: E, last: E) -> bool {
+    event != last && format!("{event:?}Last") == format!("{last:?}")
+}

@@ -1,0 +1,125 @@
+//! What a judge can find.
+
+use crate::protocol::{DirectoryState, NodeId, NodeState, ProtocolError};
+
+/// A claim of the protocol that does not hold.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Violation {
+    /// A controller met what it has no row for.
+    #[error("{0}")]
+    Protocol(#[from] ProtocolError),
+    /// An access was performed on a copy that is not what the last store has left.
+    #[error("{node} performs an access to line {line} on contents that are not the last ones")]
+    StaleAccess {
+        /// Who performed it.
+        node: NodeId,
+        /// On which line.
+        line: usize,
+    },
+    /// An access was performed without a copy, or a store without leave.
+    #[error("{node} performs an access to line {line} that it has no right to in state {state:?}")]
+    NoRight {
+        /// Who performed it.
+        node: NodeId,
+        /// On which line.
+        line: usize,
+        /// What it knows of the line.
+        state: NodeState,
+    },
+    /// An access was neither performed nor made to wait.
+    #[error("{node} forgets an access to line {line}")]
+    LostAccess {
+        /// Whose access.
+        node: NodeId,
+        /// To which line.
+        line: usize,
+    },
+    /// The caches drop a line, and its agent goes on as if it were there.
+    #[error("{node} still takes line {line} for present after its caches have dropped it")]
+    NotDropped {
+        /// Which node.
+        node: NodeId,
+        /// Which line.
+        line: usize,
+    },
+    /// A step that tells the waiting again and again.
+    #[error("{node} resumes what waits for line {line} without end")]
+    EndlessStep {
+        /// Who does it.
+        node: NodeId,
+        /// For which line.
+        line: usize,
+    },
+    /// Somebody may write while another has a copy.
+    #[error("{writer} may write line {line} while {other} has a copy")]
+    WriterNotAlone {
+        /// Who may write.
+        writer: NodeId,
+        /// Who has a copy too.
+        other: NodeId,
+        /// Of which line.
+        line: usize,
+    },
+    /// A copy to read that is not what the last store has left.
+    #[error("{node} has an old copy of line {line}")]
+    OldCopy {
+        /// Who has it.
+        node: NodeId,
+        /// Of which line.
+        line: usize,
+    },
+    /// Contents are kept where the agent's state says there are none, or the other way round.
+    #[error("{node}'s contents of line {line} do not go with its state {state:?}")]
+    CopyAndState {
+        /// Which node.
+        node: NodeId,
+        /// Which line.
+        line: usize,
+        /// Its state.
+        state: NodeState,
+    },
+    /// What the last store has left is nowhere where the protocol would find it.
+    #[error("the last value of line {line} is lost")]
+    Lost {
+        /// Which line.
+        line: usize,
+    },
+    /// The directory's record does not name a node that has a copy, or takes a writer for a reader.
+    #[error("the directory of line {line} does not know that {node} is in {state:?}")]
+    Unrecorded {
+        /// Which line.
+        line: usize,
+        /// Who has a copy.
+        node: NodeId,
+        /// Its state.
+        state: NodeState,
+    },
+    /// The parts of what a directory knows contradict one another.
+    #[error("the directory of line {line} contradicts itself in state {state:?}")]
+    Contradiction {
+        /// Which line.
+        line: usize,
+        /// The directory's state.
+        state: DirectoryState,
+    },
+    /// More messages under way between a directory and a node than the argument allows.
+    #[error(
+        "more messages about line {line} are under way between {node} and the directory than can be"
+    )]
+    Crowded {
+        /// Which line.
+        line: usize,
+        /// Which node.
+        node: NodeId,
+    },
+    /// No message is under way, and somebody waits.
+    #[error("nothing is under way, and somebody waits for line {line}")]
+    Deadlock {
+        /// Which line.
+        line: usize,
+    },
+    /// From here, messages can be delivered for ever, although no core asks for anything any more.
+    #[error("messages go round without end")]
+    NoEnd,
+}

@@ -1,0 +1,229 @@
+//! A machine without time: agents, directories, and messages under way of which any may arrive next.
+
+use super::payload::Payload;
+use crate::protocol::{Directory, NodeId, NodeState, Tables, ToDirectory, ToNode};
+
+/// How large a machine is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Shape {
+    /// Compute nodes.
+    pub nodes: usize,
+    /// Lines, each with a directory.
+    pub lines: usize,
+    /// How many lines a node's caches have room for. Write-back buffers do not count.
+    pub capacity: usize,
+}
+
+/// What drives a machine: a protocol, and messages that are not missed where they have no row (see
+/// [`Mutant`](super::Mutant)).
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Rules {
+    /// The controllers.
+    pub tables: Tables,
+    /// Without a row, these messages are taken in and nothing happens.
+    pub swallowed: &'static [Kind],
+}
+
+impl Rules {
+    /// These tables, and nothing is swallowed.
+    pub fn strict(tables: &Tables) -> Rules {
+        Rules {
+            tables: tables.clone(),
+            swallowed: &[],
+        }
+    }
+}
+
+/// Which message.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Kind {
+    /// To a directory.
+    Up(ToDirectory<()>),
+    /// To a node.
+    Down(ToNode<()>),
+}
+
+/// What a core asks of its node.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Access {
+    /// Read.
+    Load,
+    /// Write.
+    Store,
+    /// Be ready to write.
+    Prefetch,
+}
+
+impl Access {
+    /// All of them.
+    pub const ALL: [Access; 3] = [Access::Load, Access::Store, Access::Prefetch];
+    pub(super) const fn bit(self) -> u8 {
+        1 << self as u8
+    }
+}
+
+/// What happens next.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Choice {
+    /// A core asks for something.
+    Access(NodeId, usize, Access),
+    /// A node's caches drop a line.
+    Evict(NodeId, usize),
+    /// The message at this place among those under way arrives.
+    Deliver(usize),
+}
+
+/// A message under way.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub struct Packet<D> {
+    /// About which line.
+    pub line: usize,
+    /// From or to which node.
+    pub node: NodeId,
+    /// Which way, and what.
+    pub message: Message<D>,
+}
+
+/// A message and its direction.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum Message<D> {
+    /// To the directory.
+    Up(ToDirectory<D>),
+    /// To the node.
+    Down(ToNode<D>),
+}
+
+/// One line in one node.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Agent<D> {
+    /// What the agent knows.
+    pub state: NodeState,
+    /// The contents in the node's caches or in its write-back buffer.
+    pub copy: Option<D>,
+    pub(super) waiting: u8,
+}
+
+impl<D> Agent<D> {
+    /// Whether no access waits.
+    pub fn is_idle(&self) -> bool {
+        self.waiting == 0
+    }
+
+    /// Whether it takes a place in the caches, or is to have one.
+    pub(super) fn takes_room(&self) -> bool {
+        !matches!(self.state, NodeState::I | NodeState::MI | NodeState::II) || !self.is_idle()
+    }
+}
+
+/// One line in its memory node.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Home<D> {
+    /// What the directory knows.
+    pub directory: Directory,
+    /// The contents in memory.
+    pub memory: D,
+    /// What the last store has left, known to the judge alone.
+    pub last: D,
+}
+
+/// A machine's whole state.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct World<D> {
+    pub(super) shape: Shape,
+    pub(super) agents: Vec<Agent<D>>,
+    pub(super) homes: Vec<Home<D>>,
+    pub(super) network: Vec<Packet<D>>,
+    /// How many more accesses and evictions each node's cores will ask for; `None`: any number.
+    pub(super) left: Option<Vec<u8>>,
+    /// How many stores there were; stays zero where contents are abstract.
+    pub(super) stores: u64,
+}
+
+impl<D: Payload> World<D> {
+    /// A machine in which nothing has happened yet, and whose nodes will each ask for `budget` things (`None`: any
+    /// number).
+    pub fn new(shape: Shape, budget: Option<u8>) -> World<D> {
+        let home = Home {
+            directory: Directory::default(),
+            memory: D::INITIAL,
+            last: D::INITIAL,
+        };
+        World {
+            shape,
+            agents: vec![
+                Agent {
+                    state: NodeState::I,
+                    copy: None,
+                    waiting: 0
+                };
+                shape.nodes * shape.lines
+            ],
+            homes: vec![home; shape.lines],
+            network: Vec::new(),
+            left: budget.map(|budget| vec![budget; shape.nodes]),
+            stores: 0,
+        }
+    }
+
+    /// How large it is.
+    pub fn shape(&self) -> Shape {
+        self.shape
+    }
+
+    /// A line in a node.
+    pub fn agent(&self, node: NodeId, line: usize) -> &Agent<D> {
+        &self.agents[node.index() * self.shape.lines + line]
+    }
+
+    pub(super) fn agent_mut(&mut self, node: NodeId, line: usize) -> &mut Agent<D> {
+        &mut self.agents[node.index() * self.shape.lines + line]
+    }
+
+    /// All nodes.
+    pub fn nodes(&self) -> impl Iterator<Item = NodeId> + use<D> {
+        (0..self.shape.nodes).map(NodeId::new)
+    }
+
+    /// The messages under way.
+    pub fn network(&self) -> &[Packet<D>] {
+        &self.network
+    }
+
+    /// Whether a core of `node` may ask for this: there is room for the line, or it has some already.
+    pub fn may_access(&self, node: NodeId, line: usize) -> bool {
+        let agent = self.agent(node, line);
+        let lines = &self.agents[node.index() * self.shape.lines..][..self.shape.lines];
+        self.may_ask(node)
+            && (agent.takes_room()
+                || lines.iter().filter(|agent| agent.takes_room()).count() < self.shape.capacity)
+    }
+
+    /// Whether the caches of `node` may drop the line.
+    pub fn may_evict(&self, node: NodeId, line: usize) -> bool {
+        self.may_ask(node) && self.agent(node, line).state.is_evictable()
+    }
+
+    fn may_ask(&self, node: NodeId) -> bool {
+        self.left.as_ref().is_none_or(|left| left[node.index()] > 0)
+    }
+
+    /// All that can happen next. Equal messages under way count once; for that, they must be sorted.
+    pub fn choices(&self, choices: &mut Vec<Choice>) {
+        choices.clear();
+        for (place, packet) in self.network.iter().enumerate() {
+            if place == 0 || self.network[place - 1] != *packet {
+                choices.push(Choice::Deliver(place));
+            }
+        }
+        for node in self.nodes() {
+            for line in 0..self.shape.lines {
+                if self.may_access(node, line) {
+                    choices.extend(Access::ALL.map(|access| Choice::Access(node, line, access)));
+                }
+                if self.may_evict(node, line) {
+                    choices.push(Choice::Evict(node, line));
+                }
+            }
+        }
+    }
+}
