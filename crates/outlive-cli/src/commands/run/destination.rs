@@ -109,13 +109,6 @@ impl Destination {
             }
             Err(error) => return Err(failed(error)),
         };
-        if is_standard_output(named) && are_errors_beside_it() {
-            return Err(Failure::Usage(
-                "the result goes to standard output, and standard error to the same file or pipe, where the report would stand in the \
-                 middle of it: send standard error elsewhere"
-                    .into(),
-            ));
-        }
         // In /dev/shm there are files as everywhere.
         let of_the_system = ["/dev", "/proc"].iter().any(|of| named.starts_with(of));
         let is_stream = of_the_system && !named.starts_with("/dev/shm");
@@ -228,18 +221,6 @@ pub fn is_standard_output(named: &Path) -> bool {
     };
     is_same(&named, &standard)
         && (!named.file_type().is_char_device() || io::stdout().is_terminal())
-}
-
-/// Whether standard error goes to the same file or pipe as standard output.
-fn are_errors_beside_it() -> bool {
-    let (output, errors) = (
-        status_of(io::stdout().as_fd()),
-        status_of(io::stderr().as_fd()),
-    );
-    let (Ok(output), Ok(errors)) = (output, errors) else {
-        return false;
-    };
-    is_same(&output, &errors) && !output.file_type().is_char_device()
 }
 
 /// Standard output or standard error, if that is the file `there`: one that shares its place in the file with it.
