@@ -53,7 +53,8 @@ impl<M: Memory> Layout<M> {
             return Some("the pod's heap has no room to say why".into());
         };
         Some(format!(
-            "a task asked for a block of {wanted} bytes, and the pod's heap has none that large (nor room to say which task):              remove what is no longer needed, or make the pod anew with a larger heap"
+            "a task asked for a block of {wanted} bytes, and the pod's heap has none that large (nor room to say which task): \
+             remove what is no longer needed, or make the pod anew with a larger heap"
         ))
     }
 }

@@ -229,7 +229,10 @@ impl<K: Datum + ?Sized, V: Datum + ?Sized, M: Memory> Map<K, V, M> {
     }
 
     /// The [places](Self::place) of all values that nobody has replaced, in no order that means anything: of what is there during
-    /// the whole iteration, each once. It copies nothing, so it is many times as quick as [`iter`](Self::iter).
+    /// the whole iteration, each once. It copies nothing, so it is many times as quick as [`iter`](Self::iter). Lock-free.
+    ///
+    /// Who reads at a place that it gives has a [pin](LocalHeap::pin) from before the iteration, or knows otherwise that the entry is not
+    /// removed: the pins of the iteration itself are short.
     pub fn places<'h>(
         &self,
         heap: &'h LocalHeap<'h, M>,
