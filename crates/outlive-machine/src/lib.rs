@@ -8,5 +8,6 @@ pub mod description;
 pub mod engine;
 pub mod line;
 pub mod parts;
+pub mod program;
 pub mod protocol;
 pub mod search;
