@@ -7,7 +7,7 @@ use std::fs;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use support::run::{Seen, Stage, wait_until};
+use support::run::{Stage, wait_until};
 use support::{Place, Running, command, outlive};
 
 /// Where the document is that has the examples.
@@ -48,13 +48,6 @@ impl Step {
         // The child is not waited for yet, so the pid is its own.
         let pid = Pid::from_raw(self.tasks[task].id() as i32).unwrap();
         kill_process(pid, signal).unwrap();
-    }
-
-    /// Waits until `task` has worked for a while.
-    fn works(&self, task: usize) {
-        let pid = self.tasks[task].id();
-        let works = || Seen::of(pid).is_some_and(|seen| seen.seconds > 0.03);
-        wait_until("the task works", works);
     }
 
     /// Whether `task` catches SIGTERM by now.
@@ -104,7 +97,7 @@ fn a_job_step_of_slurm_works_and_is_cancelled_in_part() {
             "--tolerance",
             "0",
         ];
-        let how = ["--iterations", "2000", "--output", output];
+        let how = ["--iterations", "3000", "--output", output];
         let all = run.iter().chain(&how).chain(more);
         all.map(|it| (*it).to_owned()).collect::<Vec<_>>()
     };
@@ -132,19 +125,16 @@ fn a_job_step_of_slurm_works_and_is_cancelled_in_part() {
     let mut step = Step::start(4, &["sh", "-c", &script]);
     let together_run = rank(&together, &["--pod", there]);
     let mut run = Running::start(together_run.iter().map(|it| &**it));
-    (0..4).for_each(|task| step.works(task));
-    // Each is known by the rank that it was given.
-    let status = outlive(["pod", "status", there]).succeeds();
-    assert!(
-        ["rank-0", "rank-1", "rank-2", "rank-3"]
-            .iter()
-            .all(|it| status.contains(it)),
-        "{status}"
-    );
-    assert!(
-        status.contains("pool pagerank: ") && status.contains("BEHIND"),
-        "{status}"
-    );
+    // Each is known by the rank that it was given. Who has used the processor may still be on its way to the pool, so the pool
+    // says who is there.
+    wait_until("all ranks work in the pool", || {
+        let status = outlive(["pod", "status", there]);
+        let ranks = ["rank-0", "rank-1", "rank-2", "rank-3"];
+        status.code == Some(0)
+            && ranks.iter().all(|it| status.output.contains(it))
+            && status.output.contains("pool pagerank: 5 workers, ")
+            && status.output.contains("BEHIND")
+    });
     // One is out of memory; one is cancelled, as Slurm does that.
     step.signal(0, Signal::KILL);
     step.signal(1, Signal::CONT);
