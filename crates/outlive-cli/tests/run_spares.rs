@@ -163,12 +163,12 @@ fn every_program_takes_spares() {
     }
 }
 
-/// The host that a process of a run is.
-fn host_of(seen: Seen) -> u32 {
-    let environment = fs::read(format!("/proc/{}/environ", seen.pid)).unwrap();
+/// The host that a process of a run is; none if it is gone meanwhile, or not yet what it will be.
+fn host_of(seen: Seen) -> Option<u32> {
+    let environment = fs::read(format!("/proc/{}/environ", seen.pid)).ok()?;
     let mut words = environment.split(|byte| *byte == 0);
-    let host = words.find_map(|word| word.strip_prefix(b"OUTLIVE_HOST="));
-    String::from_utf8_lossy(host.unwrap()).parse().unwrap()
+    let host = words.find_map(|word| word.strip_prefix(b"OUTLIVE_HOST="))?;
+    Some(String::from_utf8_lossy(host).parse().unwrap())
 }
 
 #[test]
@@ -193,7 +193,8 @@ fn whoever_is_killed_by_hand_is_replaced_and_a_spare_needs_no_replacement() {
     let mut running = Running::start(all);
     let hosts = || -> Vec<(u32, Seen)> {
         let all = processes_of(&pod).into_iter();
-        all.map(|seen| (host_of(seen), seen)).collect()
+        all.filter_map(|seen| Some((host_of(seen)?, seen)))
+            .collect()
     };
     wait_until("all are there", || hosts().len() == 4);
     // All have joined, and those work that are to.
