@@ -9,7 +9,7 @@ use crate::table::Blocks;
 use outlive::host::{Linux, OsError};
 use outlive::membership::{Process, ProcessOptions};
 use outlive::pod::{Pod, PodError, PodOptions};
-use outlive::segment::{CreateError, NoRoom};
+use outlive::segment::{CreateError, NoRoom, Segment};
 use outlive::structures;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -24,6 +24,22 @@ pub(super) struct Scene<R> {
     pub(super) run: R,
     /// How large it should be, as far as can be known before.
     pub(super) estimate: u64,
+    /// The last field: it goes when whatever was made of the pod is gone.
+    mapped: Mapped,
+}
+
+/// A segment that nobody uses any more, mapped until this is dropped: a process may have many runs, and memory is freed only
+/// when the last mapping goes.
+struct Mapped(Option<Segment>);
+
+impl Drop for Mapped {
+    fn drop(&mut self) {
+        if let Some(segment) = self.0.take() {
+            // SAFETY: the driver has left, so its sentinel has been joined and no thread is a member; the threads of a run are
+            // scoped, and what it returns holds nothing of the pod. `run`, which does, stands before this in `Scene`.
+            unsafe { segment.unmap() };
+        }
+    }
 }
 
 impl<R: Running> Scene<R> {
@@ -86,6 +102,7 @@ impl<R: Running> Scene<R> {
             process: Some(process),
             run,
             estimate,
+            mapped: Mapped(None),
         })
     }
 }
@@ -123,8 +140,9 @@ impl Drop for OwnPath {
 
 impl<R> Drop for Scene<R> {
     fn drop(&mut self) {
-        if let Some(process) = self.process.take() {
-            let _ = process.leave();
+        let process = self.process.take();
+        if process.is_some_and(|process| process.leave().is_ok()) {
+            self.mapped.0 = Some(self.pod.segment());
         }
         let pod = self.pod.segment().uuid().as_u128();
         let mut is_left = matches!(Pod::destroy(&self.path), Ok(Some(_)));
