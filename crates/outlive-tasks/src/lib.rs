@@ -102,7 +102,7 @@
 //! * `layout`: where all of a pool stands.
 //! * [`names`]: cells, which are bound once; who waits for them. `desk`: how those bring data who are no workers.
 //! * `jobs`: records by name, from submission to their end; roots of open jobs.
-//! * `judge`: the consensus of the workers that a job is complete, or stuck.
+//! * `judge`: the consensus of the workers that a job is complete, or stuck. `lookout`: who is idle looks for tasks that wait for nothing.
 //! * `crew`: a worker's part in all that; `worker`: the loop around it, which runs functions.
 //!
 //! [`sweeps`] and [`scenarios`] prove the engine, [`proofs`] the rest. The deque is explored by the scenarios, over a
@@ -128,6 +128,7 @@ pub mod frontier;
 mod jobs;
 mod judge;
 mod layout;
+mod lookout;
 pub mod names;
 pub mod pool;
 pub mod proofs;
@@ -144,7 +145,7 @@ pub use array::{Array, Element};
 pub use context::Context;
 pub use descriptor::{Spec, Task};
 pub use desk::PutPoint;
-pub use engine::{Batch, Engine, Hooks, Running};
+pub use engine::{Batch, Engine, Hooks, Running, StartWaitingPoint};
 pub use error::EngineError;
 pub use failure::PoolError;
 pub use jobs::{EndPoint, JobState, OpenPoint, RemoveJobPoint, SubmitError, SubmitPoint};

@@ -35,6 +35,7 @@ pub fn all() -> Vec<Proof> {
     for deaths in [0, 1] {
         all.push(some(at_once(Submitter::Sound, deaths), deaths, 400, 50_000));
     }
+    all.push(some(successor(), 1, 200, 20_000));
     all
 }
 
@@ -317,4 +318,50 @@ fn at_once(submitter: Submitter, deaths: u32) -> Scenario {
                 .unwrap_or_else(|wrong| panic!("{wrong}"));
         });
     })
+}
+
+/// A job whose record stands where that of a removed one stood, and which has its root: it is described anew, and run.
+fn successor() -> Scenario {
+    schedule::scenario("a job in the place of another")
+        .memory(bytes(SLABS))
+        .prepare(|m| {
+            prepared(m, |world, hand| {
+                let first = world.submit(hand, LEAF).at;
+                world.work(hand, Way::default()).expect("it can be done");
+                assert!(world.layout.remove_job(hand, JOB).expect("nobody uses it"));
+                hand.heap.reclaim();
+                let second = world.submit(hand, LEAF).at;
+                assert_eq!(first, second, "it has another place: nothing is shown");
+            });
+        })
+        .on_death(|_, host| world().die(host as u32))
+        .mortal("one", |_| {
+            by(0, |world, hand| {
+                world.work(hand, Way::default()).expect("it can be done");
+            });
+        })
+        .mortal("other", |_| {
+            by(1, |world, hand| {
+                world.work(hand, Way::default()).expect("it can be done");
+            });
+        })
+        .check(|_, end: &End<()>| {
+            by(3, |world, hand| {
+                let me = hand.heap.member();
+                world.recoverers.recover_all(me).expect("they can be");
+                world.work(hand, Way::default()).expect("it can be done");
+                let state = world.job(hand).map(|job| job.state());
+                assert_eq!(state, Some(JobState::Complete));
+                let (_, runs) = world.runs(ROOT_KEY.into());
+                let most = 2 + end.deaths() as u64;
+                assert!(
+                    (2..=most).contains(&runs),
+                    "two jobs were run {runs} times in all"
+                );
+                world.recoverers.recover_all(me).expect("they can be");
+                world
+                    .demand_sound(hand.heap)
+                    .unwrap_or_else(|wrong| panic!("{wrong}"));
+            });
+        })
 }
