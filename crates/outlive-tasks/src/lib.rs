@@ -105,7 +105,7 @@
 //! * `judge`: the consensus of the workers that a job is complete, or stuck. `lookout`: who is idle looks for tasks that wait for nothing.
 //! * `crew`: a worker's part in all that; `worker`: the loop around it, which runs functions.
 //!
-//! [`sweeps`] and [`scenarios`] prove the engine, [`proofs`] the rest. The deque is explored by the scenarios, over a
+//! [`sweeps`] and [`scenarios`] prove the engine, [`proofs`] the rest; [`chaos`] kills workers of whole pools. The deque is explored by the scenarios, over a
 //! memory that is weaker than x86's and in which threads die, on the very code that runs on native memory.
 //!
 //! A word is not written back before it is published: all this is for
@@ -115,6 +115,7 @@
 pub use inventory;
 
 pub mod array;
+pub mod chaos;
 mod context;
 mod crew;
 pub mod deque;
