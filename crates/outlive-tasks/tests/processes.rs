@@ -36,6 +36,7 @@ fn survive(name: &str, seed: u64, spares: u32, kills: u64) {
     let mut options = chaos::Options::new(Until::Kills(kills), seed);
     options.processes = vec![1, 2];
     options.spares = spares;
+    options.stand_by = spares > 0;
     let report = chaos::run(name, &options, chaos_round, command, |_| ()).unwrap();
     println!("{report}");
     assert!(report.is_clean(), "{report}");

@@ -41,8 +41,10 @@ pub struct Options {
     pub seed: u64,
     /// How many workers each process has, of those that work from the beginning.
     pub processes: Vec<u32>,
-    /// How many processes stand by, with one worker each. If there are any, all stand by that are started.
+    /// How many processes are there besides, with one worker each, to take places of the dead.
     pub spares: u32,
+    /// Whether all stand by, and work when they are wanted; otherwise they work at once, or leave, and there can be no spares.
+    pub stand_by: bool,
     /// Set, it ends the killing early; the reckoning follows. For signal handlers.
     pub enough: Arc<AtomicBool>,
 }
@@ -64,6 +66,7 @@ impl Options {
             seed,
             processes: vec![2; 3],
             spares: 0,
+            stand_by: true,
             enough: Arc::default(),
         }
     }
@@ -268,9 +271,9 @@ impl<H: FnMut(&Progress)> Show<'_, H> {
 
     /// A worker that comes when a spare has its place already is one too many, and leaves: so all stand by, or none.
     fn role(&self) -> Role {
-        match self.options.spares {
-            0 => Role::Works,
-            _ => Role::StandsBy,
+        match self.options.stand_by {
+            false => Role::Works,
+            true => Role::StandsBy,
         }
     }
 
