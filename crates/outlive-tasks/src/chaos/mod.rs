@@ -205,6 +205,7 @@ pub fn run(
     };
     let mut progress = show.progress;
     progress.elapsed = started.elapsed();
+    drop(show);
     scene.clear();
     drop(heap);
     drop(member);

@@ -327,11 +327,15 @@ fn successor() -> Scenario {
         .prepare(|m| {
             prepared(m, |world, hand| {
                 let first = world.submit(hand, LEAF).at;
-                world.work(hand, Way::default()).expect("it can be done");
-                assert!(world.layout.remove_job(hand, JOB).expect("nobody uses it"));
-                hand.heap.reclaim();
-                let second = world.submit(hand, LEAF).at;
-                assert_eq!(first, second, "it has another place: nothing is shown");
+                let is_there = (0..20).any(|_| {
+                    world.work(hand, Way::default()).expect("it can be done");
+                    assert!(world.layout.remove_job(hand, JOB).expect("nobody uses it"));
+                    hand.heap.reclaim();
+                    world.submit(hand, LEAF).at == first
+                });
+                assert!(is_there, "it has another place: nothing is shown");
+                let (_, before) = world.runs(ROOT_KEY.into());
+                world.note(before);
             });
         })
         .on_death(|_, host| world().die(host as u32))
@@ -353,11 +357,9 @@ fn successor() -> Scenario {
                 let state = world.job(hand).map(|job| job.state());
                 assert_eq!(state, Some(JobState::Complete));
                 let (_, runs) = world.runs(ROOT_KEY.into());
-                let most = 2 + end.deaths() as u64;
-                assert!(
-                    (2..=most).contains(&runs),
-                    "two jobs were run {runs} times in all"
-                );
+                let runs = runs - world.noted();
+                let most = 1 + end.deaths() as u64;
+                assert!((1..=most).contains(&runs), "the job was run {runs} times");
                 world.recoverers.recover_all(me).expect("they can be");
                 world
                     .demand_sound(hand.heap)
