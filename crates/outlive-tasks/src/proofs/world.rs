@@ -51,7 +51,6 @@ pub const ROOT_KEY: u8 = 1;
 pub const KEYS: u64 = 8;
 
 const FLAGS: Offset = Offset::new(DATA.raw() + 256);
-const NOTED: Offset = Offset::new(DATA.raw() + 376);
 /// Where the list begins of blocks that are there to fill the heap.
 const FILLING: Offset = Offset::new(DATA.raw() + 384);
 const HALL: Offset = Offset::new(SIZE);
@@ -274,16 +273,6 @@ impl<M: Memory> World<M> {
     /// A flag by which those in a scenario wait for one another.
     pub fn raise(&self, flag: u64) {
         self.memory.store(FLAGS + flag * 8, 1u64, Ordering::Release);
-    }
-
-    /// Notes a number for the check.
-    pub fn note(&self, number: u64) {
-        self.memory.store(NOTED, number, Ordering::Relaxed);
-    }
-
-    /// That number.
-    pub fn noted(&self) -> u64 {
-        self.memory.load(NOTED, Ordering::Relaxed)
     }
 
     /// Waits for it.
