@@ -131,7 +131,7 @@ fn workers_come_to_a_run_with_spares() {
     host.expect("a host works").kill();
     // Though there is a worker beside them, who replaces nobody.
     let said = run.ends();
-    assert!(said.contains(", replaced by host 1 after "), "{said}");
+    assert!(said.contains(", replaced by host 1;"), "{said}");
     // How they share is the machine's affair.
     assert!(done + tasks(&stays.ends()) > 0);
     assert_eq!(alone.written(), together.written());
