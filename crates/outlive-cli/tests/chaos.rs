@@ -149,3 +149,34 @@ fn what_cannot_be_is_bad_usage() {
         outlive(arguments).fails(2, "");
     }
 }
+
+#[test]
+fn every_task_of_every_graph_counts_once() {
+    let mut arguments = RUN.to_vec();
+    arguments.extend(["--tasks", "--seconds", "4", "--processes", "4"]);
+    let found = json(&outlive(arguments).succeeds());
+    let found = &found.as_array().unwrap()[0];
+    println!("{found:#}");
+    assert_eq!(found["name"], "chaos: tasks");
+    assert_eq!((&found["failures"], &found["seed"]), (&0.into(), &7.into()));
+    for at_least_one in ["points", "graphs", "tasks", "workers"] {
+        assert!(found[at_least_one].as_u64().unwrap() > 0, "{at_least_one}");
+    }
+    assert!(found["redone"].as_u64() <= found["workers"].as_u64());
+    // For people.
+    let shown = outlive([
+        "prove",
+        "chaos",
+        "--tasks",
+        "--seconds",
+        "1",
+        "--processes",
+        "1",
+    ]);
+    let shown = shown.succeeds();
+    assert!(
+        shown.contains(" redone; ") && shown.contains("; 0 failures"),
+        "{shown}"
+    );
+    outlive(["prove", "chaos", "--tasks", "--hosts", "2"]).fails(2, "--hosts");
+}

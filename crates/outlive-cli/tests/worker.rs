@@ -129,7 +129,9 @@ fn workers_come_to_a_run_with_spares() {
     let done = tasks(&sent_away.ends());
     let host = processes_of(place.path()).into_iter().find(is_first_host);
     host.expect("a host works").kill();
-    run.ends();
+    // Though there is a worker beside them, who replaces nobody.
+    let said = run.ends();
+    assert!(said.contains(", replaced by host 1;"), "{said}");
     // How they share is the machine's affair.
     assert!(done + tasks(&stays.ends()) > 0);
     assert_eq!(alone.written(), together.written());

@@ -12,6 +12,7 @@ pub mod explore;
 pub mod fixtures;
 pub mod kill;
 mod lanes;
+mod panics;
 pub mod scenarios;
 pub mod schedule;
 pub mod sweeps;

@@ -6,6 +6,7 @@ use crate::desk::Desk;
 use crate::jobs::{JobState, Record, Root};
 use crate::judge::{Verdict, judge};
 use crate::layout::{DESKS_IN_ALL, Hand, Layout};
+use crate::lookout::Lookout;
 use crate::names::Ports;
 use crate::{Batch, Engine, EngineError, Hooks, PoolError, Running, Task, supply};
 use outlive::heap::LocalHeap;
@@ -37,13 +38,14 @@ impl<M: Memory> Hooks<M> for Publisher<'_, M> {
         task.inputs() != 0
     }
 
-    /// The [judge](crate::judge) does.
+    /// The [lookout](crate::lookout) does, and the [judge](crate::judge).
     fn finds_waiting(&self) -> bool {
         true
     }
 
     fn postponed(&mut self) {
         self.layout.note_wait();
+        self.layout.call();
     }
 
     fn committed(
@@ -112,6 +114,9 @@ pub(crate) struct Crew<'w, M: Memory = Native> {
     listed: u64,
     /// Whether descriptors of the slot may have ports to be freed.
     ported: bool,
+    pub lookout: Lookout,
+    /// Wrong: starts what waits without a note. For the proofs that see it.
+    pub forgets_to_note: bool,
 }
 
 impl<'w, M: Memory> Crew<'w, M> {
@@ -139,15 +144,53 @@ impl<'w, M: Memory> Crew<'w, M> {
             version: None,
             listed: 0,
             ported: true,
+            lookout: Lookout::default(),
+            forgets_to_note: false,
         })
     }
 
-    /// The next task: from a deque, of a dead worker, or the root of a job.
+    /// The next task: from a deque, of a dead worker, the root of a job, or one that waits and need not.
     pub fn find(&mut self) -> Result<Option<Running<M>>, PoolError> {
+        if let Some(run) = self.find_ready()? {
+            return Ok(Some(run));
+        }
+        self.find_waiting()
+    }
+
+    /// The same but for those that wait.
+    pub fn find_ready(&mut self) -> Result<Option<Running<M>>, PoolError> {
         if let Some(run) = self.engine.next(&mut self.publisher)? {
             return Ok(Some(run));
         }
         self.find_root()
+    }
+
+    /// One that waits and need not. The worker has nothing else to do.
+    #[inline(never)]
+    fn find_waiting(&mut self) -> Result<Option<Running<M>>, PoolError> {
+        loop {
+            if let Some(run) = self.start_found()? {
+                return Ok(Some(run));
+            }
+            if !self.lookout.look(self.layout)? {
+                return Ok(None);
+            }
+        }
+    }
+
+    /// The first of those that the lookout has in mind that nobody else has begun.
+    fn start_found(&mut self) -> Result<Option<Running<M>>, PoolError> {
+        while let Some((at, life)) = self.lookout.next() {
+            let task = Task::new(self.layout.memory, at);
+            let run = match self.forgets_to_note {
+                true => self.engine.start_waiting_unnoted(task, life)?,
+                false => self.engine.start_waiting(task, life)?,
+            };
+            if run.is_some() {
+                return Ok(run);
+            }
+        }
+        Ok(None)
     }
 
     #[inline(never)]
@@ -240,8 +283,9 @@ impl<'w, M: Memory> Crew<'w, M> {
                 seat.release(ticket);
                 Judged::GoOn
             }
-            Verdict::Runnable(task, life) => {
-                let run = self.engine.start_waiting(task, life)?;
+            Verdict::Runnable(found) => {
+                self.lookout.keep(found);
+                let run = self.start_found()?;
                 seat.release(ticket);
                 run.map_or(Judged::GoOn, Judged::Run)
             }

@@ -202,6 +202,11 @@ impl<M: Memory> Task<M> {
         self.word(JOB)
     }
 
+    /// Where the word of its job is.
+    pub(crate) fn job_at(self) -> Offset {
+        self.at + JOB
+    }
+
     /// What it waits for.
     #[inline(always)]
     pub fn inputs(self) -> u64 {

@@ -249,9 +249,12 @@ impl<M: Memory> Desk<M> {
         match self.place() {
             At::Data(cell) => names::settle(self.layout, heap, self, Cell::at(memory, cell)),
             At::Job(record) => jobs::settle(self.layout, heap, self, Record::at(memory, record)),
-            At::Nothing | At::Bring(_) | At::Try(_) | At::Submission => {
+            place @ (At::Nothing | At::Bring(_) | At::Try(_) | At::Submission) => {
                 if self.block(heap).is_some() {
                     heap.free_from(self.at + BLOCK, 0)?;
+                } else if matches!(place, At::Bring(_)) {
+                    // It is bound, and tasks may wait for it.
+                    self.layout.call();
                 }
             }
         }

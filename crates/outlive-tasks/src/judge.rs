@@ -21,6 +21,7 @@
 use crate::crew::ports_of;
 use crate::jobs::{JobState, Record, Root, shown_cell};
 use crate::layout::{Hand, Layout};
+use crate::lookout::has_all;
 use crate::names::Ports;
 use crate::supply;
 use crate::{PoolError, State, Task};
@@ -38,12 +39,12 @@ outlive::memory::crash_points! {
 
 /// What a judge found.
 #[derive(Debug)]
-pub(crate) enum Verdict<M: Memory> {
+pub(crate) enum Verdict {
     /// There is something to do; the barrier is to be released.
     Work,
-    /// This task waits, and all its inputs are there: whoever bound the last was no worker, or died, or had no room for it in
-    /// his deque.
-    Runnable(Task<M>, u64),
+    /// These tasks wait, each in that life, and all their inputs are there: whoever bound the last was no worker, or died, or had
+    /// no room for them in his deque.
+    Runnable(Vec<(Offset, u64)>),
     /// Something has happened meanwhile.
     Void,
     /// Jobs have ended; the barrier is to be released.
@@ -66,7 +67,7 @@ pub(crate) fn judge<M: Memory>(
     hand: Hand<'_, M>,
     still: impl Fn() -> bool,
     name: impl Fn(Task<M>) -> String,
-) -> Result<Verdict<M>, PoolError> {
+) -> Result<Verdict, PoolError> {
     judge_slowly(layout, hand, || (), still, name)
 }
 
@@ -77,7 +78,7 @@ pub(crate) fn judge_slowly<M: Memory>(
     pause: impl FnOnce(),
     still: impl Fn() -> bool,
     name: impl Fn(Task<M>) -> String,
-) -> Result<Verdict<M>, PoolError> {
+) -> Result<Verdict, PoolError> {
     // Jobs that end while this looks at them may be removed.
     let _pin = hand.heap.pin();
     let quiets = layout.quiets();
@@ -93,7 +94,7 @@ pub(crate) fn judge_slowly<M: Memory>(
     let (waits, may_wait) = layout.waits();
     let waiting = if may_wait {
         match waiting(layout)? {
-            Waits::Runnable(task, life) => return Ok(Verdict::Runnable(task, life)),
+            Waits::Runnable(found) => return Ok(Verdict::Runnable(found)),
             Waits::All(waiting) => waiting,
         }
     } else {
@@ -156,32 +157,31 @@ pub(crate) fn judge_slowly<M: Memory>(
     Ok(if ended { Verdict::Ended } else { Verdict::Idle })
 }
 
-/// Which tasks of open jobs wait.
+/// Which tasks wait.
 enum Waits<M: Memory> {
-    /// This one for nothing.
-    Runnable(Task<M>, u64),
-    /// These, each for something.
+    /// These for nothing; also those of jobs that have failed, to be skipped.
+    Runnable(Vec<(Offset, u64)>),
+    /// These, of open jobs, each for something.
     All(Vec<Waiting<M>>),
 }
 
-/// All tasks of open jobs that wait, up to one that can be run.
+/// All tasks that wait and can be run; if there is none, those of open jobs that cannot.
 fn waiting<M: Memory>(layout: Layout<M>) -> Result<Waits<M>, PoolError> {
-    let (mut found, mut runnable) = (Vec::new(), None);
+    let (mut found, mut runnable) = (Vec::new(), Vec::new());
     let mut look = |task: Task<M>| -> Result<(), PoolError> {
         let status = task.status()?;
-        if status.state() != State::Waiting || runnable.is_some() {
+        if status.state() != State::Waiting {
+            return Ok(());
+        }
+        if has_all(layout.memory, task, status) {
+            runnable.push((task.offset(), status.sequence()));
             return Ok(());
         }
         let job = Record::at(layout.memory, Offset::from_raw(task.job()));
-        if job.state() != JobState::Open {
-            return Ok(());
-        }
-        let life = status.sequence();
-        // Without inputs it waits only because no deque had room for it.
-        let ports = ports_of(layout.memory, task);
-        match ports.filter(|ports| !ports.are_complete()) {
-            None => runnable = Some((task, life)),
-            Some(ports) => found.push(Waiting { task, ports, job }),
+        if job.state() == JobState::Open
+            && let Some(ports) = ports_of(layout.memory, task)
+        {
+            found.push(Waiting { task, ports, job });
         }
         Ok(())
     };
@@ -197,9 +197,9 @@ fn waiting<M: Memory>(layout: Layout<M>) -> Result<Waits<M>, PoolError> {
             look(root.task())?;
         }
     }
-    Ok(match runnable {
-        Some((task, life)) => Waits::Runnable(task, life),
-        None => Waits::All(found),
+    Ok(match runnable.is_empty() {
+        true => Waits::All(found),
+        false => Waits::Runnable(runnable),
     })
 }
 

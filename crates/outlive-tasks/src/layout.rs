@@ -9,6 +9,7 @@
 //!         0x180  waits: how many tasks were ever made to wait | settled: how many of them had ended, when none waited
 //!         0x190  quiets: how often a judge saw that nobody held a task | ports of given-up tasks, a list
 //!         0x1a0  number of the next submission
+//!         0x1a8  calls: how often a task was left to wait that has all it waits for | answered: how many of them need no look any more
 //!         0x200  desks, for those who are no workers and bring a block
 //!         0x400  roots of open jobs, 256 bytes each
 //!                barrier | worker slots
@@ -47,6 +48,8 @@ const SETTLED: u64 = 0x188;
 const QUIETS: u64 = 0x190;
 const ABANDONED: u64 = 0x198;
 const SUBMISSIONS: u64 = 0x1A0;
+const CALLS: u64 = 0x1A8;
+const ANSWERED: u64 = 0x1B0;
 const DESKS: u64 = 0x200;
 const ROOTS: u64 = 0x400;
 
@@ -377,6 +380,27 @@ impl<M: Memory> Layout<M> {
     pub fn settle_waits(self, waits: u64) {
         self.memory
             .store(self.at + SETTLED, waits, Ordering::Relaxed);
+    }
+
+    /// Calls for whoever has nothing to do: tasks wait, or may, that have all that they wait for. After they were left so.
+    pub fn call(self) {
+        // Release: what was done to them, for who looks because of it.
+        self.memory
+            .fetch_add(self.at + CALLS, 1u64, Ordering::Release);
+    }
+
+    /// How often it was called, and whether that needs no look any more.
+    pub fn calls(self) -> (u64, bool) {
+        // Acquire: see `call`.
+        let calls = self.load(CALLS, Ordering::Acquire);
+        (calls, self.load(ANSWERED, Ordering::Relaxed) == calls)
+    }
+
+    /// Says that so many calls need no look any more. Of an older number said late it is as with
+    /// [`settle_waits`](Self::settle_waits): it is not the present one, and at worst somebody looks once more.
+    pub fn answer(self, calls: u64) {
+        self.memory
+            .store(self.at + ANSWERED, calls, Ordering::Relaxed);
     }
 
     /// How many judges have seen a moment in which all waited at the barrier and nobody held a task.

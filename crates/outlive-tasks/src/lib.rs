@@ -102,10 +102,10 @@
 //! * `layout`: where all of a pool stands.
 //! * [`names`]: cells, which are bound once; who waits for them. `desk`: how those bring data who are no workers.
 //! * `jobs`: records by name, from submission to their end; roots of open jobs.
-//! * `judge`: the consensus of the workers that a job is complete, or stuck.
+//! * `judge`: the consensus of the workers that a job is complete, or stuck. `lookout`: who is idle looks for tasks that wait for nothing.
 //! * `crew`: a worker's part in all that; `worker`: the loop around it, which runs functions.
 //!
-//! [`sweeps`] and [`scenarios`] prove the engine, [`proofs`] the rest. The deque is explored by the scenarios, over a
+//! [`sweeps`] and [`scenarios`] prove the engine, [`proofs`] the rest; [`chaos`] kills workers of whole pools. The deque is explored by the scenarios, over a
 //! memory that is weaker than x86's and in which threads die, on the very code that runs on native memory.
 //!
 //! A word is not written back before it is published: all this is for
@@ -115,6 +115,7 @@
 pub use inventory;
 
 pub mod array;
+pub mod chaos;
 mod context;
 mod crew;
 pub mod deque;
@@ -128,6 +129,7 @@ pub mod frontier;
 mod jobs;
 mod judge;
 mod layout;
+mod lookout;
 pub mod names;
 pub mod pool;
 pub mod proofs;
@@ -144,7 +146,7 @@ pub use array::{Array, Element};
 pub use context::Context;
 pub use descriptor::{Spec, Task};
 pub use desk::PutPoint;
-pub use engine::{Batch, Engine, Hooks, Running};
+pub use engine::{Batch, Engine, Hooks, Running, StartWaitingPoint};
 pub use error::EngineError;
 pub use failure::PoolError;
 pub use jobs::{EndPoint, JobState, OpenPoint, RemoveJobPoint, SubmitError, SubmitPoint};

@@ -55,6 +55,7 @@ const FIRST: u64 = 0x100;
 
 const OWNER: u64 = 0x000;
 const BUFFER: u64 = 0x008;
+const GUEST: u64 = 0x010;
 const TOP: u64 = 0x080;
 const BOTTOM: u64 = 0x100;
 const RUNNING: u64 = 0x180;
@@ -367,6 +368,21 @@ impl<M: Memory> Slot<M> {
         // Release: all that was done here, for the next owner.
         self.memory
             .store(self.at + OWNER, Instance::NOBODY, Ordering::Release);
+    }
+
+    /// Says that its owner, `guest`, works besides those whom the pool wants, or that it is one of these. By the owner.
+    ///
+    /// # Crash
+    /// It is said or not; of the next owner it says nothing, who is another instance.
+    pub(crate) fn set_guest(self, guest: Option<Instance>) {
+        let guest = guest.map_or(Instance::NOBODY, Instance::to_word);
+        // Relaxed: whoever sees the old word counts one more or one less, and counts again.
+        self.memory.store(self.at + GUEST, guest, Ordering::Relaxed);
+    }
+
+    /// Whether `owner`, who has it or had, works besides those whom the pool wants.
+    pub(crate) fn has_guest(self, owner: Instance) -> bool {
+        self.load(GUEST, Ordering::Relaxed) == owner.to_word()
     }
 
     /// The last task that its owner had or tried to have.

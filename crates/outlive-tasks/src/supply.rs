@@ -351,11 +351,29 @@ pub(crate) fn each<M: Memory, E: From<EngineError>>(
 ) -> Result<(), E> {
     let mut at = slot.chunks();
     while at != 0 {
-        let here = check_block(memory, slot.chunks_at(), at, chunk, "chunk of descriptors")?;
-        for from in (HEAD..chunk).step_by(Task::<M>::BYTES as usize) {
-            look(Task::new(memory, here + from))?;
-        }
-        at = memory.load(here, Ordering::Acquire);
+        at = each_of(memory, slot, at, chunk, &mut look)?;
     }
     Ok(())
+}
+
+/// Calls `look` with every descriptor of one chunk of `slot`, which `word` leads to; returns the word that leads to the next one,
+/// or 0. Chunks are never given back, so a walk may stop anywhere and go on later; those that were made meanwhile stand before the first.
+pub(crate) fn each_of<M: Memory, E: From<EngineError>>(
+    memory: M,
+    slot: Slot<M>,
+    word: u64,
+    chunk: u64,
+    look: &mut impl FnMut(Task<M>) -> Result<(), E>,
+) -> Result<u64, E> {
+    let here = check_block(
+        memory,
+        slot.chunks_at(),
+        word,
+        chunk,
+        "chunk of descriptors",
+    )?;
+    for from in (HEAD..chunk).step_by(Task::<M>::BYTES as usize) {
+        look(Task::new(memory, here + from))?;
+    }
+    Ok(memory.load(here, Ordering::Acquire))
 }

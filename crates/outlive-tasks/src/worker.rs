@@ -1,7 +1,8 @@
 //! The loop of a worker.
 //!
 //! ```text
-//!  find a task   own deque, others' deques, what the dead were about, roots of open jobs     -> run it
+//!  find a task   own deque, others' deques, what the dead were about, roots of open jobs,
+//!                those that wait and need not                                            -> run it
 //!  else          arrive at the barrier, unless something has happened since one began to look
 //!     the last   judges: jobs end, others open; releases all if there is something to do
 //!     another    waits: 50 us at first, up to 1 ms, then looks again by itself, for a spawn rings no bell;
@@ -19,7 +20,7 @@ use crate::context::Context;
 use crate::crew::{Crew, Judged, ticket_of};
 use crate::frontier::Frontier;
 use crate::layout::{Hand, Layout};
-use crate::pool::{Resizer, living_and_dead};
+use crate::pool::{Resizer, living};
 use crate::registry::{Definition, Registry, TaskError};
 use crate::{EngineError, JobState, PoolError, Running, Spec, SubmitError, Task};
 use core::any::Any;
@@ -45,6 +46,8 @@ pub struct Served {
     pub retried: u64,
     /// How many tasks it skipped, because their jobs had failed.
     pub skipped: u64,
+    /// At how many descriptors it looked to find tasks that waited though they had all that they waited for.
+    pub looked: u64,
 }
 
 /// What a context spawns by.
@@ -108,8 +111,11 @@ impl<'w> Worker<'w> {
     ) -> Result<Self, PoolError> {
         // Beyond the places of those whom the pool wants: else it would be one of them, and the last of these one too many.
         let first = if besides { layout.wanted() } else { 0 };
+        let crew = Crew::claim_from(layout, hand, first)?;
+        // Until this is said, for a moment, it counts as one of them: a spare that looks just then looks again soon.
+        crew.engine.slot().set_guest(besides.then(|| hand.me()));
         Ok(Self {
-            crew: Crew::claim_from(layout, hand, first)?,
+            crew,
             registry,
             layout,
             hand,
@@ -139,6 +145,7 @@ impl<'w> Worker<'w> {
             }
         };
         let ended = self.rounds(&mut seat);
+        self.served.looked = self.crew.lookout.looked;
         if let Some(run) = self.left.take() {
             // First: whoever hears at the barrier that it goes finds the task.
             self.crew.engine.leave_to_others(run)?;
@@ -280,8 +287,9 @@ impl<'w> Worker<'w> {
         }
         let generations = self.hand.heap.member().generations();
         let lives = |number: &u32| {
-            let owner = slots.slot(*number).owner();
-            owner.is_some_and(|owner| !generations.is_gone(owner))
+            let slot = slots.slot(*number);
+            let counts = |owner| !generations.is_gone(owner) && !slot.has_guest(owner);
+            slot.owner().is_some_and(counts)
         };
         let before = (0..mine).filter(lives).count();
         (before as u64 >= u64::from(wanted)).then_some(Ended::Surplus)
@@ -289,7 +297,7 @@ impl<'w> Worker<'w> {
 
     /// Whether nobody else works.
     fn is_alone(&self) -> bool {
-        living_and_dead(self.layout, self.hand.heap.member().generations()).0 <= 1
+        living(self.layout, self.hand.heap.member().generations()) <= 1
     }
 
     /// Runs a task to its end.

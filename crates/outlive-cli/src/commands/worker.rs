@@ -28,7 +28,7 @@ use std::time::Duration;
     tasks from those that are there, and ends when the pool wants no workers any more; on SIGINT, SIGTERM or SIGHUP it finishes its \
     tasks and leaves in good order. If it is killed, others do again what it had begun. The pool is that of a run of this program \
     (pagerank, for example) or of anything that registers the same tasks; the report of a run counts its own workers' units only. In a \
-     run with --spares they work besides its hosts; a spare is called when fewer work than it has hosts for.\n\n\
+     run with --spares they work besides its hosts and replace none; for each of these that dies a spare is called.\n\n\
      Each process is a host of its own unless --host says which one dies with it. docs/launchers.md has an example of each launcher; \
      `outlive pod status` shows who works.")]
 pub struct Worker {

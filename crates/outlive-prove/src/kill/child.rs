@@ -19,8 +19,8 @@ use super::control::{Control, Phase};
 use core::marker::PhantomData;
 use core::sync::atomic::{AtomicPtr, Ordering};
 use std::io;
-use std::panic::{self, AssertUnwindSafe};
-use std::sync::{Mutex, Once, PoisonError};
+use std::panic::{self, AssertUnwindSafe, PanicHookInfo};
+use std::sync::{Mutex, PoisonError};
 
 /// How a child came to rest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -86,20 +86,15 @@ pub(super) struct Child {
 /// The control page of the child that this process is, or null.
 static OURS: AtomicPtr<Control> = AtomicPtr::new(core::ptr::null_mut());
 
-/// Sends the panic messages of children to their control page.
-fn hook_panics() {
-    static HOOKED: Once = Once::new();
-    HOOKED.call_once(|| {
-        let previous = panic::take_hook();
-        panic::set_hook(Box::new(move |info| {
-            let control = OURS.load(Ordering::Relaxed);
-            if control.is_null() {
-                return previous(info);
-            }
-            // SAFETY: only `run_child` stores here, a control page that is mapped for good.
-            unsafe { &*control }.say(&info.to_string());
-        }));
-    });
+/// Sends the panic message of a child to its control page; `false` if this process is none.
+pub(crate) fn hears(info: &PanicHookInfo<'_>) -> bool {
+    let control = OURS.load(Ordering::Relaxed);
+    if control.is_null() {
+        return false;
+    }
+    // SAFETY: only `run_child` stores here, a control page that is mapped for good.
+    unsafe { &*control }.say(&info.to_string());
+    true
 }
 
 impl Child {
@@ -109,7 +104,7 @@ impl Child {
         seconds: u32,
         work: impl FnOnce() -> i32,
     ) -> io::Result<Self> {
-        hook_panics();
+        crate::panics::listen();
         control.reset();
         // SAFETY: the module's documentation argues why the child may go on running Rust code.
         match unsafe { libc::fork() } {

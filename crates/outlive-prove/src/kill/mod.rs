@@ -91,6 +91,7 @@ mod touched;
 mod tracer;
 mod turns;
 
+pub(crate) use child::hears;
 pub use coverage::{Coverage, PassedPoint, PointKind};
 pub use demand::{assert_clean, assert_found};
 pub use error::{KillError, PtraceForbidden, unless_forbidden};

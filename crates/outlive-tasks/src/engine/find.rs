@@ -23,6 +23,14 @@ outlive::memory::crash_points! {
     }
 }
 
+outlive::memory::crash_points! {
+    /// Where the taking of a task that waits may be cut short.
+    pub enum StartWaitingPoint for "tasks.start_waiting" {
+        /// It is ready, and noted in the running slot only.
+        Readied,
+    }
+}
+
 /// How often a worker goes round the others' deques.
 const ROUNDS: u32 = 2;
 
@@ -142,6 +150,24 @@ impl<M: Memory> Engine<'_, M> {
         self.slot.note(entry);
         self.slots.memory().crash_point(TakePoint::Noted);
         task.exchange_status(status, status.with(State::Ready));
+        self.slots.memory().crash_point(StartWaitingPoint::Readied);
+        self.start_noted(entry)
+    }
+
+    /// Wrong: readies it, and notes it then. For the proofs that see it.
+    pub(crate) fn start_waiting_unnoted(
+        &mut self,
+        task: Task<M>,
+        sequence: u64,
+    ) -> Result<Option<Running<M>>, EngineError> {
+        let status = task.status()?;
+        if status.state() != State::Waiting || status.sequence() != sequence {
+            return Ok(None);
+        }
+        task.exchange_status(status, status.with(State::Ready));
+        self.slots.memory().crash_point(StartWaitingPoint::Readied);
+        let entry = task.offset().raw();
+        self.slot.note(entry);
         self.start_noted(entry)
     }
 

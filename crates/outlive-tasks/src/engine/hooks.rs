@@ -24,7 +24,7 @@ pub trait Hooks<M: Memory> {
     }
 
     /// Whether somebody finds tasks that [wait](State::Waiting) though they have all that they wait for, and
-    /// [runs](super::Engine::start_waiting) them when nothing else can be done: then those wait for which the deque has no room. Otherwise
+    /// [runs](super::Engine::start_waiting) them: then those wait for which the deque has no room. Otherwise
     /// a full heap is an error, and the commit stays with the worker.
     fn finds_waiting(&self) -> bool {
         false

@@ -47,7 +47,7 @@ mod hooks;
 
 pub use claim::ClaimPoint;
 pub use commit::{CommitPoint, FailPoint, PostponePoint};
-pub use find::TakePoint;
+pub use find::{StartWaitingPoint, TakePoint};
 pub use hooks::{Batch, Hooks};
 
 use crate::EngineError;

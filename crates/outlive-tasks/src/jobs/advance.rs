@@ -209,7 +209,8 @@ impl<M: Memory> Layout<M> {
     ) -> Result<(), PoolError> {
         let (memory, heap) = (self.memory, hand.heap);
         let task = root.task();
-        // A predecessor may have come so far.
+        // A predecessor may have come so far: then it is neither free, as it is whenever a root is given back, nor new. (Its job is
+        // compared as well; that alone would take the descriptor of a removed job for this one's, whose record is where that stood.)
         let there = task.status()?;
         if task.job() != job.at.raw() || matches!(there.state(), State::New | State::Free) {
             // Until the ports have them, the cells stay cells; then it is seen whether they are still.

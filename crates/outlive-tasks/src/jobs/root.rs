@@ -170,6 +170,21 @@ impl<M: Memory> Root<M> {
         Ok(begun && self.job().is_some_and(|job| job.at.raw() == task.job()))
     }
 
+    /// Makes the descriptor nobody's. The job that has the root next may have its record where that of the last one stood,
+    /// so the word in the descriptor does not tell them apart: that it is not free says that it is described. For who has claimed it.
+    ///
+    /// # Crash
+    /// Nothing hangs on it, and it is described or not: whoever claims it next does this again.
+    fn undescribe(self) -> Result<(), PoolError> {
+        let task = self.task();
+        let status = task.status()?;
+        // By a store: it is over, and the claim is the right to begin its next life.
+        if status.state().is_over() {
+            task.set_status(status.with(State::Free));
+        }
+        Ok(())
+    }
+
     /// The blocks that hang on it, but for that of long arguments.
     pub fn blocks(self) -> Result<Vec<Offset>, PoolError> {
         let abandoned = || self.ports_of().is_abandoned(self.layout.abandoned_at());
@@ -260,6 +275,7 @@ impl<M: Memory> Root<M> {
             }
             hand.heap.free_from(self.ports_at(), 0)?;
         }
+        self.undescribe()?;
         self.layout
             .memory
             .store(self.at + LIFE, 0u64, Ordering::Relaxed);

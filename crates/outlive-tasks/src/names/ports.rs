@@ -266,6 +266,25 @@ impl<M: Memory> Ports<M> {
         self.inputs().all(Cell::is_bound)
     }
 
+    /// The same for one who may meet ports that are free by then, as [`may_lead_to`](Self::may_lead_to): what it says counts if
+    /// the task is moved on from the very status that it had before. `stands` says whether it has that still.
+    pub(crate) fn seem_complete(self, stands: impl Fn() -> bool) -> bool {
+        let memory = self.memory;
+        let inside = |at: Offset, bytes| Offset::checked(at.raw(), bytes, 8, memory.size()).is_ok();
+        if !inside(self.at, PORT) {
+            return false;
+        }
+        let (inputs, _) = self.numbers();
+        inside(self.at, PORT + inputs as u64 * INPUT)
+            && (0..inputs).all(|index| {
+                let cell = memory.load::<u64>(self.node(index), Ordering::Relaxed);
+                // Acquire: if the word is of a later life of the block, so is the status that is seen now.
+                memory.fence(Ordering::Acquire);
+                let cell = Offset::from_raw(cell);
+                stands() && inside(cell, 16) && Cell::at(memory, cell).is_bound()
+            })
+    }
+
     /// Has the task, which is WAITING, wait for all inputs that are not there. For whoever commits its parent, and
     /// again for who goes on with that.
     pub(crate) fn wait(self) {

@@ -82,17 +82,18 @@ impl Resizer {
 
 /// How many workers would be better than `wanted`.
 fn better(load: &Load, elastic: Elastic, wanted: u32) -> Option<u32> {
-    if wanted < load.living {
+    let own = load.own();
+    if wanted < own {
         // Some are on their way out.
         return None;
     }
     // Those who are missing because they died are not waited for.
-    let have_come = wanted <= load.living + load.dead;
+    let have_come = wanted <= own + load.dead;
     let better = match load.advice(elastic.band, elastic.most) {
         Advice::Grow(more) if have_come => wanted + more,
         Advice::Shrink(fewer) if have_come => wanted - fewer,
         // There is nobody who could come, or not yet, and those who are there are too many.
-        Advice::Shrink(fewer) => load.living - fewer,
+        Advice::Shrink(fewer) => own.saturating_sub(fewer),
         _ => return None,
     };
     let better = better.clamp(elastic.least.min(elastic.most), elastic.most);
@@ -117,6 +118,7 @@ mod tests {
         };
         let load = |living, dead, ready, waiting| Load {
             living,
+            guests: 0,
             dead,
             ready,
             waiting,

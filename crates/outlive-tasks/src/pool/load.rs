@@ -56,7 +56,9 @@ pub(crate) struct Elastic {
 pub(crate) struct Load {
     /// Workers that live.
     pub living: u32,
-    /// Workers that died, and whose places nobody has taken.
+    /// How many of them work besides those whom the pool wants, and replace nobody.
+    pub guests: u32,
+    /// Workers that died, and whose places nobody has taken; but for guests.
     pub dead: u32,
     /// Tasks that are ready, in all deques.
     pub ready: u64,
@@ -66,19 +68,28 @@ pub(crate) struct Load {
     pub is_open: bool,
 }
 
-/// How many workers live, and how many died whose places nobody has taken.
-pub(crate) fn living_and_dead(layout: Layout, generations: Generations) -> (u32, u32) {
-    let owners = (0..layout.slots.used()).filter_map(|number| layout.slots.slot(number).owner());
-    owners.fold((0, 0), |(living, dead), owner| {
-        let is_dead = u32::from(generations.is_gone(owner));
-        (living + 1 - is_dead, dead + is_dead)
+/// How many workers live.
+pub(crate) fn living(layout: Layout, generations: Generations) -> u32 {
+    census(layout, generations).0
+}
+
+/// How many workers live; how many of them are guests; and how many others died whose places nobody has taken.
+fn census(layout: Layout, generations: Generations) -> (u32, u32, u32) {
+    let slots = (0..layout.slots.used()).map(|number| layout.slots.slot(number));
+    let owned = slots.filter_map(|slot| Some((slot, slot.owner()?)));
+    owned.fold((0, 0, 0), |(living, guests, dead), (slot, owner)| {
+        match (generations.is_gone(owner), slot.has_guest(owner)) {
+            (false, is_guest) => (living + 1, guests + u32::from(is_guest), dead),
+            (true, false) => (living, guests, dead + 1),
+            (true, true) => (living, guests, dead),
+        }
     })
 }
 
 impl Load {
     /// The present one, one slot after another as they are read.
     pub fn of(layout: Layout, generations: Generations) -> Result<Self, PoolError> {
-        let (living, dead) = living_and_dead(layout, generations);
+        let (living, guests, dead) = census(layout, generations);
         let queued = |number| layout.slots.slot(number).queued();
         let is_open = |number: u32| {
             let job = Root::of(layout, number).job();
@@ -86,6 +97,7 @@ impl Load {
         };
         Ok(Self {
             living,
+            guests,
             dead,
             ready: (0..layout.slots.used()).map(queued).sum(),
             waiting: layout.barrier.view()?.waiting,
@@ -93,9 +105,15 @@ impl Load {
         })
     }
 
+    /// Workers that live and are of those whom the pool wants.
+    pub fn own(&self) -> u32 {
+        // Each is read by itself.
+        self.living.saturating_sub(self.guests)
+    }
+
     /// Whether so many of `original` workers are missing that they should be replaced.
     pub fn has_lost(&self, original: u32, band: Band) -> bool {
-        original != u32::MAX && f64::from(self.living) < f64::from(original) * (1.0 - band.failed)
+        original != u32::MAX && f64::from(self.own()) < f64::from(original) * (1.0 - band.failed)
     }
 
     /// What the number of ready tasks for each worker says; there is room for `capacity` workers.
@@ -125,7 +143,7 @@ impl Load {
         });
         // One at least is replaced in any event: nobody would ever look again.
         let accepted = accepted.min(wanted.saturating_sub(1));
-        self.living + self.dead.min(accepted) < wanted
+        self.own() + self.dead.min(accepted) < wanted
     }
 }
 
@@ -135,6 +153,7 @@ mod tests {
 
     const LOAD: Load = Load {
         living: 4,
+        guests: 0,
         dead: 0,
         ready: 0,
         waiting: 0,
@@ -200,6 +219,16 @@ mod tests {
         assert!(
             lost(4).wants_a_spare(4, 4, elastic(1.0)) && !lost(3).wants_a_spare(4, 4, elastic(1.0))
         );
+        // Guests replace nobody: neither for spares nor for who starts workers.
+        let visited = |guests, dead| Load {
+            living: 4 - dead + guests,
+            guests,
+            ..lost(dead)
+        };
+        assert!(!visited(3, 0).wants_a_spare(4, 4, None));
+        assert!(visited(1, 1).wants_a_spare(4, 4, None));
+        assert!(visited(3, 3).wants_a_spare(4, 4, elastic(0.5)));
+        assert!(visited(3, 3).has_lost(4, band(0.5, 0.0, 64.0)));
         // More are wanted than there are, whoever died.
         assert!(lost(1).wants_a_spare(5, 4, elastic(0.5)));
         assert!(!lost(4).has_lost(u32::MAX, band(0.5, 0.0, 64.0)));

@@ -15,7 +15,7 @@ pub(crate) use elastic::Resizer;
 pub use header::{DestroyPoint, MakePoint};
 pub use job::{Job, JobError};
 pub use load::{Advice, Band};
-pub(crate) use load::{Elastic, living_and_dead};
+pub(crate) use load::{Elastic, living};
 pub use options::Options;
 pub use status::{PoolStatus, WorkerStatus};
 
@@ -125,8 +125,8 @@ impl WorkerPool {
         self.work_by(heap, stop, false)
     }
 
-    /// The same also when the pool has as many workers as it wants, until it wants none. As long as it works it is one of them:
-    /// nobody else leaves for its sake, and spares come when there are fewer than are wanted.
+    /// The same also when the pool has as many workers as it wants, until it wants none. It is a guest: it counts for none of
+    /// them, so nobody leaves or stays away for its sake, and a spare comes when one of them dies.
     ///
     /// # Errors
     /// As [`work`](Self::work).
@@ -258,7 +258,7 @@ impl WorkerPool {
 
     /// How many workers live.
     pub fn workers(&self, heap: &LocalHeap<'_>) -> u32 {
-        living_and_dead(self.layout, heap.member().generations()).0
+        living(self.layout, heap.member().generations())
     }
 
     /// Says how many workers the pool is to have: those that are too many leave; spares come in, and for the rest see
@@ -338,7 +338,7 @@ impl WorkerPool {
         let before = layout.version();
         let findings = walk(layout, generations);
         // Who came meanwhile, or submitted and removed without working, makes findings of his own.
-        let in_use = living_and_dead(layout, generations).0 > 0 || layout.version() != before;
+        let in_use = living(layout, generations) > 0 || layout.version() != before;
         Ok((!in_use).then_some(findings))
     }
 
@@ -373,7 +373,7 @@ impl WorkerPool {
             layout,
             registry: Registry::collected(),
         };
-        let workers = living_and_dead(layout, generations).0;
+        let workers = living(layout, generations);
         if workers > 0 {
             return Err(PoolError::InUse {
                 name: name.into(),
@@ -409,6 +409,7 @@ impl Served {
         self.taken_over += other.taken_over;
         self.retried += other.retried;
         self.skipped += other.skipped;
+        self.looked += other.looked;
     }
 }
 

@@ -43,6 +43,8 @@ pub struct WorkerStatus {
     pub worker: Instance,
     /// Whether it lives.
     pub lives: bool,
+    /// Whether it works [besides](super::WorkerPool::work_besides) those whom the pool wants.
+    pub is_guest: bool,
     /// How many tasks its deque has.
     pub queued: u64,
     /// What it is about.
@@ -74,6 +76,7 @@ impl PoolStatus {
                 slot: number,
                 worker,
                 lives,
+                is_guest: layout.slots.slot(number).has_guest(worker),
                 queued: view.queued,
                 running,
                 heartbeat: view.heartbeat,
@@ -108,10 +111,16 @@ impl PoolStatus {
 
     /// What a launcher should do: the paper's two triggers.
     pub fn advice(&self, band: Band) -> Advice {
+        let count = |lives, is_guest| {
+            let workers = self.workers.iter();
+            let those = workers.filter(|it| (it.lives, it.is_guest) == (lives, is_guest));
+            those.count() as u32
+        };
         let living = self.living();
         let load = Load {
             living,
-            dead: self.workers.len() as u32 - living,
+            guests: count(true, true),
+            dead: count(false, false),
             ready: self.ready,
             waiting: self.barrier.waiting,
             is_open: !self.open.is_empty(),
@@ -119,7 +128,7 @@ impl PoolStatus {
         let wanted = self.wanted.min(self.capacity);
         if load.has_lost(self.original, band) {
             let room = self.capacity.saturating_sub(living);
-            return Advice::Replace((wanted.saturating_sub(living)).min(room));
+            return Advice::Replace((wanted.saturating_sub(load.own())).min(room));
         }
         load.advice(band, self.capacity)
     }

@@ -1,5 +1,6 @@
 //! The proofs of names, jobs and judgements: what `outlive prove kill` and `outlive prove schedule` run of them.
 
+mod lookouts;
 mod places;
 mod races;
 mod removals;

@@ -7,9 +7,9 @@
 use super::world::{LEAF, NAME, NUMBER, ROOT_KEY, Way, World, bytes};
 use crate::PoolError;
 use crate::crew::Crew;
-use crate::jobs::{JobState, name_key};
+use crate::jobs::{JobState, Root, name_key};
 use crate::layout::Hand;
-use outlive::memory::Memory;
+use outlive::memory::{Memory, Ordering};
 use outlive_prove::fixtures::weakened::Weakened;
 use outlive_prove::scenarios::Proof;
 use outlive_prove::schedule::{self, Bounds, End, Proving, Scenario, Scheduled};
@@ -35,6 +35,7 @@ pub fn all() -> Vec<Proof> {
     for deaths in [0, 1] {
         all.push(some(at_once(Submitter::Sound, deaths), deaths, 400, 50_000));
     }
+    all.push(some(successor(), 1, 200, 20_000));
     all
 }
 
@@ -317,4 +318,50 @@ fn at_once(submitter: Submitter, deaths: u32) -> Scenario {
                 .unwrap_or_else(|wrong| panic!("{wrong}"));
         });
     })
+}
+
+/// A job whose record stands where that of a removed one stood, and which has its root: it is described anew, and run.
+fn successor() -> Scenario {
+    schedule::scenario("a job in the place of another")
+        .memory(bytes(SLABS))
+        .prepare(|m| {
+            prepared(m, |world, hand| {
+                let first = world.submit(hand, LEAF).at.raw();
+                world.work(hand, Way::default()).expect("it can be done");
+                assert!(world.layout.remove_job(hand, JOB).expect("nobody uses it"));
+                let second = world.submit(hand, LEAF).at.raw();
+                // As if that had stood where this one stands: a heap comes back to a place when it has been through all others.
+                let at = Root::of(world.layout, 0).task().job_at();
+                assert_eq!(world.memory.load::<u64>(at, Ordering::Relaxed), first);
+                world.memory.store(at, second, Ordering::Relaxed);
+            });
+        })
+        .on_death(|_, host| world().die(host as u32))
+        .mortal("one", |_| {
+            by(0, |world, hand| {
+                world.work(hand, Way::default()).expect("it can be done");
+            });
+        })
+        .mortal("other", |_| {
+            by(1, |world, hand| {
+                world.work(hand, Way::default()).expect("it can be done");
+            });
+        })
+        .check(|_, end: &End<()>| {
+            by(3, |world, hand| {
+                let me = hand.heap.member();
+                world.recoverers.recover_all(me).expect("they can be");
+                world.work(hand, Way::default()).expect("it can be done");
+                let state = world.job(hand).map(|job| job.state());
+                assert_eq!(state, Some(JobState::Complete));
+                let (_, runs) = world.runs(ROOT_KEY.into());
+                let runs = runs - 1;
+                let most = 1 + end.deaths() as u64;
+                assert!((1..=most).contains(&runs), "the job was run {runs} times");
+                world.recoverers.recover_all(me).expect("they can be");
+                world
+                    .demand_sound(hand.heap)
+                    .unwrap_or_else(|wrong| panic!("{wrong}"));
+            });
+        })
 }

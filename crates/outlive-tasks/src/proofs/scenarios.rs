@@ -32,7 +32,10 @@ pub fn all() -> Vec<Proof> {
         some(working(Begun::Read, 2, Kind::Sound), 2, 600, 100_000),
         some(slow_judge(Validation::Made), 0, 100, 20_000),
     ];
-    working.into_iter().chain(super::races::all()).collect()
+    let working = working.into_iter();
+    { working.chain(super::races::all()) }
+        .chain(super::lookouts::all())
+        .collect()
 }
 
 /// Scenarios that must fail within these bounds, each with a part of what must be said.
@@ -50,6 +53,7 @@ pub fn broken() -> Vec<(Scenario, Bounds, &'static str)> {
         ),
     ];
     broken.extend(super::races::broken());
+    broken.extend(super::lookouts::broken());
     broken
 }
 

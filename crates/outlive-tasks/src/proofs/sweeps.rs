@@ -13,6 +13,7 @@ use crate::engine::PostponePoint;
 use crate::frontier::{Frontier, FrontierPoint};
 use crate::jobs::{EndPoint, JobState, OpenPoint, PartPoint, SubmitPoint, name_key};
 use crate::judge::JudgePoint;
+use crate::layout::Hand;
 use crate::names::{AwaitPoint, BindPoint};
 use crate::{PoolError, State};
 use outlive::memory::Memory;
@@ -23,6 +24,7 @@ pub fn add_to(suite: &mut Suite) {
     for case in Case::SOUND {
         suite.add(Pool(case));
     }
+    super::lookouts::add_to(suite);
     super::places::add_to(suite);
     super::removals::add_to(suite);
     suite
@@ -46,6 +48,7 @@ pub fn broken() -> Vec<(Box<dyn Sweep>, &'static str)> {
     );
     let demanding: (Box<dyn Sweep>, _) = (Box::new(Pool(Case::DemandsRoom)), "asked: 128");
     let mut broken = vec![published, demanding];
+    broken.extend(super::lookouts::broken_sweeps());
     broken.extend(super::places::broken());
     broken.extend(super::removals::broken());
     broken
@@ -317,7 +320,7 @@ impl<M: Memory> crate::Hooks<M> for Refusing {
 /// How many slabs the heap has room for.
 const SLABS: u64 = 52;
 /// How many bytes the array takes that a deque grows to.
-const LARGER_ARRAY: u64 = 128;
+pub(super) const LARGER_ARRAY: u64 = 128;
 
 struct Pool(Case);
 
@@ -385,18 +388,7 @@ impl Sweep for Pool {
         }
         match case {
             Case::SpreadsInAFullHeap | Case::DemandsRoom => {
-                let state = world.job(hand).map(|job| job.state());
-                if state != Some(JobState::Complete) {
-                    let why = world.layout.error_of(hand, b"j");
-                    return Err(format!("the job is {state:?}: {why:?}"));
-                }
-                for (key, all) in [(SPREAD_KEY, 1), (LOOK_KEY, LOOKS), (LEAF_KEY, LEAVES)] {
-                    let (victim, others) = world.runs(key.into());
-                    let lost = u64::from(crash.recoverers_lost) + 1;
-                    if !(all..=all + lost).contains(&(victim + others)) {
-                        return Err(format!("key {key} was run {victim} and {others} times"));
-                    }
-                }
+                demand_fan(&world, hand, crash)?;
             }
             Case::FindsItStuck => {
                 let why = world.layout.error_of(hand, b"j").unwrap_or_default();
@@ -444,6 +436,27 @@ impl Sweep for Pool {
         }
         world.demand_sound(&local)
     }
+}
+
+/// The job `j` is complete, which was a `FAN`, and each of its tasks has run once, but for those that died.
+pub(super) fn demand_fan<M: Memory>(
+    world: &World<M>,
+    hand: Hand<'_, M>,
+    crash: &Crash,
+) -> Result<(), String> {
+    let state = world.job(hand).map(|job| job.state());
+    if state != Some(JobState::Complete) {
+        let why = world.layout.error_of(hand, b"j");
+        return Err(format!("the job is {state:?}: {why:?}"));
+    }
+    for (key, all) in [(SPREAD_KEY, 1), (LOOK_KEY, LOOKS), (LEAF_KEY, LEAVES)] {
+        let (victim, others) = world.runs(key.into());
+        let lost = u64::from(crash.recoverers_lost) + 1;
+        if !(all..=all + lost).contains(&(victim + others)) {
+            return Err(format!("key {key} was run {victim} and {others} times"));
+        }
+    }
+    Ok(())
 }
 
 /// Tasks with outputs that have not taken effect.

@@ -3,7 +3,7 @@
 use outlive::membership::{Process, ProcessOptions};
 use outlive::pod::{Pod, PodOptions};
 use outlive::supervise::Stop;
-use outlive_tasks::{Options, WorkerPool};
+use outlive_tasks::{Options, Served, WorkerPool};
 use std::time::Duration;
 
 /// For how long a test waits for something that should take milliseconds.
@@ -19,15 +19,15 @@ impl Drop for Place {
     }
 }
 
-/// A pod with a pool of so many worker threads; `body` submits, and looks.
+/// A pod with a pool of so many worker threads; `body` submits, and looks. Returns what each of them did.
 #[allow(dead_code)] // each test uses its part of this
 pub fn with_workers(
     name: &str,
     threads: usize,
     options: Options,
     body: impl FnOnce(&Pod, &outlive::heap::LocalHeap<'_>, WorkerPool),
-) {
-    with_spares(name, threads, 0, options, body);
+) -> Vec<Served> {
+    with_spares(name, threads, 0, options, body)
 }
 
 /// The same, with threads that stand by.
@@ -37,7 +37,7 @@ pub fn with_spares(
     spares: usize,
     options: Options,
     body: impl FnOnce(&Pod, &outlive::heap::LocalHeap<'_>, WorkerPool),
-) {
+) -> Vec<Served> {
     let place = Place(format!(
         "/dev/shm/outlive-tasks-{name}-{}",
         std::process::id()
@@ -48,7 +48,7 @@ pub fn with_spares(
     let heap = member.heap(&pod).unwrap();
     let pool = WorkerPool::create(&pod, &heap, "pool", options).unwrap();
     let stop = Stop::default();
-    std::thread::scope(|scope| {
+    let served = std::thread::scope(|scope| {
         /// Stops the workers, also when a test panics.
         struct Stopping<'s>(&'s Stop);
         impl Drop for Stopping<'_> {
@@ -56,21 +56,24 @@ pub fn with_spares(
                 self.0.stop();
             }
         }
-        let _stopping = Stopping(&stop);
-        for number in 0..threads + spares {
+        let stopping = Stopping(&stop);
+        let worker = |number| {
             let (pod, process, stop) = (&pod, &process, &stop);
             scope.spawn(move || {
                 let member = process.enter(None, "worker").unwrap();
                 let heap = member.heap(pod).unwrap();
                 let pool = WorkerPool::open(pod, "pool").unwrap();
                 if number < threads {
-                    pool.work(&heap, stop).unwrap();
+                    pool.work(&heap, stop).unwrap().0
                 } else {
-                    pool.stand_by(&heap, stop).unwrap();
+                    pool.stand_by(&heap, stop).unwrap()
                 }
-            });
-        }
+            })
+        };
+        let workers: Vec<_> = (0..threads + spares).map(worker).collect();
         body(&pod, &heap, pool);
+        drop(stopping);
+        workers.into_iter().map(|it| it.join().unwrap()).collect()
     });
     let report = pod.heap().unwrap().check();
     assert!(report.is_clean(), "{report}");
@@ -78,4 +81,5 @@ pub fn with_spares(
     drop(heap);
     drop(member);
     process.leave().unwrap();
+    served
 }

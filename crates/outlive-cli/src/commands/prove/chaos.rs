@@ -5,12 +5,16 @@ use crate::failure::Failure;
 use crate::output;
 use clap::Args;
 use outlive_prove::chaos::{self, Broken, Options, Report};
+use outlive_tasks::chaos as tasks;
+use outlive_workloads::driver::die_with;
 use serde::Serialize;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use std::collections::BTreeMap;
 use std::io::{IsTerminal, stderr};
+use std::path::PathBuf;
 use std::process::Command;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::time::{Duration, SystemTime};
 
 /// Workers on several hosts that are killed, stopped, fenced and restarted while they work.
@@ -18,11 +22,13 @@ use std::time::{Duration, SystemTime};
 #[command(after_help = "Examples:\n  \
     outlive prove chaos --minutes 5\n  \
     outlive prove chaos --minutes 0.5\n  \
-    outlive prove chaos --seconds 20 --hosts 4 --processes 8 --seed 7 --json\n\n\
+    outlive prove chaos --seconds 20 --hosts 4 --processes 8 --seed 7 --json\n  \
+    outlive prove chaos --tasks --seconds 30\n\n\
     Makes a pod of its own in /dev/shm (4 MiB for each process, at least 32 MiB) and removes it. Each worker writes down what it is about to do; \
     restarted after a death, it asks whether that took effect. In the end the locks' counters and the heap must \
     be what all workers together know that they did: nothing lost, nothing twice, nothing leaked. The kills \
-    follow from the seed, which is printed. Interrupted, it ends early, with the reckoning. Exits with 1 if anything is wrong.\n\n\
+    follow from the seed, which is printed. With --tasks the processes are workers of a pool, and run graphs of tasks whose results are \
+    known: each must give the right sum, found by exactly as many tasks as it has, and no more be begun again than workers were killed. Interrupted, it ends early, with the reckoning. Exits with 1 if anything is wrong.\n\n\
     JSON: an array of one {name, points, failures, seconds, seed, messages, ...}; docs/json.md names the rest.")]
 pub struct Chaos {
     /// For how many minutes members are killed, such as 5 or 0.5 [default: 1]
@@ -31,6 +37,9 @@ pub struct Chaos {
     /// For how many seconds, instead
     #[arg(long, value_name = "S", value_parser = seconds)]
     seconds: Option<Duration>,
+    /// Workers of a pool run graphs of tasks, each process on a host of its own
+    #[arg(long, conflicts_with_all = ["hosts", "mebibytes", "broken"])]
+    tasks: bool,
     /// How many hosts there are
     #[arg(long, default_value_t = 4, value_parser = clap::value_parser!(u32).range(1..=8))]
     hosts: u32,
@@ -52,6 +61,9 @@ pub struct Chaos {
     /// This is a worker
     #[arg(long, hide = true)]
     worker: bool,
+    /// Whose it is, with --tasks
+    #[arg(long, hide = true, value_name = "PID", default_value_t = 0)]
+    parent: u32,
 }
 
 #[derive(Serialize)]
@@ -70,6 +82,10 @@ struct Details {
 
 impl Chaos {
     pub fn run(self) -> Result<(), Failure> {
+        if self.worker && self.tasks {
+            die_with(self.parent).map_err(Failure::new)?;
+            return tasks::work().map(drop).map_err(Failure::new);
+        }
         if self.worker {
             return chaos::work().map_err(Failure::new);
         }
@@ -78,6 +94,9 @@ impl Chaos {
             let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
             now.map_or(0, |now| now.as_millis() as u64)
         });
+        if self.tasks {
+            return self.run_tasks(time, seed);
+        }
         if self.processes < self.hosts {
             return Err(Failure::Usage(format!(
                 "{} processes cannot be on {} hosts: ask for as many, at least",
@@ -89,16 +108,8 @@ impl Chaos {
         options.processes = self.processes;
         options.bytes = self.mebibytes.map(|mebibytes| mebibytes << 20);
         options.broken = self.broken;
-        // Interrupted, it ends in good order, and removes its pod.
-        for signal in [SIGINT, SIGTERM, SIGHUP] {
-            signal_hook::flag::register(signal, Arc::clone(&options.enough)).map_err(|error| {
-                Failure::new(format_args!(
-                    "signal {signal} cannot be waited for: {error}"
-                ))
-            })?;
-        }
-        let program = std::env::current_exe()
-            .map_err(|error| Failure::new(format_args!("this program cannot be found: {error}")))?;
+        end_when_interrupted(&options.enough)?;
+        let program = own_program()?;
         let command = move || {
             let mut command = Command::new(&program);
             command.args(["prove", "chaos", "--worker"]);
@@ -136,6 +147,96 @@ impl Chaos {
             Err(Failure::Found)
         }
     }
+}
+
+outlive_tasks::chaos_tasks!();
+
+#[derive(Serialize)]
+struct TasksDetails {
+    seed: u64,
+    graphs: u64,
+    tasks: u64,
+    redone: u64,
+    /// Workers, of the processes that were killed.
+    workers: u64,
+    messages: Vec<String>,
+}
+
+impl Chaos {
+    /// Chaos over graphs of tasks.
+    fn run_tasks(&self, time: Duration, seed: u64) -> Result<(), Failure> {
+        let mut options = tasks::Options::new(tasks::Until::Time(time), seed);
+        options.processes = vec![1; self.processes as usize];
+        end_when_interrupted(&options.enough)?;
+        let program = own_program()?;
+        let command = move || {
+            let mut command = Command::new(&program);
+            command.args(["prove", "chaos", "--tasks", "--worker", "--parent"]);
+            command.arg(std::process::id().to_string());
+            command
+        };
+        if !self.json {
+            output::line(format_args!(
+                "graphs of tasks on {} processes for {}, seed {seed}",
+                self.processes,
+                humantime::format_duration(time),
+            ))?;
+        }
+        let show = stderr().is_terminal();
+        let report = tasks::run("chaos", &options, chaos_round, command, |progress| {
+            if show || progress.elapsed.as_secs().is_multiple_of(10) {
+                output::note(progress);
+            }
+        })
+        .map_err(|error| Failure::new(format_args!("{error} (seed {seed})")))?;
+        if self.json {
+            let progress = report.progress;
+            output::json(&[Proof {
+                name: "chaos: tasks".into(),
+                points: progress.kills,
+                failures: report.failures.len() as u64,
+                seconds: progress.elapsed.as_secs_f64(),
+                more: TasksDetails {
+                    seed,
+                    graphs: progress.graphs,
+                    tasks: progress.tasks,
+                    redone: progress.redone,
+                    workers: progress.workers,
+                    messages: report.failures.clone(),
+                },
+            }])?;
+        } else {
+            output::line(&report)?;
+            if !report.is_clean() {
+                output::line(format_args!(
+                    "the same graphs and kills come with --tasks --seed {seed} --processes {}",
+                    self.processes
+                ))?;
+            }
+        }
+        if report.is_clean() {
+            Ok(())
+        } else {
+            Err(Failure::Found)
+        }
+    }
+}
+
+/// Interrupted, a run ends in good order, and removes its pod.
+fn end_when_interrupted(enough: &Arc<AtomicBool>) -> Result<(), Failure> {
+    for signal in [SIGINT, SIGTERM, SIGHUP] {
+        signal_hook::flag::register(signal, Arc::clone(enough)).map_err(|error| {
+            Failure::new(format_args!(
+                "signal {signal} cannot be waited for: {error}"
+            ))
+        })?;
+    }
+    Ok(())
+}
+
+fn own_program() -> Result<PathBuf, Failure> {
+    std::env::current_exe()
+        .map_err(|error| Failure::new(format_args!("this program cannot be found: {error}")))
 }
 
 const MINUTE: Duration = Duration::from_secs(60);

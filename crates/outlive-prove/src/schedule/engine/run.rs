@@ -9,8 +9,7 @@ use corosensei::stack::DefaultStack;
 use corosensei::{Coroutine, Yielder};
 use std::any::Any;
 use std::cell::{Cell, RefCell};
-use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::Once;
+use std::panic::{AssertUnwindSafe, PanicHookInfo, catch_unwind};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Enough for formatting a panic's message in a build without optimisation.
@@ -54,7 +53,7 @@ type Thread = Coroutine<(), (), (), DefaultStack>;
 impl Runner {
     /// Makes this operating-system thread the one that runs the job.
     pub(crate) fn new(job: Job, model: Model, limits: Limits) -> Self {
-        quiet_panics();
+        crate::panics::listen();
         let hooked = job.on_death.is_some();
         let state = State::new(job.plans.clone(), job.size, model, limits, hooked);
         STATE.set(Some(Box::new(state)));
@@ -299,19 +298,13 @@ pub(crate) fn in_execution() -> bool {
         .unwrap_or(false)
 }
 
-/// Panics inside executions are outcomes; their messages are kept, not printed.
-fn quiet_panics() {
-    static ONCE: Once = Once::new();
-    ONCE.call_once(|| {
-        let printing = std::panic::take_hook();
-        std::panic::set_hook(Box::new(move |info| {
-            if in_execution() {
-                SAID.set(Some(info.to_string()));
-            } else {
-                printing(info);
-            }
-        }));
-    });
+/// Panics inside executions are outcomes: keeps the message of one; `false` if this thread runs none.
+pub(crate) fn hears(info: &PanicHookInfo<'_>) -> bool {
+    let is_outcome = in_execution();
+    if is_outcome {
+        SAID.set(Some(info.to_string()));
+    }
+    is_outcome
 }
 
 fn said(panic: Box<dyn Any + Send>) -> String {

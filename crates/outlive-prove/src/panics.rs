@@ -1,0 +1,47 @@
+//! Panics that are a proof's outcome are kept, not printed: one hook for all proofs of a process.
+//!
+//! It is installed once, here. Of two installers, each of which takes the hook that is there and sets its own around it, both may take
+//! the same one, and what one of them listens for is printed from then on.
+
+use crate::{kill, schedule};
+use std::panic;
+use std::sync::Once;
+
+/// Installs the hook, if it is not yet.
+pub(crate) fn listen() {
+    static ONCE: Once = Once::new();
+    ONCE.call_once(|| {
+        let printing = panic::take_hook();
+        panic::set_hook(Box::new(move |info| {
+            if !kill::hears(info) && !schedule::hears(info) {
+                printing(info);
+            }
+        }));
+    });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::schedule::{Bounds, Proving, scenario};
+    use std::panic::catch_unwind;
+
+    /// Both kinds of proofs are begun at once, and each hears its own panics afterwards.
+    #[test]
+    fn who_begins_at_the_same_time_hears_as_well() {
+        std::thread::scope(|scope| {
+            for _ in 0..8 {
+                scope.spawn(listen);
+            }
+        });
+        let failing = scenario("panics")
+            .memory(64)
+            .thread("one", |_| panic!("on purpose"))
+            .check(|_, _: &schedule::End<()>| ());
+        let report = failing.explore(&Bounds::default());
+        let said = report.failures.iter().map(ToString::to_string);
+        assert!(said.into_iter().any(|said| said.contains("on purpose")));
+        // Outside it is as ever.
+        assert!(catch_unwind(|| panic!("printed")).is_err());
+    }
+}

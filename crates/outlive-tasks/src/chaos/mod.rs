@@ -1,0 +1,372 @@
+//! Chaos over tasks: worker processes are killed at random while they run graphs whose exact result is known.
+//!
+//! A [graph](graph) grows as it runs: which tasks there are follows from its number, and nobody knows before. In the end it has to
+//! give the right sum, found by exactly as many tasks as there are, each of which counts once however often it was begun; a task is begun again at most once
+//! for each worker that was killed; and when the names, the jobs and the pool are removed, nothing is left in the pod.
+//!
+//! A program that runs this registers the tasks by [`chaos_tasks!`](crate::chaos_tasks), and starts itself as the worker processes,
+//! which call [`work`]. The graphs and the kills follow from a seed; what the kills hit does not, since processes run as they like.
+
+pub mod graph;
+mod scene;
+
+pub use scene::{PATIENCE, Role, Scene, work};
+
+use crate::{Call, Context, Data, Job, JobState, Options as PoolOptions, TaskError, WorkerPool};
+use core::fmt;
+use outlive::heap::LocalHeap;
+use outlive::membership::ProcessOptions;
+use outlive::memory::{Memory, Ordering};
+use std::process::Command;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering as AtomicOrdering};
+use std::time::{Duration, Instant};
+
+/// How many rounds a graph has.
+const ROUNDS: u64 = 3;
+/// How large the pod is.
+const BYTES: u64 = 128 << 20;
+/// Under which name the number of runs stands.
+const RUNS: &str = "runs";
+/// How long a leaf of a graph takes: long enough to be hit.
+const WHILE: Duration = Duration::from_micros(100);
+
+/// What a chaos run is to be like.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Options {
+    /// Until when workers are killed. What was begun by then is ended.
+    pub until: Until,
+    /// What the graphs and the kills follow from.
+    pub seed: u64,
+    /// How many workers each process has, of those that work from the beginning.
+    pub processes: Vec<u32>,
+    /// How many processes are there besides, with one worker each, to take places of the dead.
+    pub spares: u32,
+    /// Whether all stand by, and work when they are wanted; otherwise they work at once, or leave, and there can be no spares.
+    pub stand_by: bool,
+    /// Set, it ends the killing early; the reckoning follows. For signal handlers.
+    pub enough: Arc<AtomicBool>,
+}
+
+/// Until when workers are killed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Until {
+    /// For so long.
+    Time(Duration),
+    /// So many times.
+    Kills(u64),
+}
+
+impl Options {
+    /// Three processes with two workers each.
+    pub fn new(until: Until, seed: u64) -> Self {
+        Self {
+            until,
+            seed,
+            processes: vec![2; 3],
+            spares: 0,
+            stand_by: true,
+            enough: Arc::default(),
+        }
+    }
+}
+
+/// How far a run has come.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Progress {
+    /// For how long it has been running.
+    pub elapsed: Duration,
+    /// How many graphs gave the right result.
+    pub graphs: u64,
+    /// How many tasks these have, each of which took effect once.
+    pub tasks: u64,
+    /// How often a task was begun for nothing: its worker was killed, and another ran it.
+    pub redone: u64,
+    /// How many processes were killed.
+    pub kills: u64,
+    /// How many workers these had.
+    pub workers: u64,
+}
+
+impl fmt::Display for Progress {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "{:.0} s: {} graphs of {} tasks in all, {} of them redone; {} processes with {} workers killed",
+            self.elapsed.as_secs_f64(),
+            self.graphs,
+            self.tasks,
+            self.redone,
+            self.kills,
+            self.workers
+        )
+    }
+}
+
+/// What a run did and found.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Report {
+    /// How far it came.
+    pub progress: Progress,
+    /// What is wrong.
+    pub failures: Vec<String>,
+}
+
+impl Report {
+    /// Whether nothing is wrong.
+    pub fn is_clean(&self) -> bool {
+        self.failures.is_empty()
+    }
+}
+
+impl fmt::Display for Report {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}; {} failures", self.progress, self.failures.len())?;
+        for failure in &self.failures {
+            write!(f, "\n  {failure}")?;
+        }
+        Ok(())
+    }
+}
+
+fn text(error: impl fmt::Display) -> String {
+    error.to_string()
+}
+
+/// Counts that a task is begun.
+///
+/// # Errors
+/// If there is no run.
+#[doc(hidden)]
+pub fn count(context: &Context<'_>) -> Result<(), TaskError> {
+    add_run(context.memory(), context.input(RUNS)?, 1);
+    Ok(())
+}
+
+fn add_run(memory: outlive::memory::Native, runs: Data, one: u64) -> u64 {
+    // Relaxed: a number by itself, read when all is done.
+    memory.fetch_add(runs.start(), one, Ordering::Relaxed)
+}
+
+/// What a short part takes.
+#[doc(hidden)]
+pub fn take_a_while() {
+    let since = Instant::now();
+    while since.elapsed() < WHILE {
+        core::hint::spin_loop();
+    }
+}
+
+/// Runs graphs, one after the other, while workers are killed. `name` is part of the pod's; `root` is the task `chaos_round`; `command`
+/// makes the command of a worker process; `hear` is told every second how far it is.
+///
+/// # Errors
+/// If it could not be run. What is wrong with what was run stands in the report.
+pub fn run(
+    name: &str,
+    options: &Options,
+    root: fn(u64, u64, u64, [u64; 2]) -> Call,
+    command: impl Fn() -> Command + 'static,
+    hear: impl FnMut(&Progress),
+) -> Result<Report, String> {
+    let mut scene = Scene::new(name, BYTES, command)?;
+    let pod = scene.pod.clone();
+    let process = pod.join(ProcessOptions::on_host(1)).map_err(text)?;
+    let member = process.enter(None, "chaos driver").map_err(text)?;
+    let heap = member.heap(&pod).map_err(text)?;
+    let workers = options.processes.iter().sum();
+    let shape = PoolOptions::new().workers(workers);
+    let pool = WorkerPool::create(&pod, &heap, Scene::POOL, shape).map_err(text)?;
+    pool.put(&heap, RUNS, &[0; 8]).map_err(text)?;
+    let started = Instant::now();
+    let mut show = Show {
+        options,
+        scene: &mut scene,
+        heap: &heap,
+        pool,
+        root,
+        random: options.seed,
+        started,
+        next_kill: started,
+        progress: Progress::default(),
+        hear,
+    };
+    let me = [
+        process.host().id,
+        process.instance().id,
+        member.instance().id,
+    ];
+    let failures = match show.play(&me) {
+        Ok(()) => Vec::new(),
+        Err(failure) => vec![failure],
+    };
+    let mut progress = show.progress;
+    progress.elapsed = started.elapsed();
+    drop(show);
+    scene.clear();
+    drop(heap);
+    drop(member);
+    process.leave().map_err(text)?;
+    Ok(Report { progress, failures })
+}
+
+struct Show<'r, H> {
+    options: &'r Options,
+    scene: &'r mut Scene,
+    heap: &'r LocalHeap<'r>,
+    pool: WorkerPool,
+    root: fn(u64, u64, u64, [u64; 2]) -> Call,
+    random: u64,
+    started: Instant,
+    next_kill: Instant,
+    progress: Progress,
+    hear: H,
+}
+
+impl<H: FnMut(&Progress)> Show<'_, H> {
+    fn draw(&mut self, bound: u64) -> u64 {
+        self.random =
+            { self.random.wrapping_mul(0x5851_F42D_4C95_7F2D) }.wrapping_add(0x1405_7B7E_F767_814F);
+        (self.random >> 33) % bound
+    }
+
+    /// Everything, up to the first failure.
+    fn play(&mut self, me: &[u32]) -> Result<(), String> {
+        let role = self.role();
+        for threads in &self.options.processes {
+            self.scene.start(*threads, role)?;
+        }
+        for _ in 0..self.options.spares {
+            self.scene.start(1, role)?;
+        }
+        let mut graph = 0;
+        while graph == 0 || !self.is_over() {
+            self.run_graph(graph)?;
+            graph += ROUNDS;
+        }
+        let (pool, heap) = (self.pool, self.heap);
+        let runs = pool.data(heap, RUNS).ok_or("the number of runs is gone")?;
+        let runs = add_run(heap.memory(), runs, 0);
+        let redone = runs
+            .checked_sub(self.progress.tasks)
+            .ok_or_else(|| format!("{} tasks took effect in {runs} runs", self.progress.tasks))?;
+        self.progress.redone = redone;
+        self.scene.end(me)?;
+        if redone > self.progress.workers {
+            let workers = self.progress.workers;
+            return Err(format!(
+                "{redone} tasks were run again for {workers} workers that were killed"
+            ));
+        }
+        self.scene.demand_nothing_leaks(heap, Some(pool))?;
+        let check = self.scene.pod.check();
+        if !check.is_clean() {
+            return Err(format!("{:#?}", check.violations));
+        }
+        WorkerPool::destroy(&self.scene.pod, heap, Scene::POOL).map_err(text)?;
+        self.scene.demand_nothing_leaks(heap, None)
+    }
+
+    /// A worker that comes when a spare has its place already is one too many, and leaves: so all stand by, or none.
+    fn role(&self) -> Role {
+        match self.options.stand_by {
+            false => Role::Works,
+            true => Role::StandsBy,
+        }
+    }
+
+    fn is_over(&self) -> bool {
+        self.options.enough.load(AtomicOrdering::Relaxed)
+            || match self.options.until {
+                Until::Time(time) => self.started.elapsed() >= time,
+                Until::Kills(kills) => self.progress.kills >= kills,
+            }
+    }
+
+    /// Runs the graph from round `graph` on, looks at what it gave, and removes it.
+    fn run_graph(&mut self, graph: u64) -> Result<(), String> {
+        let (pool, heap) = (self.pool, self.heap);
+        let len = 200 + self.draw(800);
+        let rounds = graph..graph + ROUNDS;
+        let call = (self.root)(graph, ROUNDS, len, [0; 2]);
+        pool.submit(heap, &graph::job(graph), call).map_err(text)?;
+        let last = graph::job(graph + ROUNDS - 1);
+        let end = self.wait_until(|it| {
+            if let Some(failed) = it.jobs().find(|job| job.state() == JobState::Failed) {
+                let why = failed.error().unwrap_or_default();
+                return Err(format!("job `{}` failed: {why}", failed.name()));
+            }
+            let end = it.pool.job(it.heap, &last);
+            Ok(end.filter(|job| job.state().is_over()))
+        })?;
+        let found = end.wait_for::<[u64; 2]>(Some(PATIENCE)).map_err(text)?;
+        let expected = rounds.clone().fold([0, 0], |sum, graph| {
+            let one = graph::expected(graph, 0, len);
+            [sum[0] + one[0], sum[1] + one[1] + 2]
+        });
+        if found != Some(expected) {
+            return Err(format!(
+                "graph {graph} of {len} numbers: the sum and the number of tasks are {found:?}, not {expected:?}"
+            ));
+        }
+        for round in rounds {
+            let job = graph::job(round);
+            self.wait_until(|it| Ok(it.pool.remove_job(it.heap, &job).ok().filter(|was| *was)))?;
+            for name in graph::names(round, 0, len) {
+                let removed = |it: &mut Self| it.pool.remove_data(it.heap, &name).ok();
+                if !self.wait_until(|it| Ok(removed(it)))? {
+                    return Err(format!("`{name}` was not there"));
+                }
+            }
+        }
+        self.progress.graphs += 1;
+        self.progress.tasks += expected[1];
+        Ok(())
+    }
+
+    fn jobs(&self) -> impl Iterator<Item = Job<'_>> {
+        self.pool.jobs(self.heap).into_iter()
+    }
+
+    /// Waits until there is something, and kills somebody from time to time.
+    fn wait_until<T>(
+        &mut self,
+        mut look: impl FnMut(&mut Self) -> Result<Option<T>, String>,
+    ) -> Result<T, String> {
+        let until = Instant::now() + PATIENCE;
+        loop {
+            if let Some(found) = look(self)? {
+                return Ok(found);
+            }
+            if Instant::now() >= until {
+                let status = self.pool.status(&self.scene.pod);
+                return Err(format!(
+                    "nothing has come of it for {PATIENCE:?}: {status:#?}"
+                ));
+            }
+            self.kill_if_due()?;
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
+
+    fn kill_if_due(&mut self) -> Result<(), String> {
+        let elapsed = self.started.elapsed();
+        if elapsed.as_secs() != self.progress.elapsed.as_secs() {
+            self.progress.elapsed = elapsed;
+            (self.hear)(&self.progress);
+        }
+        if Instant::now() < self.next_kill || self.is_over() {
+            return Ok(());
+        }
+        self.next_kill = Instant::now() + Duration::from_millis(5 + self.draw(60));
+        let index = self.draw(self.scene.children() as u64) as usize;
+        let threads = self.scene.kill(index)?;
+        self.scene.start(threads, self.role())?;
+        self.progress.kills += 1;
+        self.progress.workers += u64::from(threads);
+        Ok(())
+    }
+}

@@ -1,0 +1,248 @@
+//! A pod whose workers are processes that can be killed.
+
+use super::text;
+use crate::WorkerPool;
+use outlive::heap::LocalHeap;
+use outlive::membership::{ProcessOptions, Settings, Status};
+use outlive::pod::{Pod, PodOptions};
+use outlive::supervise::Stop;
+use std::os::unix::fs::MetadataExt;
+use std::os::unix::process::CommandExt;
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+/// For how long something is waited for that should take seconds.
+pub const PATIENCE: Duration = Duration::from_secs(120);
+
+/// How many ids the pod has.
+pub(super) const IDS: u32 = 256;
+/// Hosts of children have these ids in turn.
+const HOSTS: std::ops::RangeInclusive<u32> = 8..=100;
+
+const POD: &str = "OUTLIVE_CHAOS_POD";
+const HOST: &str = "OUTLIVE_CHAOS_HOST";
+const THREADS: &str = "OUTLIVE_CHAOS_THREADS";
+const ROLE: &str = "OUTLIVE_CHAOS_ROLE";
+const POOL: &str = "pool";
+
+/// What the workers of a child do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Role {
+    /// They work.
+    Works,
+    /// They stand by, and work when they are wanted.
+    StandsBy,
+    /// They work besides those whom the pool wants.
+    Besides,
+}
+
+impl Role {
+    const ALL: [Self; 3] = [Self::Works, Self::StandsBy, Self::Besides];
+}
+
+/// A pod in /dev/shm that is destroyed, and its children killed, when this is dropped.
+pub struct Scene {
+    path: PathBuf,
+    /// The pod.
+    pub pod: Pod,
+    command: Box<dyn Fn() -> Command>,
+    children: Vec<(Child, u32)>,
+    next_host: u32,
+}
+
+impl std::fmt::Debug for Scene {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Scene({}, {:?})", self.path.display(), self.children)
+    }
+}
+
+impl Scene {
+    /// The name of the pool that children work in.
+    pub const POOL: &str = POOL;
+
+    /// A pod of `bytes`, named after this process and `name`. `command` makes the command of a child, which calls
+    /// [`work`](super::work).
+    ///
+    /// # Errors
+    /// If there is no room, or there is such a pod.
+    pub fn new(
+        name: &str,
+        bytes: u64,
+        command: impl Fn() -> Command + 'static,
+    ) -> Result<Self, String> {
+        let path = format!("/dev/shm/outlive-tasks-{name}-{}", std::process::id());
+        let settings = Settings {
+            uid: std::fs::metadata("/proc/self").map_err(text)?.uid(),
+            heartbeat: Duration::from_millis(20),
+            poll: Duration::from_millis(40),
+            ..Settings::default()
+        };
+        let options = PodOptions::new().size(bytes).ids(IDS).settings(settings);
+        let pod = Pod::create(&path, options).map_err(text)?;
+        Ok(Self {
+            path: path.into(),
+            pod,
+            command: Box::new(command),
+            children: Vec::new(),
+            next_host: *HOSTS.start(),
+        })
+    }
+
+    /// Starts a child with so many workers.
+    ///
+    /// # Errors
+    /// If it cannot be started.
+    pub fn start(&mut self, threads: u32, role: Role) -> Result<(), String> {
+        let host = self.next_host;
+        self.next_host = match host == *HOSTS.end() {
+            true => *HOSTS.start(),
+            false => host + 1,
+        };
+        let child = (self.command)()
+            .env(POD, &self.path)
+            .env(HOST, host.to_string())
+            .env(THREADS, threads.to_string())
+            .env(ROLE, (role as u32).to_string())
+            // An interruption is for the driver, who ends in good order.
+            .process_group(0)
+            .stdout(Stdio::null())
+            .spawn()
+            .map_err(text)?;
+        self.children.push((child, threads));
+        Ok(())
+    }
+
+    /// How many children there are.
+    pub fn children(&self) -> usize {
+        self.children.len()
+    }
+
+    /// Kills a child; says how many workers it had.
+    ///
+    /// # Errors
+    /// If it had ended by itself.
+    pub fn kill(&mut self, index: usize) -> Result<u32, String> {
+        let (mut child, threads) = self.children.remove(index);
+        if let Some(status) = child.try_wait().map_err(text)? {
+            return Err(format!("a worker process ended by itself: {status}"));
+        }
+        child.kill().map_err(text)?;
+        child.wait().map_err(text)?;
+        Ok(threads)
+    }
+
+    /// Kills all children, and waits until everything that they had in hand is recovered. `others` are the ids of those who live.
+    ///
+    /// # Errors
+    /// If one had ended by itself, or not all are recovered in time.
+    pub fn end(&mut self, others: &[u32]) -> Result<(), String> {
+        while !self.children.is_empty() {
+            self.kill(0)?;
+        }
+        let generations = self.pod.tables().generations();
+        let is_settled = |id: u32| {
+            generations.state(id).is_ok_and(|state| {
+                let may_write = state.status.may_write() && !others.contains(&id);
+                state.status != Status::Dead && !may_write
+            })
+        };
+        let until = Instant::now() + PATIENCE;
+        while !(0..IDS).all(is_settled) {
+            if Instant::now() >= until {
+                return Err(format!("the dead are not recovered within {PATIENCE:?}"));
+            }
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        Ok(())
+    }
+
+    /// What is allocated and not reachable from `pool`, from who retired it, or from the pod's roots; or the other way round. While
+    /// nobody works.
+    ///
+    /// # Errors
+    /// What there is.
+    pub fn demand_nothing_leaks(
+        &self,
+        heap: &LocalHeap<'_>,
+        pool: Option<WorkerPool>,
+    ) -> Result<(), String> {
+        let mut blocks = match pool {
+            Some(pool) => pool.blocks(heap).map_err(text)?,
+            None => Vec::new(),
+        };
+        let whole = self.pod.heap().ok_or("the pod has no heap")?;
+        let logs = self.pod.logs();
+        blocks.extend((0..IDS).flat_map(|id| whole.retired(logs.of(id))));
+        let roots = self.pod.roots().list().map_err(text)?;
+        blocks.extend(roots.iter().map(|root| root.offset));
+        let report = whole.check_reachable(blocks);
+        match report.is_clean() {
+            true => Ok(()),
+            false => Err(report.to_string()),
+        }
+    }
+}
+
+impl Scene {
+    /// Kills all children, however they are.
+    pub fn clear(&mut self) {
+        for (mut child, _) in self.children.drain(..) {
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+    }
+}
+
+impl Drop for Scene {
+    fn drop(&mut self) {
+        self.clear();
+        // Whoever died here may still be being torn down, its hold on the side file with it.
+        let until = Instant::now() + Duration::from_secs(10);
+        while Pod::destroy(&self.path).map_or(true, |kept| kept.is_some())
+            && self.path.exists()
+            && Instant::now() < until
+        {
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+}
+
+/// What a child does: works until it is killed. `false` if this process is none.
+///
+/// # Errors
+/// If it cannot work.
+pub fn work() -> Result<bool, String> {
+    let Ok(path) = std::env::var(POD) else {
+        return Ok(false);
+    };
+    let number = |name: &str| -> Result<u32, String> {
+        let said = std::env::var(name).map_err(text)?;
+        said.parse().map_err(text)
+    };
+    let (host, threads) = (number(HOST)?, number(THREADS)?);
+    let role = Role::ALL.get(number(ROLE)? as usize);
+    let role = role.ok_or("there is no such role")?;
+    let pod = Pod::open(path).map_err(text)?;
+    let process = pod.join(ProcessOptions::on_host(host)).map_err(text)?;
+    let worker = || -> Result<(), String> {
+        let member = process.enter(None, "worker").map_err(text)?;
+        let heap = member.heap(&pod).map_err(text)?;
+        let pool = WorkerPool::open(&pod, POOL).map_err(text)?;
+        let stop = Stop::default();
+        let worked = match role {
+            Role::Works => pool.work(&heap, &stop).map(drop),
+            Role::StandsBy => pool.stand_by(&heap, &stop).map(drop),
+            Role::Besides => pool.work_besides(&heap, &stop).map(drop),
+        };
+        worked.map_err(text)
+    };
+    std::thread::scope(|scope| {
+        let workers: Vec<_> = (0..threads).map(|_| scope.spawn(worker)).collect();
+        workers.into_iter().try_for_each(|worker| {
+            let ended = worker.join();
+            ended.unwrap_or_else(|_| Err("a worker panicked".into()))
+        })
+    })?;
+    Ok(true)
+}
