@@ -8,16 +8,16 @@ use support::programs::run;
 use support::run::{Stage, assert_nothing_is_left, processes_of, wait_until};
 use support::{Ended, Place, Running, command, outlive};
 
-const RANK: [&str; 8] = [
+const RANK: [&str; 6] = [
     "pagerank",
     "rmat:13",
     "--tolerance",
     "0",
     "--iterations",
-    "4000",
-    "--hosts",
-    "3",
+    "3000",
 ];
+/// On as many hosts as the tests ask of it.
+const ON_THREE: [&str; 2] = ["--hosts", "3"];
 
 /// The pool of the run, as `pod status` shows it; `None` while there is none.
 fn pool(pod: &str) -> Option<Value> {
@@ -56,7 +56,7 @@ fn resized(pod: &str, workers: &str) -> Value {
 #[test]
 fn a_run_is_resized_in_the_middle_down_and_up() {
     let stage = Stage::new("resize");
-    let (expected, alone) = run(&stage, &RANK);
+    let (expected, alone) = run(&stage, &[&RANK[..], &["--hosts", "1"]].concat());
     for way in ["came", "went"] {
         assert_eq!(alone["workers"][way]["by_request"], 0, "{alone:#}");
     }
@@ -65,6 +65,7 @@ fn a_run_is_resized_in_the_middle_down_and_up() {
     let output = stage.path("resized");
     let mut all = vec!["run"];
     all.extend(RANK);
+    all.extend(ON_THREE);
     all.extend(["--pod", pod, "--json", "--output", &output]);
     let mut running = Running::start(all);
     await_workers(pod, 3);
@@ -128,12 +129,13 @@ fn a_run_is_resized_in_the_middle_down_and_up() {
 #[test]
 fn who_dies_after_a_resize_is_replaced_by_one_that_was_sent_away() {
     let stage = Stage::new("resize-dies");
-    let (expected, _) = run(&stage, &RANK);
+    let (expected, _) = run(&stage, &[&RANK[..], &["--hosts", "1"]].concat());
     let place = Place::new("resize-dies");
     let pod = place.path();
     let output = stage.path("resized");
     let mut all = vec!["run"];
     all.extend(RANK);
+    all.extend(ON_THREE);
     all.extend(["--supervise", "none", "--pod", pod, "--output", &output]);
     let mut running = Running::start(all);
     await_workers(pod, 3);
@@ -176,6 +178,7 @@ fn a_pod_that_nobody_uses_is_not_resized() {
     outlive(["pod", "destroy", pod]).succeeds();
     let mut all = vec!["run"];
     all.extend(RANK);
+    all.extend(ON_THREE);
     all.extend(["--pod", pod]);
     let mut running = Running::start(all);
     await_workers(pod, 3);

@@ -21,7 +21,7 @@ fn who_stands_by_comes_and_goes_as_is_asked_for_and_says_why() {
     let options = Options::new().capacity(8).workers(1);
     with_spares("requests", 0, 0, options, |pod, heap, pool| {
         let process = pod
-            .join(outlive::membership::ProcessOptions::on_host(1).id(5))
+            .join(outlive::membership::ProcessOptions::on_host(9))
             .unwrap();
         let turns = Mutex::new(Vec::new());
         let stop = outlive::supervise::Stop::default();
