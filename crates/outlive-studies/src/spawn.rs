@@ -47,6 +47,9 @@ struct Took {
     cpu: f64,
 }
 
+/// One of the two.
+type Which = fn(&Took) -> f64;
+
 impl Took {
     /// A task of `work`, which does so many.
     fn of(tasks: u64, work: impl FnOnce() -> Result<(), StudyError>) -> Result<Self, StudyError> {
@@ -69,7 +72,7 @@ struct Rounds {
 }
 
 impl Rounds {
-    fn paired(&self, of: fn(&Took) -> f64) -> Paired {
+    fn paired(&self, of: Which) -> Paired {
         let [ours, before, after] =
             [&self.ours, &self.before, &self.after].map(|all| all.iter().map(of).collect());
         Paired {
@@ -92,7 +95,7 @@ fn study(run: &mut Run<'_>) -> Result<(), StudyError> {
             workers => format!("{workers} workers"),
         };
         let rounds = measure(run, workers, &case)?;
-        let metrics: [(&str, fn(&Took) -> f64, Option<Goal>); 2] = [
+        let metrics: [(&str, Which, Option<Goal>); 2] = [
             (
                 "processor time of a task, spawn to done",
                 |took| took.cpu,
