@@ -112,6 +112,26 @@ fn the_fields_of_other_programs_are_explained() {
 }
 
 #[test]
+fn the_fields_of_a_resize_are_explained() {
+    let _stage = Stage::new("json-resize");
+    let place = Place::new("json-resize");
+    let mut run = vec!["run", "pagerank", "rmat:12", "--tolerance", "0"];
+    run.extend(["--iterations", "1000000", "--pod", place.path()]);
+    let mut run = Running::start(run);
+    support::run::wait_until("the pool is there", || {
+        let resize = ["pod", "resize", place.path(), "--workers", "2", "--json"];
+        let ended = outlive(resize);
+        let is_there = ended.code == Some(0);
+        if is_there {
+            assert_explained("## `outlive pod resize", &ended.output);
+        }
+        is_there
+    });
+    run.interrupt();
+    run.ends_with(1);
+}
+
+#[test]
 fn the_fields_of_proofs_are_explained() {
     let heading = "## `outlive prove";
     let list = outlive(["prove", "schedule", "--list", "--json"]).succeeds();

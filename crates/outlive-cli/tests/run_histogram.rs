@@ -72,6 +72,19 @@ fn pictures_and_any_files_are_counted() {
         "{shown}"
     );
     assert!(shown.contains("counted another way: the same"), "{shown}");
+    let empty = stage.write("empty", b"");
+    let shown = outlive(["run", "histogram", &empty]).succeeds();
+    assert!(shown.contains("0 values in 0 bytes of"), "{shown}");
+    assert!(
+        shown.ends_with("\nthe file is empty: there was nothing to count\n"),
+        "{shown}"
+    );
+    let (counts, summary) = run(&stage, &["histogram", &empty]);
+    assert!(counts.lines().all(|line| line.ends_with("\t0")), "{counts}");
+    assert_eq!(
+        summary["result"]["channels"][0]["mode"],
+        serde_json::Value::Null
+    );
 }
 
 #[test]

@@ -150,7 +150,7 @@ fn what_cannot_be_grouped_is_refused() {
     let empty = stage.write("empty", b"# nothing\n");
     group(&[&empty]).fails(1, "empty: there is no point in the input");
     let two = stage.write("two", b"1 2\n3 4\n3 4\n");
-    group(&[&two]).fails(1, "8 groups of 2 different points cannot be");
+    group(&[&two]).fails(2, "8 groups of 2 different points cannot be");
     group(&[&two, "--clusters", "0"]).fails(2, "--clusters");
     group(&[&two, "--tolerance=-1"]).fails(2, "0 or more");
     group(&[&two, "--tolerance", "nan"]).fails(2, "0 or more");

@@ -128,7 +128,7 @@ fn what_cannot_be_multiplied_is_refused() {
     };
     let missing = stage.path("missing");
     run(&[&missing, "random:2:2"]).fails(1, "missing cannot be read: No such file");
-    run(&["random:2:2", "random:3:2"]).fails(1, "2 columns cannot be multiplied with 3 rows");
+    run(&["random:2:2", "random:3:2"]).fails(2, "2 columns cannot be multiplied with 3 rows");
     run(&["random:2", "random:3:2"]).fails(2, "write random:ROWS:COLUMNS[:SEED]");
     run(&["random:2:2", "random:2:2", "--task-rows", "0"]).fails(2, "--task-rows");
     let text = stage.write("text", b"a b c\n");

@@ -39,6 +39,7 @@ fn studies_are_listed() {
         "buddy",
         "heap",
         "map",
+        "spawn",
         "wordcount-kills",
         "lupin-table1",
         "lupin-restart",

@@ -17,6 +17,12 @@ pub fn thread_cpu_seconds() -> f64 {
     spent.tv_sec as f64 + spent.tv_nsec as f64 * 1e-9
 }
 
+/// The processor time of all threads of this process so far, in seconds.
+pub fn process_cpu_seconds() -> f64 {
+    let spent = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
+    spent.tv_sec as f64 + spent.tv_nsec as f64 * 1e-9
+}
+
 /// The processor time of all children that have been waited for, and of theirs, in seconds.
 #[cfg(any(feature = "lupin", feature = "mpi", feature = "ray"))]
 pub fn children_cpu_seconds() -> f64 {

@@ -48,6 +48,7 @@ mod row;
 mod scaling;
 mod scratch;
 pub mod sheet;
+mod spawn;
 mod stage;
 pub mod statistics;
 mod study;
@@ -66,6 +67,7 @@ pub fn studies() -> &'static [Study] {
         buddy::STUDY,
         heap::STUDY,
         map::STUDY,
+        spawn::STUDY,
         wordcount_kills::STUDY,
         lupin_table1::STUDY,
         lupin_restart::STUDY,

@@ -16,15 +16,22 @@ pub struct ScratchPod {
 }
 
 impl ScratchPod {
-    /// A pod of `size` bytes and 128 ids.
+    /// A pod of `size` bytes and 128 ids, whose payload is the study's own.
     pub fn new(size: u64, settings: Settings) -> Result<Self, StudyError> {
+        Self::with(PodOptions::new().without_heap(), size, settings)
+    }
+
+    /// One with a heap.
+    pub fn with_heap(size: u64) -> Result<Self, StudyError> {
+        Self::with(PodOptions::new(), size, Settings::default())
+    }
+
+    fn with(options: PodOptions, size: u64, settings: Settings) -> Result<Self, StudyError> {
         let path = fresh_path("pod");
         let settings = Settings {
             uid: rustix::process::geteuid().as_raw(),
             ..settings
         };
-        // The payload is the study's own.
-        let options = PodOptions::new().without_heap();
         let options = options.size(size).ids(128).settings(settings);
         let pod = Pod::create(&path, options.prefault(|_, _| ()))?;
         Ok(Self { pod, path })

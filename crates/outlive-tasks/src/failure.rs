@@ -95,6 +95,26 @@ pub enum PoolError {
         /// Why not.
         why: String,
     },
+    /// So many workers were asked for as it cannot have.
+    #[error("{asked} workers of the pool `{name}` cannot be: it can have {least} to {most}")]
+    NoRoom {
+        /// The pool.
+        name: String,
+        /// How many were asked for.
+        asked: u32,
+        /// The fewest.
+        least: u32,
+        /// The most.
+        most: u32,
+    },
+    /// It wants no workers any more.
+    #[error(
+        "the pool `{name}` wants no workers any more: what it was made for is done, or was given up"
+    )]
+    Over {
+        /// The pool.
+        name: String,
+    },
     /// All desks are taken.
     #[error("too many bring data at once; try again")]
     NoDesk,

@@ -4,7 +4,7 @@
 //! header  0x000  magic | slots, roots | fingerprint and text of the registry
 //!         0x020  cells of the maps: names, jobs, errors
 //!         0x040  settings, those of resizing among them
-//!         0x080  version: raised when jobs come, open or end | how many workers are wanted
+//!         0x080  version: raised when jobs come, open or end | how many workers are wanted, and whose word that is
 //!         0x100  frontier
 //!         0x180  waits: how many tasks were ever made to wait | settled: how many of them had ended, when none waited
 //!         0x190  quiets: how often a judge saw that nobody held a task | ports of given-up tasks, a list
@@ -19,7 +19,7 @@
 //! different lines.
 
 use crate::names::Names;
-use crate::pool::{Band, Elastic};
+use crate::pool::{Band, Elastic, Trigger};
 use crate::{PoolError, Settings, Slots};
 use core::time::Duration;
 use outlive::heap::LocalHeap;
@@ -290,22 +290,46 @@ impl<M: Memory> Layout<M> {
 
     /// How many workers are wanted.
     pub fn wanted(self) -> u32 {
-        self.load(WANTED, Ordering::Relaxed) as u32
+        self.wanted_by().0
+    }
+
+    /// How many workers are wanted, and whose word that is: both in one word, so that whoever changes it, and dies, has said
+    /// both or nothing.
+    pub fn wanted_by(self) -> (u32, Trigger) {
+        let word = self.load(WANTED, Ordering::Relaxed);
+        (word as u32, Trigger::from_bits((word >> 32) as u32))
     }
 
     /// Says how many workers are wanted.
     pub fn want(self, workers: u32) {
-        self.memory
-            .store(self.at + WANTED, u64::from(workers), Ordering::Relaxed);
+        let word = said(workers, Trigger::Request);
+        self.memory.store(self.at + WANTED, word, Ordering::Relaxed);
     }
 
-    /// Says that `to` workers are wanted instead of `from`, unless somebody has said something else meanwhile.
+    /// Says it unless none are wanted any more, for whoever said so is not contradicted. How many were wanted; `None` if none.
+    pub fn ask_for(self, workers: u32) -> Option<u32> {
+        let mut from = self.load(WANTED, Ordering::Relaxed);
+        while from as u32 != 0 {
+            match self.swap_wanted(from, said(workers, Trigger::Request)) {
+                Ok(_) => return Some(from as u32),
+                Err(now) => from = now,
+            }
+        }
+        None
+    }
+
+    /// Says, for the pool itself, that `to` workers are wanted instead of `from`, unless somebody has said something else
+    /// meanwhile.
     pub fn want_instead(self, from: u32, to: u32) -> bool {
+        let word = self.load(WANTED, Ordering::Relaxed);
+        word as u32 == from && self.swap_wanted(word, said(to, Trigger::Tasks)).is_ok()
+    }
+
+    fn swap_wanted(self, from: u64, to: u64) -> Result<u64, u64> {
         // Relaxed: a number by itself.
         let order = (Ordering::Relaxed, Ordering::Relaxed);
-        let (at, from, to) = (self.at + WANTED, u64::from(from), u64::from(to));
-        let swapped = self.memory.compare_exchange(at, from, to, order.0, order.1);
-        swapped.is_ok()
+        let at = self.at + WANTED;
+        self.memory.compare_exchange(at, from, to, order.0, order.1)
     }
 
     /// Within what it resizes itself, if it does.
@@ -434,6 +458,11 @@ impl<M: Memory> Layout<M> {
         debug_assert!(number < self.roots);
         self.at + (ROOTS + u64::from(number) * ROOT)
     }
+}
+
+/// How many workers are wanted, with whose word that is.
+fn said(workers: u32, by: Trigger) -> u64 {
+    u64::from(workers) | u64::from(by.to_bits()) << 32
 }
 
 /// Where the text of the registry of the pool at `at` begins, and how many bytes it has; `None` if it would not be inside

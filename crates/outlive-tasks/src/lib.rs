@@ -152,7 +152,7 @@ pub use failure::PoolError;
 pub use jobs::{EndPoint, JobState, OpenPoint, RemoveJobPoint, SubmitError, SubmitPoint};
 pub use judge::JudgePoint;
 pub use names::Data;
-pub use pool::{Advice, Band, Job, JobError, Options, PoolStatus, WorkerPool};
+pub use pool::{Advice, Band, Job, JobError, Options, PoolStatus, Trigger, Turn, WorkerPool};
 pub use registry::{Call, Registry, TaskError, TaskResult};
 pub use slot::{Settings, Slots};
 pub use status::{State, Status};

@@ -110,8 +110,11 @@ impl Volunteer {
     }
 
     /// Joins with a process: of the host that was named, or of one that nobody else is of, so that others go on when it stands
-    /// still and is fenced for it.
-    fn join(&self, pod: &Pod) -> Result<Process, VolunteerError> {
+    /// still and is fenced for it. For whoever comes for something else than [to work](Self::work), too.
+    ///
+    /// # Errors
+    /// If the pod does not take the process.
+    pub fn join(&self, pod: &Pod) -> Result<Process, VolunteerError> {
         let as_of = |host| {
             let options = ProcessOptions::on_host(host).host_name(&self.name);
             pod.join(options.name(&self.name))

@@ -134,6 +134,11 @@ impl<'w> Worker<'w> {
         Self { is_last, ..self }
     }
 
+    /// Whether it has something to stay for.
+    pub fn is_wanted(&self) -> bool {
+        self.is_to_end().is_none()
+    }
+
     /// Works until it is told to stop, or is one too many.
     pub fn work(mut self) -> Result<(Served, Ended), PoolError> {
         let mut seat = match self.layout.barrier.join(self.hand.heap.member()) {

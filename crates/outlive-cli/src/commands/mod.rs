@@ -6,8 +6,11 @@ mod completions;
 mod create;
 mod destroy;
 mod doctor;
+mod guest;
 mod host;
+mod pools;
 mod prove;
+mod resize;
 mod run;
 mod status;
 mod study;
@@ -81,6 +84,8 @@ enum PodCommand {
     Host(host::Host),
     /// Show who is in a pod
     Status(status::Status),
+    /// Let a pool of workers grow or shrink while an application runs
+    Resize(resize::Resize),
     /// Watch a pod live in the terminal
     Watch(watch::Watch),
     /// Check every invariant of a pod
@@ -118,6 +123,7 @@ impl Outlive {
             Command::Pod(PodCommand::Create(command)) => command.run(),
             Command::Pod(PodCommand::Host(command)) => command.run(),
             Command::Pod(PodCommand::Status(command)) => command.run(),
+            Command::Pod(PodCommand::Resize(command)) => command.run(),
             Command::Pod(PodCommand::Watch(command)) => command.run(),
             Command::Pod(PodCommand::Check(command)) => command.run(),
             Command::Pod(PodCommand::Destroy(command)) => command.run(),

@@ -14,6 +14,7 @@ mod play;
 mod report;
 mod unnamed;
 mod wordcount;
+mod workers;
 
 use crate::failure::Failure;
 use clap::{Args, Subcommand};

@@ -1,8 +1,7 @@
 //! `outlive pod status`.
 
-mod pools;
-
 use super::Which;
+use super::pools::Pool;
 use crate::amount::Bytes;
 use crate::failure::Failure;
 use crate::look::{Look, Presence, Seen};
@@ -12,7 +11,6 @@ use clap::Args;
 use humantime::format_duration;
 use outlive::membership::{Instance, Level};
 use outlive::pod::Pod;
-use pools::Pool;
 use serde::Serialize;
 use std::path::Path;
 use std::time::{Duration, SystemTime};
@@ -42,7 +40,7 @@ impl Status {
     pub fn run(self) -> Result<(), Failure> {
         let pod = self.which.open()?;
         let look = Look::at(&pod);
-        let pools = Pool::all(&pod)?;
+        let pools = Pool::all(&pod).map_err(Failure::new)?;
         if self.json {
             let answer = Answer::new(self.which.path(), &pod, &look, self.live, pools);
             return output::json(&answer);
@@ -70,7 +68,11 @@ impl Status {
             ]);
         }
         groups.lines().try_for_each(output::line)?;
-        pools.iter().try_for_each(Pool::tell)
+        for pool in &pools {
+            output::line("")?;
+            pool.lines().iter().try_for_each(output::line)?;
+        }
+        Ok(())
     }
 }
 

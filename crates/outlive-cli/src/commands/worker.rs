@@ -1,17 +1,17 @@
 //! `outlive worker`: a process that comes to work in a pool of tasks, whoever starts it.
 
+use super::guest::{Found, refused};
+use super::pools::{self, NoPool};
 use crate::failure::Failure;
 use crate::output;
 use clap::Args;
-use outlive::host::Linux;
 use outlive::pod::Pod;
 use outlive::supervise::Stop;
-use outlive_tasks::{Volunteer, VolunteerError, WorkerPool};
+use outlive_tasks::{Volunteer, WorkerPool};
 use outlive_workloads::header::Header;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use std::num::NonZeroU32;
-use std::os::unix::fs::MetadataExt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -28,7 +28,8 @@ use std::time::Duration;
     tasks from those that are there, and ends when the pool wants no workers any more; on SIGINT, SIGTERM or SIGHUP it finishes its \
     tasks and leaves in good order. If it is killed, others do again what it had begun. The pool is that of a run of this program \
     (pagerank, for example) or of anything that registers the same tasks; the report of a run counts its own workers' units only. In a \
-     run with --spares they work besides its hosts and replace none; for each of these that dies a spare is called.\n\n\
+     run with --spares they work besides its hosts and replace none; for each of these that dies a spare is called. In a run with \
+     --elastic they stand by as its own workers do.\n\n\
      Each process is a host of its own unless --host says which one dies with it. docs/launchers.md has an example of each launcher; \
      `outlive pod status` shows who works.")]
 pub struct Worker {
@@ -69,11 +70,11 @@ impl Worker {
             })?;
         }
         let is_interrupted = || interrupted.load(Ordering::Relaxed);
-        let (pod, pool, file) = self.find(is_interrupted)?;
+        let (pod, pool, found) = self.find(is_interrupted)?;
         let volunteer = Volunteer::new()
             .name(&self.name)
             .threads(self.threads)
-            .stands_by(self.spare)
+            .stands_by(self.spare || is_elastic(&pod, &pool))
             .works_besides(has_spares(&pod));
         let volunteer = match self.host {
             Some(host) => volunteer.host(host),
@@ -84,7 +85,7 @@ impl Worker {
             scope.spawn(|| {
                 while !ended.load(Ordering::Relaxed) {
                     // Nobody can come to a pod that is removed, and of a run whose driver is dead nobody waits for anything.
-                    let is_over = file_at(&self.pod) != file || driver_is_gone(&pod);
+                    let is_over = found.is_gone() || driver_is_gone(&pod);
                     if is_over || is_interrupted() {
                         return stop.stop();
                     }
@@ -104,14 +105,8 @@ impl Worker {
             let _ended = SaysSo(&ended);
             volunteer.work_as(&pod, &pool, &stop, tell)
         });
-        if file_at(&self.pod) != file {
-            // The pod is removed: the last one who was there also removes what the kernel told of him by.
-            let _ = Linux::remove_side_file(pod.segment().uuid().as_u128());
-        }
-        let served = served.map_err(|error| match error {
-            VolunteerError::Pod(error) => error.into(),
-            error => Failure::new(error),
-        })?;
+        found.leave(&pod);
+        let served = served.map_err(refused)?;
         let _ = output::line(format_args!(
             "left in good order; {} tasks done, {} of them begun by the dead",
             served.tasks, served.taken_over
@@ -120,13 +115,12 @@ impl Worker {
     }
 
     /// The pod and the name of its pool, once they are there.
-    fn find(&self, is_interrupted: impl Fn() -> bool) -> Result<(Pod, String, File), Failure> {
+    fn find(&self, is_interrupted: impl Fn() -> bool) -> Result<(Pod, String, Found), Failure> {
         let until = std::time::Instant::now() + Duration::from_secs(self.wait);
         loop {
-            // Before it is opened: another one that comes there later is none of this worker's.
-            let file = file_at(&self.pod);
+            let found = Found::at(&self.pod);
             let missing = match self.look() {
-                Ok((pod, pool)) => return Ok((pod, pool, file)),
+                Ok((pod, pool)) => return Ok((pod, pool, found)),
                 Err(missing) => missing,
             };
             if std::time::Instant::now() >= until || is_interrupted() {
@@ -138,32 +132,11 @@ impl Worker {
 
     fn look(&self) -> Result<(Pod, String), Failure> {
         let pod = Pod::open(&self.pod)?;
-        let there = WorkerPool::names(&pod).map_err(Failure::new)?;
-        let shown = self.pod.display();
-        let pool = match (&self.pool, &there[..]) {
-            (Some(name), there) if there.contains(name) => name.clone(),
-            (None, [only]) => only.clone(),
-            (None, []) => {
-                return Err(Failure::new(format_args!(
-                    "{shown} has no pool of workers; --wait SECONDS waits for one"
-                )));
-            }
-            (Some(name), _) => {
-                return Err(Failure::new(format_args!(
-                    "{shown} has no pool `{name}`; it has {}",
-                    match there.is_empty() {
-                        true => "none".into(),
-                        false => there.join(", "),
-                    }
-                )));
-            }
-            (None, several) => {
-                return Err(Failure::new(format_args!(
-                    "{shown} has several pools; choose one with --pool: {}",
-                    several.join(", ")
-                )));
-            }
-        };
+        let pool = pools::choose(&pod, &self.pod, self.pool.as_deref());
+        let pool = pool.map_err(|error| match error {
+            NoPool::None(_) => Failure::new(format_args!("{error}; --wait SECONDS waits for one")),
+            _ => Failure::new(error),
+        })?;
         Ok((pod, pool))
     }
 }
@@ -175,6 +148,11 @@ impl Drop for SaysSo<'_> {
     fn drop(&mut self) {
         self.0.store(true, Ordering::Relaxed);
     }
+}
+
+/// Whether the pool resizes itself. Whoever comes to it has to come and go as it wants, as its own workers do.
+fn is_elastic(pod: &Pod, pool: &str) -> bool {
+    WorkerPool::inspect(pod, pool).is_ok_and(|pool| pool.is_elastic)
 }
 
 /// Whether the pod is that of a run with spares. Its pool wants as many workers as it has hosts for; whoever comes by hand comes to help
@@ -191,13 +169,4 @@ fn driver_is_gone(pod: &Pod) -> bool {
         let driver = pod.tables().generations().state(run.crew().driver());
         driver.is_ok_and(|driver| !driver.status.may_write())
     })
-}
-
-/// Which file: device and number.
-type File = Option<(u64, u64)>;
-
-/// Which file stands there.
-fn file_at(path: &Path) -> File {
-    let file = std::fs::metadata(path).ok()?;
-    Some((file.dev(), file.ino()))
 }

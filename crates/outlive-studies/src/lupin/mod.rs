@@ -203,6 +203,7 @@ fn numbers_of(bytes: &[u8]) -> impl Iterator<Item = f64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use outlive_workloads::driver::Turns;
 
     #[test]
     fn crews_are_called_what_they_are() {
@@ -227,6 +228,7 @@ mod tests {
             failures: Vec::new(),
             units_redone: 0,
             kills_too_late,
+            turns: Turns::default(),
         };
         let crew = Crew {
             kills: 1,

@@ -10,6 +10,7 @@ mod options;
 mod status;
 #[cfg(test)]
 mod tests;
+mod trigger;
 
 pub(crate) use elastic::Resizer;
 pub use header::{DestroyPoint, MakePoint};
@@ -18,6 +19,7 @@ pub use load::{Advice, Band};
 pub(crate) use load::{Elastic, living};
 pub use options::Options;
 pub use status::{PoolStatus, WorkerStatus};
+pub use trigger::{Trigger, Turn};
 
 use crate::PoolError;
 use crate::crew::blocks_of;
@@ -122,7 +124,7 @@ impl WorkerPool {
     /// task, others have it when the thread is no member any more. [`PoolError::Unable`] if it cannot do a task that others
     /// may be able to do; if nobody else works, nor comes at once, the task fails instead.
     pub fn work(&self, heap: &LocalHeap<'_>, stop: &Stop) -> Result<(Served, Ended), PoolError> {
-        self.work_by(heap, stop, false)
+        self.work_by(heap, stop, false, || ())
     }
 
     /// The same also when the pool has as many workers as it wants, until it wants none. It is a guest: it counts for none of
@@ -135,7 +137,7 @@ impl WorkerPool {
         heap: &LocalHeap<'_>,
         stop: &Stop,
     ) -> Result<(Served, Ended), PoolError> {
-        self.work_by(heap, stop, true)
+        self.work_by(heap, stop, true, || ())
     }
 
     fn work_by(
@@ -143,9 +145,14 @@ impl WorkerPool {
         heap: &LocalHeap<'_>,
         stop: &Stop,
         besides: bool,
+        came: impl FnOnce(),
     ) -> Result<(Served, Ended), PoolError> {
         let hand = self.hand(heap);
         let worker = Worker::new(self.layout, hand, self.registry, stop, besides)?;
+        // Of several who come for one place, the others leave at once.
+        if worker.is_wanted() {
+            came();
+        }
         match worker.work() {
             Err(PoolError::Unable { .. }) if !self.has_others(heap, stop) => {
                 let worker = Worker::new(self.layout, hand, self.registry, stop, besides)?;
@@ -178,11 +185,11 @@ impl WorkerPool {
     /// # Errors
     /// As [`work`](Self::work).
     pub fn stand_by(&self, heap: &LocalHeap<'_>, stop: &Stop) -> Result<Served, PoolError> {
-        self.stand_by_while(heap, stop, || true)
+        self.stand_by_while(heap, stop, || true, |_| ())
     }
 
     /// The same for as long as `goes_on`, which is asked whenever it waits: when something happens in the pool, and ten times a
-    /// second.
+    /// second. `turns` is told when it comes and when it goes again, and why; not that it ends, with the pool or by `stop`.
     ///
     /// # Errors
     /// As [`work`](Self::work).
@@ -191,15 +198,27 @@ impl WorkerPool {
         heap: &LocalHeap<'_>,
         stop: &Stop,
         mut goes_on: impl FnMut() -> bool,
+        mut turns: impl FnMut(Turn),
     ) -> Result<Served, PoolError> {
         let (member, mut all) = (heap.member(), Served::default());
         let key = self.layout.barrier.at().raw();
         while !stop.is_stopped() {
             let bells = member.bells();
             let seen = bells.map(|bells| bells.read(key));
-            if self.wants_a_spare(member.generations())? {
-                match self.work(heap, stop) {
-                    Ok((served, _)) => all.add(served),
+            if let Some(why) = self.wants_a_spare(member.generations())? {
+                let mut has_come = false;
+                let come = || {
+                    has_come = true;
+                    turns(Turn::Comes(why));
+                };
+                match self.work_by(heap, stop, false, come) {
+                    Ok((served, ended)) => {
+                        all.add(served);
+                        let (wanted, said) = self.layout.wanted_by();
+                        if has_come && ended == Ended::Surplus && wanted > 0 {
+                            turns(Turn::Goes(said));
+                        }
+                    }
                     // Another spare was faster, or the pool wants more than it has places for.
                     Err(error) if error.is_no_place() => {
                         if !goes_on() {
@@ -251,9 +270,17 @@ impl WorkerPool {
         Ok(left)
     }
 
-    fn wants_a_spare(&self, generations: Generations) -> Result<bool, PoolError> {
+    /// Why a spare is wanted, if one is.
+    fn wants_a_spare(&self, generations: Generations) -> Result<Option<Trigger>, PoolError> {
         let (layout, load) = (self.layout, Load::of(self.layout, generations)?);
-        Ok(load.wants_a_spare(layout.wanted(), layout.original(), layout.elastic()))
+        let (wanted, said) = layout.wanted_by();
+        let is_wanted = load.wants_a_spare(wanted, layout.original(), layout.elastic());
+        // Those who died had come: more than these are wanted because somebody said so.
+        let why = match load.own() + load.dead < wanted {
+            true => said,
+            false => Trigger::Failures,
+        };
+        Ok(is_wanted.then_some(why))
     }
 
     /// How many workers live.
@@ -270,6 +297,40 @@ impl WorkerPool {
         self.layout.want(workers);
         self.layout.barrier.interrupt(heap.member())?;
         Ok(())
+    }
+
+    /// Asks the pool `name` from outside to have so many workers, while an application runs in it: for whoever does not run that
+    /// application, and has other tasks than it, or none. Returns how many it wanted before.
+    ///
+    /// It is answered by those who are there: who is too many leaves when its task is done, and who
+    /// [stands by](Self::stand_by) comes. Nobody starts processes.
+    ///
+    /// # Errors
+    /// If there is no such pool; [`NoRoom`](PoolError::NoRoom) outside of its [room](PoolStatus::room);
+    /// [`Over`](PoolError::Over) if it wants no workers any more, which is not undone.
+    ///
+    /// # Crash
+    /// It is asked or not. If it is, those who sleep may notice by themselves only, within a fraction of a second.
+    pub fn request(
+        pod: &Pod,
+        heap: &LocalHeap<'_>,
+        name: &str,
+        workers: u32,
+    ) -> Result<u32, PoolError> {
+        let layout = header::open(pod, name)?;
+        let room = trigger::room(layout);
+        if !room.contains(&workers) {
+            return Err(PoolError::NoRoom {
+                name: name.into(),
+                asked: workers,
+                least: *room.start(),
+                most: *room.end(),
+            });
+        }
+        let before = layout.ask_for(workers);
+        let before = before.ok_or_else(|| PoolError::Over { name: name.into() })?;
+        layout.barrier.interrupt(heap.member())?;
+        Ok(before.min(layout.slots.settings().capacity))
     }
 
     /// How many workers there can be at a time: their [numbers](crate::Context::worker) are below that.

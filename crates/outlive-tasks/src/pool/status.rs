@@ -5,6 +5,7 @@ use crate::frontier::Frontier;
 use crate::jobs::Root;
 use crate::layout::Layout;
 use crate::{JobState, PoolError, Status};
+use core::ops::RangeInclusive;
 use outlive::membership::Instance;
 use outlive::pod::Pod;
 use outlive::sync::View;
@@ -19,6 +20,11 @@ pub struct PoolStatus {
     pub wanted: u32,
     /// How many it wanted to begin with.
     pub original: u32,
+    /// How many it can be [asked](super::WorkerPool::request) to have: as many as it has room for, or those within which it
+    /// [resizes itself](super::Options::elastic).
+    pub room: RangeInclusive<u32>,
+    /// Whether it resizes itself.
+    pub is_elastic: bool,
     /// Its workers, and those that died and whose places nobody has taken.
     pub workers: Vec<WorkerStatus>,
     /// How many tasks are ready in all deques.
@@ -95,6 +101,8 @@ impl PoolStatus {
             capacity: layout.slots.settings().capacity,
             wanted: layout.wanted(),
             original: layout.original(),
+            room: super::trigger::room(layout),
+            is_elastic: layout.elastic().is_some(),
             workers,
             ready,
             jobs: layout.jobs.len(),

@@ -319,7 +319,9 @@ impl<'o, R: Program> Director<'o, R> {
             }
             let wants_to_rejoin =
                 self.options.supervise == Supervise::Restart && !self.run.is_done();
+            // (A pool that resizes itself may do without; who comes is noted nevertheless.)
             let waits_for_a_spare = failure.taken < failure.vacant
+                && self.options.elastic.is_none()
                 && !self.run.is_done()
                 && self
                     .standby

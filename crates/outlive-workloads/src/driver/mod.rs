@@ -15,17 +15,18 @@ mod stale;
 mod standby;
 
 pub use launch::{die_with, not_stopped_by_a_terminal, own_program};
-pub use outcome::{Failure, Outcome, Progress, RunError};
-pub use program::{Order, Program, Running, Stage, Stretch};
+pub use outcome::{Failure, Outcome, Progress, RunError, Turns};
+pub use program::{Elastic, Order, Program, Running, Stage, Stretch};
 
 use crate::crew::{Crew, MOST_HOSTS};
 use crate::size;
 use launch::{Subreaper, cpu_seconds};
 use outlive::supervise::Stop;
+use outlive_tasks::Band;
 use scene::{Scene, ask_for};
 use std::path::PathBuf;
 use std::process::Command;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// When a host is killed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -66,6 +67,11 @@ pub struct Options {
     pub kill_at: KillAt,
     /// What follows.
     pub supervise: Supervise,
+    /// Within what the number of workers follows what there is to do, of those of all hosts and spares; as many as the
+    /// hosts have begin. `None`, which is the default, if all of these work all the time.
+    pub elastic: Option<Elastic>,
+    /// How long a worker's heart may stand still while others' go on, before the worker is suspected; 10 s by default.
+    pub freeze: Option<Duration>,
     /// Where the pod is made; by default somewhere in /dev/shm.
     pub pod: Option<PathBuf>,
     /// How large it is; by default as large as the program estimates.
@@ -94,6 +100,8 @@ impl Default for Options {
             kill_units: Vec::new(),
             kill_at: KillAt::default(),
             supervise: Supervise::default(),
+            elastic: None,
+            freeze: None,
             pod: None,
             size: None,
             seed: u64::from(std::process::id()) << 32 ^ now_nanos(),
@@ -130,6 +138,8 @@ pub fn run<P: Program>(
         crew: Crew::with_driver(options.hosts, options.processes, options.threads)
             .and_spares(options.spares),
         kills: options.kills,
+        elastic: options.elastic,
+        freeze: options.freeze,
     };
     let (scene, created, mut outcome) = Scene::set(options, &order, program)
         .and_then(|scene| {
@@ -170,6 +180,11 @@ fn refuse_the_impossible(options: &Options) -> Result<(), RunError> {
     let workers = processes.saturating_mul(options.threads.into());
     let (kills, units) = (u64::from(options.kills), options.kill_units.len() as u64);
     let units_asked = if units == 0 { kills } else { units };
+    let Elastic { least, most, .. } = options.elastic.unwrap_or(Elastic {
+        least: 1,
+        most: 1,
+        band: Band::default(),
+    });
     let asked = [
         (
             "a number of hosts",
@@ -180,6 +195,8 @@ fn refuse_the_impossible(options: &Options) -> Result<(), RunError> {
         ("a number of hosts and spares", hosts, 1, MOST_HOSTS.into()),
         ("a number of processes", processes, 1, 4096),
         ("a number of workers", workers, 1, 4096),
+        ("a most of elastic workers", most.into(), 1, workers),
+        ("a least of elastic workers", least.into(), 1, most.into()),
         ("a number of kills", kills, 0, 1024),
         ("a number of units to kill at", units_asked, kills, kills),
     ];

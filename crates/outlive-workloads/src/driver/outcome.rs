@@ -39,6 +39,8 @@ pub struct Outcome<T> {
     pub units_redone: u64,
     /// How many kills were asked for and came too late: the run was over.
     pub kills_too_late: u32,
+    /// Which workers came and went meanwhile.
+    pub turns: Turns,
 }
 
 impl<T> Outcome<T> {
@@ -58,9 +60,28 @@ impl<T> Outcome<T> {
             failures: self.failures,
             units_redone: self.units_redone,
             kills_too_late: self.kills_too_late,
+            turns: self.turns,
         };
         (self.result, rest)
     }
+}
+
+/// Which of a run's own workers came to work and went again while it went on. Who works from the beginning has not come, and who
+/// stays until the end has not gone; whoever dies before he has said that he comes is not counted.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Turns {
+    /// How many came since each had too many ready tasks.
+    pub came_for_tasks: u64,
+    /// How many came since others had failed.
+    pub came_for_failures: u64,
+    /// How many came since somebody asked for more.
+    pub came_on_request: u64,
+    /// How many went since there was too little to do.
+    pub went_for_tasks: u64,
+    /// How many went since somebody asked for fewer.
+    pub went_on_request: u64,
+    /// Those that were suspected, by their numbers, and how often.
+    pub suspected: Vec<(u32, u64)>,
 }
 
 /// One host's failure. Times are seconds from when the hosts were started.

@@ -153,6 +153,7 @@ impl<R: super::Running> Scene<R> {
             kills_too_late: options.kills - killed,
             failures,
             units_redone: run.redone(),
+            turns: run.turns(),
         })
     }
 

@@ -1,6 +1,6 @@
 //! What a driver has to know of a program: how it is put into a pod, how far it is, and what comes of it.
 
-use super::RunError;
+use super::{RunError, Turns};
 use crate::crew::Crew;
 use crate::header::{CalledOff, Header};
 use crate::host::HostError;
@@ -9,6 +9,8 @@ use outlive::heap::LocalHeap;
 use outlive::memory::{Native, Offset};
 use outlive::pod::Pod;
 use outlive::supervise::Stop;
+use outlive_tasks::Band;
+use std::time::Duration;
 
 /// A program, and what it works on.
 pub trait Program: Sync {
@@ -78,6 +80,21 @@ pub struct Order {
     pub crew: Crew,
     /// How many hosts are to be killed.
     pub kills: u32,
+    /// Within what the number of workers changes, if it does.
+    pub elastic: Option<Elastic>,
+    /// How long a worker's heart may stand still, if that was said.
+    pub freeze: Option<Duration>,
+}
+
+/// How the number of workers follows what there is to do ([`Options::elastic`](outlive_tasks::Options::elastic)).
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Elastic {
+    /// How few there are.
+    pub least: u32,
+    /// How many.
+    pub most: u32,
+    /// When there are to be others.
+    pub band: Band,
 }
 
 /// Where a program is begun: a pod, and the driver's thread in it.
@@ -129,6 +146,11 @@ pub trait Running: Copy + Send + Sync {
 
     /// How many units were begun and not committed, in all, now that nobody works any more.
     fn redone(&self) -> u64;
+
+    /// Which workers came and went, as far as that is known.
+    fn turns(&self) -> Turns {
+        Turns::default()
+    }
 }
 
 /// How far a program is.

@@ -72,12 +72,13 @@
 //! ```
 
 mod record;
+mod suspects;
 mod work;
 
 pub use record::{Record, TaskRun};
 pub use work::{PoolWork, damaged, next_round, round, spread, step, unit};
 
-use crate::driver::{Order, Program, RunError, Running, Stage};
+use crate::driver::{Elastic, Order, Program, RunError, Running, Stage};
 use crate::header::{Beginning, CalledOff};
 use crate::host::HostError;
 use outlive::heap::LocalHeap;
@@ -86,6 +87,7 @@ use outlive::pod::Pod;
 use outlive::supervise::Stop;
 use outlive_tasks::{Call, JobError, JobState, Options, PoolError, WorkerPool};
 use std::time::Duration;
+use suspects::Suspects;
 
 /// By what workers know a program of tasks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -271,6 +273,23 @@ fn places(order: &Order) -> u32 {
     order.crew.workers() + SPARE_PLACES
 }
 
+/// How the pool is made.
+fn options_of(order: &Order) -> Options {
+    let options = Options::new().capacity(places(order)).deaths(255);
+    let options = match order.freeze {
+        Some(freeze) => options.freeze(freeze),
+        None => options,
+    };
+    let as_hosts_have = options.workers(order.crew.places());
+    match (order.elastic, order.crew.spares) {
+        (Some(Elastic { least, most, band }), _) => as_hosts_have.elastic(least..=most, band),
+        // Whoever comes is welcome.
+        (None, 0) => options,
+        // With spares it is to have as many workers at any time.
+        (None, _) => as_hosts_have,
+    }
+}
+
 /// How many bytes of a heap the pool and the record take.
 fn besides<P: TaskProgram>(program: &P, order: &Order) -> u64 {
     let record = Record::bytes(&beginning(program, order)).next_power_of_two();
@@ -296,9 +315,11 @@ fn wait<P: TaskProgram>(
             RunError::from(HostError::from(error))
         })
     };
+    let mut suspects = Suspects::new(run.record(), pool);
     let (mut waited, mut round) = (submit(0, program.begin())?, 0);
     // Looked at in each round: rounds that follow each other quickly leave no time without one.
     while !over.is_stopped() && run.header().called_off().is_none() {
+        suspects.look(heap.member().generations());
         match waited.wait(Some(LOOK)) {
             Ok(_) => {}
             Err(JobError::TimedOut { .. }) => continue,
@@ -359,13 +380,7 @@ impl<P: TaskProgram> Program for P {
         let at = stage.blocks.allocate_into(bytes, stage.cell);
         let at = at.map_err(HostError::from)?;
         memory.copy_in(at, &vec![0; bytes as usize]);
-        let options = Options::new().capacity(places(order)).deaths(255);
-        // With spares it is to have as many workers at any time; else whoever comes is welcome.
-        let options = match order.crew.spares {
-            0 => options,
-            _ => options.workers(order.crew.places()),
-        };
-        let pool = WorkerPool::create(stage.pod, stage.heap, P::POOL.name, options);
+        let pool = WorkerPool::create(stage.pod, stage.heap, P::POOL.name, options_of(order));
         let put = pool.and_then(|pool| {
             let put = self.put(&pool, stage.heap);
             if put.is_err() {

@@ -1,18 +1,19 @@
 //! Where a run of tasks stands: how far it is, and what each worker is about.
 //!
 //! ```text
-//!  header of the run | round | last round, units | begun | about to commit | finished | done again | steps | each worker's unit
+//!  header of the run | round | last round, units | begun | about to commit | finished | done again | steps | turns | each worker's unit
 //! ```
 //!
 //! What different threads write stands on lines of its own. All of it is for the progress, the kills and the report: no result
 //! depends on it.
 
-use crate::driver::{Running, Stretch};
+use crate::driver::{Running, Stretch, Turns};
 use crate::header::{Beginning, Header};
 use crate::host;
 use core::fmt;
 use core::marker::PhantomData;
 use outlive::memory::{Memory, Native, Offset, Ordering};
+use outlive_tasks::{Trigger, Turn};
 
 // From the end of the header on.
 const ROUND: u64 = 0;
@@ -24,10 +25,26 @@ const COMMITS: u64 = 384;
 const FINISHED: u64 = 512;
 const AGAIN: u64 = 640;
 const STEPS: u64 = 768;
-const WORKERS: u64 = 896;
-/// What each worker has: a line of its own, with its unit and how many it has begun.
+/// How many workers came, and how many went, for each reason: rarely written, so on one line.
+const TURNS: u64 = 896;
+const WORKERS: u64 = 1024;
+/// What each worker has: a line of its own, with its unit, how many it has begun, and how often it was suspected.
 const WORKER: u64 = 128;
 const BEGUN_HERE: u64 = 8;
+const SUSPECTED_HERE: u64 = 16;
+
+/// Where it is counted that a worker comes or goes; `None` for those who begin, or come as these do.
+fn counted_at(turn: Turn) -> Option<u64> {
+    let place = match turn {
+        Turn::Comes(Trigger::Tasks) => 0,
+        Turn::Comes(Trigger::Failures) => 8,
+        Turn::Comes(Trigger::Request) => 16,
+        Turn::Goes(Trigger::Tasks) => 24,
+        Turn::Goes(Trigger::Request) => 32,
+        _ => return None,
+    };
+    Some(TURNS + place)
+}
 
 /// What stands in the pod of a run of tasks.
 #[derive(Clone, Copy, Debug)]
@@ -120,6 +137,20 @@ impl Record {
     pub(super) fn leaves(&self, number: u32) {
         let memory = self.header.memory();
         memory.store(self.worker(number), 0u64, Ordering::Relaxed);
+    }
+
+    /// Notes that a worker has come or gone.
+    pub(super) fn turn(&self, turn: Turn) {
+        if let Some(place) = counted_at(turn) {
+            self.count(place);
+        }
+    }
+
+    /// Notes that worker `number` is suspected.
+    pub(super) fn suspects(&self, number: u32) {
+        let memory = self.header.memory();
+        let at = self.worker(number) + SUSPECTED_HERE;
+        memory.fetch_add(at, 1u64, Ordering::Relaxed);
     }
 
     /// Notes that a round begins.
@@ -242,5 +273,23 @@ impl<T> Running for TaskRun<T> {
 
     fn redone(&self) -> u64 {
         self.record.load(AGAIN)
+    }
+
+    fn turns(&self) -> Turns {
+        let of = |turn| counted_at(turn).map_or(0, |place| self.record.load(place));
+        let memory = self.record.header.memory();
+        let times = |number| {
+            let at = self.record.worker(number) + SUSPECTED_HERE;
+            (number, memory.load::<u64>(at, Ordering::Relaxed))
+        };
+        let workers = 0..self.record.header.crew().workers();
+        Turns {
+            came_for_tasks: of(Turn::Comes(Trigger::Tasks)),
+            came_for_failures: of(Turn::Comes(Trigger::Failures)),
+            came_on_request: of(Turn::Comes(Trigger::Request)),
+            went_for_tasks: of(Turn::Goes(Trigger::Tasks)),
+            went_on_request: of(Turn::Goes(Trigger::Request)),
+            suspected: workers.map(times).filter(|it| it.1 > 0).collect(),
+        }
     }
 }

@@ -31,11 +31,7 @@ impl Work for PoolWork {
         let part = Part { pool, post };
         let worked = post.stand(|| {
             loop {
-                let ended = match post.header.crew().spares {
-                    0 => part.work(),
-                    _ => part.stand_by(),
-                };
-                match ended {
+                match part.stand_by() {
                     // Others do that task, and may want this one again if they die.
                     Err(unable @ PoolError::Unable { .. }) => {
                         if part.waits_until_over() {
@@ -73,23 +69,8 @@ impl Part<'_> {
         self.pool.wanted() == 0 || self.post.header.called_off().is_some()
     }
 
-    /// Works until it is over. If others have taken all places, it waits until they go.
-    fn work(&self) -> Result<(), PoolError> {
-        loop {
-            match self.pool.work(self.post.heap, &Stop::default()) {
-                Err(error) if error.is_no_place() => {
-                    if self.is_over() {
-                        return Ok(());
-                    }
-                    std::thread::sleep(NAP);
-                }
-                ended => return ended.map(drop),
-            }
-        }
-    }
-
-    /// Works whenever the pool has fewer workers than it wants, until it is over: spares do, and hosts whose places a spare
-    /// has taken.
+    /// Works whenever the pool has fewer workers than it wants, until it is over: at once where it wants all who come; spares do when
+    /// they are called, hosts whose places a spare has taken, and those whom a pool that is resized has sent away.
     fn stand_by(&self) -> Result<(), PoolError> {
         if self.post.header.crew().is_spare(self.post.host) {
             self.let_hosts_come();
@@ -107,7 +88,13 @@ impl Part<'_> {
             !self.is_over()
         };
         let (heap, never) = (self.post.heap, Stop::default());
-        self.pool.stand_by_while(heap, &never, goes_on).map(drop)
+        let turns = |turn| {
+            if let Some(record) = Record::here() {
+                record.turn(turn);
+            }
+        };
+        let stood = self.pool.stand_by_while(heap, &never, goes_on, turns);
+        stood.map(drop)
     }
 
     /// Waits until all places were taken, or one of those who are to take them has died.

@@ -99,7 +99,12 @@ impl Command {
         );
         let checked =
             (found.verified == Some(true)).then(|| "counted another way: the same".into());
-        let lines = found.channels.iter().map(Channel::line).chain(checked);
+        // Of a file without a value, there is nothing to say of each channel.
+        let channels = found.channels.iter().filter(|_| found.values > 0);
+        let empty =
+            (found.values == 0).then(|| "the file is empty: there was nothing to count".into());
+        let lines = empty.into_iter();
+        let lines = lines.chain(channels.map(Channel::line)).chain(checked);
         let told = self.flags.tell(&options, &outcome, &found, headline, lines);
         wrong.map_or(told, Err)
     }
@@ -201,7 +206,7 @@ impl Channel {
                 "{:>6}  from {least} to {most}, {mean:.3} in the mean, {mode} most often: {} times",
                 self.channel, self.times
             ),
-            _ => format!("{:>6}  no value", self.channel),
+            _ => format!("{:>6}  does not occur", self.channel),
         }
     }
 }

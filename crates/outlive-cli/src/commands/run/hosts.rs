@@ -2,8 +2,11 @@
 
 use crate::amount;
 use clap::{Args, ValueEnum};
-use outlive_workloads::driver::{KillAt, Options, Supervise};
+use outlive_tasks::Band;
+use outlive_workloads::driver::{Elastic, KillAt, Options, Supervise};
 use std::path::PathBuf;
+use std::str::FromStr;
+use std::time::Duration;
 
 /// Hosts, and what becomes of them.
 #[derive(Args, Debug)]
@@ -34,6 +37,21 @@ pub struct Hosts {
     /// What happens to a host that has died
     #[arg(long, value_enum, default_value_t = Then::Restart)]
     supervise: Then,
+    /// Let the number of workers, which is what --hosts have at first, follow what there is to do, from MIN to MAX of those that
+    /// hosts and --spares have; the others stand by. More come when each has too many ready tasks, some go when there are too few
+    /// (--ready), and the dead are replaced when more have failed than may (--may-fail)
+    #[arg(long, value_name = "MIN..MAX", value_parser = workers)]
+    elastic: Option<(u32, u32)>,
+    /// How many ready tasks there may be for each worker before their number is changed
+    #[arg(long, value_name = "FEWEST..MOST", requires = "elastic", default_value = "0.5..4", value_parser = ready)]
+    ready: (f64, f64),
+    /// Which part of the workers that it begins with may fail without being replaced
+    #[arg(long, value_name = "PART", requires = "elastic", default_value_t = Band::default().failed, value_parser = part)]
+    may_fail: f64,
+    /// How long a worker's heart may stand still while those of others go on, before the report says that it was suspected; a
+    /// worker in a long task has such a heart too [default: 10s]
+    #[arg(long, value_name = "TIME", value_parser = freeze)]
+    freeze: Option<Duration>,
     /// Where the pod is made [default: a new file in /dev/shm]
     #[arg(long, value_name = "PATH")]
     pod: Option<PathBuf>,
@@ -61,6 +79,39 @@ enum Then {
     None,
 }
 
+/// The two ends of `FROM..TO`.
+fn range<T: FromStr>(text: &str) -> Option<(T, T)> {
+    let (from, to) = text.split_once("..")?;
+    let number = |text: &str| text.trim().parse().ok();
+    Some((number(from)?, number(to)?))
+}
+
+fn workers(text: &str) -> Result<(u32, u32), String> {
+    let both = range(text).filter(|(least, most)| 1 <= *least && least <= most);
+    both.ok_or_else(|| "write MIN..MAX, such as 2..8: MIN is 1 or more, and at most MAX".into())
+}
+
+fn ready(text: &str) -> Result<(f64, f64), String> {
+    let both = range(text).filter(|(fewest, most)| 0.0 <= *fewest && fewest < most);
+    both.ok_or_else(|| {
+        "write FEWEST..MOST, such as 0.5..4: FEWEST is 0 or more, and below MOST".into()
+    })
+}
+
+fn part(text: &str) -> Result<f64, String> {
+    let part = text.parse().ok().filter(|part| (0.0..=1.0).contains(part));
+    part.ok_or_else(|| "it is a number from 0 to 1".into())
+}
+
+fn freeze(text: &str) -> Result<Duration, String> {
+    let time =
+        humantime::parse_duration(text).map_err(|error| format!("{error}; write 500ms or 10s"))?;
+    match (Duration::from_millis(1)..=Duration::from_secs(86_400)).contains(&time) {
+        true => Ok(time),
+        false => Err("between 1ms and a day".into()),
+    }
+}
+
 impl Hosts {
     /// What a driver is told. If nobody says otherwise, `kills` hosts are to be killed.
     pub fn options(&self, kills: u32) -> Options {
@@ -79,6 +130,16 @@ impl Hosts {
                 Then::Restart => Supervise::Restart,
                 Then::None => Supervise::None,
             },
+            elastic: self.elastic.map(|(least, most)| Elastic {
+                least,
+                most,
+                band: Band {
+                    failed: self.may_fail,
+                    fewest: self.ready.0,
+                    most: self.ready.1,
+                },
+            }),
+            freeze: self.freeze,
             pod: self.pod.clone(),
             size: self.size,
             seed: self.seed.unwrap_or(defaults.seed),

@@ -98,7 +98,11 @@ impl Command {
             tolerance: self.tolerance,
             seed: self.initial,
         };
-        let mut clustering = Clustering::new(&points, asked).map_err(Failure::new)?;
+        let clustering = Clustering::new(&points, asked);
+        // A flag that does not go with the input.
+        let mut clustering = clustering.map_err(|error| {
+            Failure::Usage(format!("{}: {error}; see --clusters", self.file.display()))
+        })?;
         if let Some(points) = self.task_points {
             clustering = clustering.with_task_points(points);
         }

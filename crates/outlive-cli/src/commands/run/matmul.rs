@@ -141,7 +141,12 @@ impl Command {
             interrupted.unless(move || input.load())?
         };
         let [a, b] = [load(&inputs[0])?, load(&inputs[1])?];
-        let product = Multiplication::new(&a, &b).map_err(Failure::new)?;
+        let product = Multiplication::new(&a, &b);
+        // Arguments that do not go together.
+        let product = product.map_err(|error| {
+            let [a, b] = &inputs;
+            Failure::Usage(format!("{a} and {b}: {error}"))
+        })?;
         let size = |size: u32| size as usize;
         let product = product.in_blocks_of(self.task_rows.map(size), self.task_columns.map(size));
         let options = self.flags.options(0);

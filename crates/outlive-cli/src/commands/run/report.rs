@@ -1,5 +1,6 @@
 //! What every run tells at its end: what it cost, and which hosts failed.
 
+use super::workers::Workers;
 use crate::amount::Bytes;
 use crate::failure::Failure;
 use crate::output::To;
@@ -37,6 +38,8 @@ pub struct Report {
     #[serde(skip)]
     no_room: Option<NoRoom>,
     failures: Vec<Failed>,
+    /// Which came and went.
+    workers: Workers,
 }
 
 /// A failure. Times are in seconds from when the hosts were started.
@@ -82,6 +85,7 @@ impl Report {
             pod_not_in_shm: outcome.no_room.as_ref().map(ToString::to_string),
             no_room: outcome.no_room.clone(),
             failures: outcome.failures.iter().map(Failed::of).collect(),
+            workers: Workers::of(options, &outcome.turns),
         }
     }
 
@@ -122,6 +126,7 @@ impl Report {
                 self.kills_too_late
             ))?;
         }
+        self.workers.tell(to)?;
         if !self.failures.is_empty() {
             to.line(format_args!(
                 "nothing was lost; {} units were done again",

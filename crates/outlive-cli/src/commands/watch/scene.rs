@@ -3,6 +3,7 @@
 //! Watching changes nothing in the pod but for one thing that any reader of events may do: an event whose
 //! teller died in the middle is completed (see [`Subscription::poll`]).
 
+use crate::commands::pools::Pool;
 use crate::look::Look;
 use crate::news::describe;
 use outlive::membership::{GroupId, Instance, InstanceId, Status, Subscription};
@@ -21,6 +22,8 @@ pub struct Scene {
     pub path: PathBuf,
     pub pod: Pod,
     pub look: Look,
+    /// The pools of workers, in lines.
+    pub pools: Vec<String>,
     /// What has happened, the latest last.
     pub told: VecDeque<String>,
     /// Beats a second of those who had a heart at both looks.
@@ -39,6 +42,7 @@ impl Scene {
         let mut scene = Self {
             path: path.into(),
             look: Look::at(&pod),
+            pools: pools_of(&pod),
             told: VecDeque::new(),
             rates: HashMap::new(),
             looked: now,
@@ -72,6 +76,7 @@ impl Scene {
             self.tell(format!("{at}        {line}"));
         }
         self.look = look;
+        self.pools = pools_of(&self.pod);
         self.looked = now;
     }
 
@@ -98,6 +103,13 @@ impl Scene {
             self.told.pop_front();
         }
         self.told.push_back(line);
+    }
+}
+
+fn pools_of(pod: &Pod) -> Vec<String> {
+    match Pool::all(pod) {
+        Ok(pools) => pools.iter().flat_map(Pool::lines).collect(),
+        Err(error) => vec![error.to_string()],
     }
 }
 

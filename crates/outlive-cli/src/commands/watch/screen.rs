@@ -19,7 +19,7 @@ pub struct Screen {
     rows: usize,
 }
 
-/// Lines of a frame that are not members or events: two of heading, two of borders and headings of the
+/// Lines of a frame that are not members, pools or events: two of heading, two of borders and headings of the
 /// table, one of locks, one border of the events, one of keys.
 const AROUND: usize = 7;
 /// How many events a frame of text has at most.
@@ -39,7 +39,9 @@ impl Screen {
     /// How high a frame must be to show all of the scene.
     pub fn height_for(&self, scene: &Scene) -> u16 {
         let members = self.shown(scene).len().max(1);
-        let lines = members + scene.told.len().clamp(1, EVENTS_AT_ONCE) + AROUND;
+        let pools = scene.pools.len();
+        let pools = pools + usize::from(pools > 0);
+        let lines = members + pools + scene.told.len().clamp(1, EVENTS_AT_ONCE) + AROUND;
         u16::try_from(lines).unwrap_or(u16::MAX).min(2000)
     }
 
@@ -49,13 +51,19 @@ impl Screen {
         let members = self.shown(scene).len().max(1) as u16 + 2;
         // Members first, but never without a few lines for what happens.
         let room = frame.area().height.saturating_sub(4);
+        // Of the pools what is left by these, and some lines in any event.
+        let pools = u16::try_from(scene.pools.len()).unwrap_or(u16::MAX);
+        let pools = pools.saturating_add(u16::from(pools > 0));
+        let pools = pools.min(room.saturating_sub(members + told + 1).max(room / 3));
+        let room = room - pools;
         let events = (told + 1)
             .min(room.saturating_sub(members))
             .max((room / 3).min(told + 1));
-        let [heading, table, locks, happened, keys] = Layout::vertical([
+        let [heading, table, locks, working, happened, keys] = Layout::vertical([
             Constraint::Length(2),
             Constraint::Fill(1),
             Constraint::Length(1),
+            Constraint::Length(pools),
             Constraint::Length(events),
             Constraint::Length(1),
         ])
@@ -63,6 +71,7 @@ impl Screen {
         frame.render_widget(Paragraph::new(heading_lines(scene)), heading);
         self.draw_members(frame, table, scene);
         frame.render_widget(self.selected_locks(scene), locks);
+        draw_pools(frame, working, scene);
         draw_events(frame, happened, scene);
         let gone = if self.show_gone { "hide" } else { "show" };
         let help = format!(" q quit   up/down select   a {gone} those that are gone");
@@ -216,6 +225,14 @@ fn member_cells(depth: usize, seen: &Seen, scene: &Scene) -> [String; 6] {
         },
         format!("{}{manager}", seen.name()),
     ]
+}
+
+fn draw_pools(frame: &mut Frame<'_>, area: Rect, scene: &Scene) {
+    let lines: Vec<_> = { scene.pools.iter() }
+        .map(|line| Line::from(format!(" {line}")))
+        .collect();
+    let block = Block::new().borders(Borders::TOP).title(" pools ");
+    frame.render_widget(Paragraph::new(lines).block(block), area);
 }
 
 fn draw_events(frame: &mut Frame<'_>, area: Rect, scene: &Scene) {

@@ -1,11 +1,59 @@
-//! The pools of workers in a pod, as `outlive pod status` shows them.
+//! The pools of workers in a pod, as `outlive pod status` and `outlive pod watch` show them, and which of them is meant.
 
-use crate::failure::Failure;
-use crate::output;
 use crate::table::Table;
 use outlive::pod::Pod;
-use outlive_tasks::{PoolStatus, WorkerPool};
+use outlive_tasks::{PoolError, PoolStatus, WorkerPool};
 use serde::Serialize;
+use std::fmt;
+use std::path::{Path, PathBuf};
+
+/// Why it is not known which pool of a pod is meant.
+#[derive(Debug)]
+pub enum NoPool {
+    /// The names cannot be read.
+    Unreadable(PoolError),
+    /// The pod, which is here, has none.
+    None(PathBuf),
+    /// It has none that is called so, but these.
+    Unknown(PathBuf, String, Vec<String>),
+    /// It has these.
+    Several(PathBuf, Vec<String>),
+}
+
+impl fmt::Display for NoPool {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Unreadable(error) => error.fmt(f),
+            Self::None(pod) => write!(f, "{} has no pool of workers", pod.display()),
+            Self::Unknown(pod, name, there) => write!(
+                f,
+                "{} has no pool `{name}`; it has {}",
+                pod.display(),
+                match there.is_empty() {
+                    true => "none".into(),
+                    false => there.join(", "),
+                }
+            ),
+            Self::Several(pod, there) => write!(
+                f,
+                "{} has several pools; choose one with --pool: {}",
+                pod.display(),
+                there.join(", ")
+            ),
+        }
+    }
+}
+
+/// The name of the pool of `pod`, which is at `path`: the one that is called `name`, or the only one.
+pub fn choose(pod: &Pod, path: &Path, name: Option<&str>) -> Result<String, NoPool> {
+    let mut there = WorkerPool::names(pod).map_err(NoPool::Unreadable)?;
+    match name {
+        Some(name) if there.iter().any(|it| it == name) => Ok(name.into()),
+        Some(name) => Err(NoPool::Unknown(path.into(), name.into(), there)),
+        None if there.len() > 1 => Err(NoPool::Several(path.into(), there)),
+        None => there.pop().ok_or_else(|| NoPool::None(path.into())),
+    }
+}
 
 /// A pool of workers, as JSON has it.
 #[derive(Serialize)]
@@ -43,11 +91,11 @@ struct Worker {
 
 impl Pool {
     /// Those of `pod`.
-    pub fn all(pod: &Pod) -> Result<Vec<Self>, Failure> {
+    pub fn all(pod: &Pod) -> Result<Vec<Self>, PoolError> {
         if pod.heap().is_none() {
             return Ok(Vec::new());
         }
-        let names = WorkerPool::names(pod).map_err(Failure::new)?;
+        let names = WorkerPool::names(pod)?;
         Ok(names.into_iter().map(|name| Self::of(pod, name)).collect())
     }
 
@@ -95,22 +143,21 @@ impl Pool {
         }
     }
 
-    /// Prints it.
-    pub fn tell(&self) -> Result<(), Failure> {
-        output::line("")?;
+    /// It in lines, for people.
+    pub fn lines(&self) -> Vec<String> {
         if let Some(why) = &self.damaged {
-            return output::line(format_args!("pool {}: {why}", self.name));
+            return vec![format!("pool {}: {why}", self.name)];
         }
         let open = match self.open.as_slice() {
             [] => "none open".into(),
             open => format!("open: {}", open.join(", ")),
         };
-        output::line(format_args!(
+        let mut lines = vec![format!(
             "pool {}: {} workers, {} wanted, room for {}; {} wait; {} tasks ready; {} jobs, {open}",
             self.name, self.living, self.wanted, self.capacity, self.waiting, self.ready, self.jobs,
-        ))?;
+        )];
         if self.workers.is_empty() {
-            return Ok(());
+            return lines;
         }
         let mut table = Table::new(["WORKER", "INSTANCE", "", "QUEUED", "BEHIND", "TASK"]);
         for worker in &self.workers {
@@ -123,6 +170,7 @@ impl Pool {
                 worker.task.clone().unwrap_or_else(|| "-".into()),
             ]);
         }
-        table.lines().try_for_each(output::line)
+        lines.extend(table.lines());
+        lines
     }
 }

@@ -1,0 +1,158 @@
+//! What the report of a run says of its workers: which came and went while it went on, why, and which were suspected.
+
+use crate::failure::Failure;
+use crate::output::To;
+use outlive_workloads::driver::{Options, Turns};
+use serde::Serialize;
+
+/// Which workers came and went.
+#[derive(Serialize)]
+pub struct Workers {
+    /// Within what their number followed what there was to do; null if it did not.
+    elastic: Option<Elastic>,
+    /// How long a heart could stand still, if that was said, in seconds.
+    freeze: Option<f64>,
+    /// How many came.
+    came: Triggers,
+    /// How many went, the dead not among them.
+    went: Triggers,
+    /// Those whose hearts stood still while others' went on.
+    suspected: Vec<Suspected>,
+}
+
+#[derive(Serialize)]
+struct Elastic {
+    least: u32,
+    most: u32,
+    fewest_ready: f64,
+    most_ready: f64,
+    may_fail: f64,
+}
+
+/// How many did, and why.
+#[derive(Clone, Copy, PartialEq, Eq, Serialize)]
+struct Triggers {
+    /// The number of ready tasks.
+    by_ready: u64,
+    /// Others had failed. Nobody goes for that.
+    by_failures: Option<u64>,
+    /// Somebody asked for it.
+    by_request: u64,
+}
+
+#[derive(Serialize)]
+struct Suspected {
+    host: u32,
+    worker: u32,
+    times: u64,
+}
+
+impl Workers {
+    pub fn of(options: &Options, turns: &Turns) -> Self {
+        let elastic = options.elastic.map(|elastic| Elastic {
+            least: elastic.least,
+            most: elastic.most,
+            fewest_ready: elastic.band.fewest,
+            most_ready: elastic.band.most,
+            may_fail: elastic.band.failed,
+        });
+        let each = options.processes * options.threads;
+        let suspected = turns.suspected.iter().map(|(worker, times)| Suspected {
+            host: worker / each,
+            worker: *worker,
+            times: *times,
+        });
+        Self {
+            elastic,
+            freeze: options.freeze.map(|freeze| freeze.as_secs_f64()),
+            came: Triggers {
+                by_ready: turns.came_for_tasks,
+                by_failures: Some(turns.came_for_failures),
+                by_request: turns.came_on_request,
+            },
+            went: Triggers {
+                by_ready: turns.went_for_tasks,
+                by_failures: None,
+                by_request: turns.went_on_request,
+            },
+            suspected: suspected.collect(),
+        }
+    }
+
+    /// Says it to people.
+    pub fn tell(&self, to: To) -> Result<(), Failure> {
+        let (came, went) = (self.came.named(true), self.went.named(false));
+        if let Some(elastic) = &self.elastic {
+            to.line(format_args!(
+                "{} to {} workers: {came}; {went}",
+                elastic.least, elastic.most
+            ))?;
+        } else if self.came.by_request + self.went.by_request > 0 {
+            // Whom spares have replaced stands with the failures.
+            to.line(format_args!("the pool was resized: {came}; {went}"))?;
+        }
+        for suspected in &self.suspected {
+            let times = match suspected.times {
+                1 => "once".into(),
+                times => format!("{times} times"),
+            };
+            to.line(format_args!(
+                "worker {} of host {} was suspected {times}: its heart stood still while those of others went on",
+                suspected.worker, suspected.host
+            ))?;
+        }
+        Ok(())
+    }
+}
+
+impl Triggers {
+    /// In words.
+    fn named(self, came: bool) -> String {
+        let (verb, by_ready) = match came {
+            true => ("came", "since each had more ready tasks than it should"),
+            false => ("went", "since there were too few ready tasks"),
+        };
+        let why = [
+            (self.by_ready, by_ready),
+            (self.by_failures.unwrap_or(0), "since others had failed"),
+            (self.by_request, "as somebody asked"),
+        ];
+        let parts: Vec<String> = { why.iter() }
+            .filter(|(number, _)| *number > 0)
+            .map(|(number, why)| format!("{number} {verb} {why}"))
+            .collect();
+        match parts.is_empty() {
+            true => format!("none {verb}"),
+            false => parts.join(", "),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_happened_is_said_in_words() {
+        let none = Triggers {
+            by_ready: 0,
+            by_failures: None,
+            by_request: 0,
+        };
+        assert_eq!(none.named(true), "none came");
+        let some = Triggers {
+            by_ready: 2,
+            by_failures: Some(1),
+            ..none
+        };
+        assert_eq!(
+            some.named(true),
+            "2 came since each had more ready tasks than it should, 1 came since others had failed"
+        );
+        let asked = Triggers {
+            by_request: 3,
+            ..none
+        };
+        assert_eq!(asked.named(false), "3 went as somebody asked");
+    }
+}

@@ -1,0 +1,189 @@
+//! `outlive pod resize`: a pool of workers grows and shrinks while a run goes on, and what is found is the same.
+
+mod support;
+
+use serde_json::Value;
+use std::fs;
+use support::programs::run;
+use support::run::{Stage, assert_nothing_is_left, processes_of, wait_until};
+use support::{Ended, Place, Running, command, outlive};
+
+const RANK: [&str; 6] = [
+    "pagerank",
+    "rmat:13",
+    "--tolerance",
+    "0",
+    "--iterations",
+    "3000",
+];
+/// On as many hosts as the tests ask of it.
+const ON_THREE: [&str; 2] = ["--hosts", "3"];
+
+/// The pool of the run, as `pod status` shows it; `None` while there is none.
+fn pool(pod: &str) -> Option<Value> {
+    let ended = command(["pod", "status", pod, "--json"]).output().unwrap();
+    let status: Value = serde_json::from_slice(&ended.stdout).ok()?;
+    let pool = status["pools"].get(0)?;
+    Some(pool.clone())
+}
+
+fn await_workers(pod: &str, workers: u64) {
+    wait_until("the pool has that many workers", || {
+        pool(pod).is_some_and(|pool| pool["living"] == workers)
+    });
+}
+
+fn resize(pod: &str, more: &[&str]) -> Ended {
+    let mut all = vec!["pod", "resize", pod];
+    all.extend(more);
+    outlive(all)
+}
+
+/// Asks for so many, and waits until they work.
+fn resized(pod: &str, workers: &str) -> Value {
+    let answer = resize(pod, &["--workers", workers, "--wait", "30s", "--json"]);
+    let answer: Value = serde_json::from_str(&answer.succeeds()).unwrap();
+    assert_eq!(answer["living"].to_string(), workers, "{answer:#}");
+    assert_eq!(answer["wanted"], answer["living"]);
+    assert_eq!(
+        (&answer["missing"], &answer["surplus"]),
+        (&0.into(), &0.into())
+    );
+    assert_eq!(answer["start"], Value::Null);
+    answer
+}
+
+#[test]
+fn a_run_is_resized_in_the_middle_down_and_up() {
+    let stage = Stage::new("resize");
+    let (expected, alone) = run(&stage, &[&RANK[..], &["--hosts", "1"]].concat());
+    for way in ["came", "went"] {
+        assert_eq!(alone["workers"][way]["by_request"], 0, "{alone:#}");
+    }
+    let place = Place::new("resize");
+    let pod = place.path();
+    let output = stage.path("resized");
+    let mut all = vec!["run"];
+    all.extend(RANK);
+    all.extend(ON_THREE);
+    all.extend(["--pod", pod, "--json", "--output", &output]);
+    let mut running = Running::start(all);
+    await_workers(pod, 3);
+    let down = resized(pod, "1");
+    assert_eq!(
+        (&down["least"], &down["before"]),
+        (&1.into(), &down["most"])
+    );
+    // Who was sent away stands by: it has not ended.
+    assert_eq!(processes_of(pod).len(), 3);
+    let up = resized(pod, "3");
+    assert_eq!(up["before"], 1);
+    // The live view shows what `pod status` does.
+    let frame = outlive(["pod", "watch", pod, "--once", "--every", "10ms"]).succeeds();
+    assert!(frame.contains("pools ──"), "{frame}");
+    assert!(
+        frame.contains(" pool pagerank: 3 workers, 3 wanted, room for "),
+        "{frame}"
+    );
+    assert!(frame.contains("WORKER  INSTANCE"), "{frame}");
+    // What cannot be.
+    let most = &up["most"];
+    for workers in ["0", "4000"] {
+        let why =
+            format!("{workers} workers of the pool `pagerank` cannot be: it can have 1 to {most}");
+        resize(pod, &["--workers", workers]).fails(2, &why);
+    }
+    resize(pod, &["--workers", "2", "--pool", "sums"])
+        .fails(1, "has no pool `sums`; it has pagerank");
+    resize(pod, &[]).fails(2, "--workers");
+    // Nobody stands by any more: somebody has to start them, as it says.
+    let said = resize(pod, &["--workers", "5", "--wait", "50ms"]).succeeds();
+    assert!(
+        said.contains("pool pagerank: 5 workers are wanted instead of 3; 3 work\n2 have not come"),
+        "{said}"
+    );
+    let (_, start) = said.trim().split_once("to start them: ").expect("how to");
+    let mut words = start.split(' ');
+    assert_eq!(words.next(), Some("outlive"));
+    let mut worker = Running::start(words.collect::<Vec<_>>());
+    await_workers(pod, 5);
+    resized(pod, "3");
+    let left = worker.ends();
+    assert!(left.contains("left in good order"), "{left}");
+    let summary: Value = serde_json::from_str(&running.ends()).unwrap();
+    assert_nothing_is_left(&summary);
+    assert!(
+        fs::read_to_string(&output).unwrap() == expected,
+        "{summary:#}"
+    );
+    assert_eq!(summary["failures"], serde_json::json!([]));
+    let workers = &summary["workers"];
+    // At least: the two that went and came again. Who is sent away in the end, a guest or one of the run's own, is who has the
+    // last place.
+    let at_least = |way: &str| workers[way]["by_request"].as_u64() >= Some(2);
+    assert!(at_least("came") && at_least("went"), "{workers:#}");
+    assert_eq!(workers["came"]["by_ready"], 0);
+    assert_eq!(workers["elastic"], Value::Null);
+}
+
+#[test]
+fn who_dies_after_a_resize_is_replaced_by_one_that_was_sent_away() {
+    let stage = Stage::new("resize-dies");
+    let (expected, _) = run(&stage, &[&RANK[..], &["--hosts", "1"]].concat());
+    let place = Place::new("resize-dies");
+    let pod = place.path();
+    let output = stage.path("resized");
+    let mut all = vec!["run"];
+    all.extend(RANK);
+    all.extend(ON_THREE);
+    all.extend(["--supervise", "none", "--pod", pod, "--output", &output]);
+    let mut running = Running::start(all);
+    await_workers(pod, 3);
+    resized(pod, "1");
+    // Whoever works is killed, and then whoever works instead.
+    for left in [2, 1] {
+        let status = outlive(["pod", "status", pod, "--json"]).succeeds();
+        let status: Value = serde_json::from_str(&status).unwrap();
+        let workers = status["pools"][0]["workers"].as_array().unwrap();
+        let works = workers
+            .iter()
+            .find(|worker| worker["lives"] == true)
+            .unwrap();
+        let members = status["members"].as_array().unwrap();
+        let member = members
+            .iter()
+            .find(|it| it["instance"] == works["instance"]);
+        let pid = member.unwrap()["pid"].as_u64().unwrap();
+        let process = processes_of(pod)
+            .into_iter()
+            .find(|it| u64::from(it.pid) == pid);
+        process.expect("a host of the run").kill();
+        wait_until("another one works", || {
+            processes_of(pod).len() == left && pool(pod).is_some_and(|pool| pool["living"] == 1)
+        });
+    }
+    let said = running.ends();
+    assert!(said.contains("the pool was resized: "), "{said}");
+    assert!(said.contains("2 went as somebody asked"), "{said}");
+    assert!(fs::read_to_string(&output).unwrap() == expected, "{said}");
+}
+
+#[test]
+fn a_pod_that_nobody_uses_is_not_resized() {
+    let place = Place::new("resize-nobody");
+    let pod = place.path();
+    resize(pod, &["--workers", "2"]).fails(1, "nothing is there");
+    outlive(["pod", "create", pod, "--size", "4M", "--ids", "16"]).succeeds();
+    resize(pod, &["--workers", "2"]).fails(1, "has no pool of workers");
+    outlive(["pod", "destroy", pod]).succeeds();
+    let mut all = vec!["run"];
+    all.extend(RANK);
+    all.extend(ON_THREE);
+    all.extend(["--pod", pod]);
+    let mut running = Running::start(all);
+    await_workers(pod, 3);
+    // Its hosts die with it, and leave the pod as it is.
+    running.kill();
+    wait_until("all are dead", || processes_of(pod).is_empty());
+    resize(pod, &["--workers", "2"]).fails(1, "nobody uses ");
+}
