@@ -23,7 +23,7 @@ pub(crate) fn listen() {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::schedule::{Bounds, Proving, scenario};
+    use crate::schedule::{Bounds, scenario};
     use std::panic::catch_unwind;
 
     /// Both kinds of proofs are begun at once, and each hears its own panics afterwards.
