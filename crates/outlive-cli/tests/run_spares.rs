@@ -9,7 +9,8 @@ use support::programs::{assert_killed, refused, run};
 use support::run::{Seen, Stage, assert_nothing_is_left, processes_of, wait_until};
 use support::{Place, Running, outlive};
 
-const HUNDRED: [&str; 4] = ["--tolerance", "0", "--iterations", "100"];
+/// So long that a spare comes before the end, also on a busy machine.
+const LONG: [&str; 4] = ["--tolerance", "0", "--iterations", "400"];
 
 fn failures(summary: &Value) -> &[Value] {
     summary["failures"].as_array().unwrap()
@@ -28,7 +29,7 @@ fn spares_take_the_places_of_hosts_that_nobody_starts_again() {
     let stage = Stage::new("spares");
     let rank = |more: &[&str]| {
         let graph = ["pagerank", "rmat:12", "--task-rows", "300"];
-        run(&stage, &[&graph[..], &HUNDRED, more].concat())
+        run(&stage, &[&graph[..], &LONG, more].concat())
     };
     let (expected, alone) = rank(&["--hosts", "2"]);
     assert_eq!(alone["spares"], 0);
@@ -56,7 +57,7 @@ fn spares_take_the_places_of_hosts_that_nobody_starts_again() {
     assert_eq!(summary["units_redone"], 0);
     // For people.
     let mut all = vec!["run", "pagerank", "rmat:12", "--task-rows", "300"];
-    all.extend(HUNDRED);
+    all.extend(LONG);
     all.extend([
         "--supervise",
         "none",
