@@ -6,6 +6,25 @@
 //! Shared memory is addressed by [`Word`]: words of eight bytes, counted from 0. What is private to a thread is its own
 //! affair: the machine is told addresses of [private](Op::PrivateLoad) accesses for their time, and no values.
 
+mod allocator;
+mod coroutine;
+mod counts;
+mod cpu;
+mod outcomes;
+mod reference;
+mod waits;
+mod workload;
+pub mod workloads;
+
+pub use allocator::{Allocator, Array};
+pub use coroutine::{Body, Coroutine, NotRecorded, Recording};
+pub use counts::Counts;
+pub use cpu::{Cpu, Pending, Value};
+pub use outcomes::{Outcome, outcomes};
+pub use reference::{Order, Reference, ReferenceError};
+pub use waits::{Wait, Waits};
+pub use workload::{Origin, Scale, Workload, WrongResult};
+
 use crate::line::{Line, LineAddress};
 
 /// A word of eight bytes in shared memory, by its number.
