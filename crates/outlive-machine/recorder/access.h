@@ -58,12 +58,11 @@ HIDDEN void settle(struct thread *t) {
             event1(t, ADVANCE, t->store_order - 1);
         t->store_order = 0;
     }
-    if (t->spin_at && t->spin_volatile && small_value(t->spin_at, t->spin_size) != t->spin_value) {
+    uint64_t word;
+    if (t->spin_at && t->spin_volatile && small_value(t->spin_at, t->spin_size) != t->spin_value && shared_word(t->spin_at, &word)) {
         /* A volatile was looked at here, and then read; it may have changed in between, and ended the wait for it. */
-        uint64_t word;
         struct object *o = atomic_at(t->spin_at);
         event2(t, AWAIT, o->order, __atomic_load_n(&o->turns, __ATOMIC_SEQ_CST));
-        shared_word(t->spin_at, &word);
         load_event(t, word, value_at(t->spin_at));
         __atomic_store_n(&R.spins, 1, __ATOMIC_RELAXED);
     }
@@ -170,6 +169,7 @@ HIDDEN void volatile_reads(const volatile void *at, size_t size) {
         t->spin_value = value;
         t->spin_volatile = true;
         t->spins = 0;
+        R.order_needed[o->order] = 1;
     }
     release(t);
 }

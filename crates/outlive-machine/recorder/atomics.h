@@ -1,5 +1,7 @@
 /* Atomics. They are done here, each with its turn in the order of its word, so that the trace has the order in which they were
- * done. One that finds what it found before, with nothing but reads in between, is spinning, and is not recorded. */
+ * done. A word that is only added to and the like is a counter: its order need not be kept to. One that is also stored to,
+ * swapped, or read to acquire what others did may be how threads synchronise. An operation that finds what it found before, with
+ * nothing but reads in between, is spinning, and is not recorded. */
 
 #define A_SEQ_CST 5
 
@@ -38,8 +40,10 @@ HIDDEN void put_load(struct thread *t, struct object *o, uint64_t turn, uintptr_
     event2(t, AWAIT, o->order, turn);
     gap(t);
     load_event(t, word, value_at(address));
-    if (acquires(order))
+    if (acquires(order)) {
         word_event(t, ACQUIRE, word);
+        R.order_needed[o->order] = 1;
+    }
     may_spin_at(t, address, value);
 }
 
@@ -52,6 +56,7 @@ HIDDEN void put_store(struct thread *t, struct object *o, uint64_t turn, uintptr
     event1(t, ADVANCE, o->order);
     if (order == A_SEQ_CST)
         event0(t, FENCE);
+    R.order_needed[o->order] = 1;
 }
 
 /* The stores that the thread has announced must be read before the operation lets others see them: so `settle` comes before. But not
@@ -76,6 +81,8 @@ HIDDEN void put_change(struct thread *t, struct object *o, uint64_t turn, uintpt
         word_event(t, ACQUIRE, word);
     if (read == written)
         may_spin_at(t, address, read);
+    if (kind == 0 || kind >= 6)
+        R.order_needed[o->order] = 1;
 }
 
 /* One that is private: some data of the thread's own, as far as the trace is concerned. */

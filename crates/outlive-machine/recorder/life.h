@@ -198,8 +198,21 @@ long outlive_word(const void *at) {
     return shared_word((uintptr_t)at, &word) ? (long)word : -1;
 }
 
+/* Around a fork, so that the child does not find a lock taken by a thread that it does not have. */
+HIDDEN void before_fork(void) {
+    spin_lock(&heaps[0].lock);
+    spin_lock(&heaps[1].lock);
+}
+
+HIDDEN void after_fork(void) {
+    spin_unlock(&heaps[1].lock);
+    spin_unlock(&heaps[0].lock);
+}
+
 /* A child has one thread and its own memory: it is not recorded. */
 HIDDEN void in_child(void) {
+    after_fork();
+    R.lock = 0;
     R.recording = 0;
     R.finished = true;
     R.fd = -1;
@@ -214,6 +227,7 @@ HIDDEN bool is(const char *name, const char *value) {
 __attribute__((constructor(101))) static void start(void) {
     const char *path = getenv("OUTLIVE_TRACE"), *instructions = getenv("OUTLIVE_GAP");
     R.fd = -1;
+    pthread_atfork(before_fork, after_fork, in_child);
     if (!path || !*path)
         return;
     double gap = 2;
@@ -263,7 +277,6 @@ __attribute__((constructor(101))) static void start(void) {
     }
     /* What it starts is not recorded, and must not write to the same file. */
     unsetenv("OUTLIVE_TRACE");
-    pthread_atfork(NULL, NULL, in_child);
     static const unsigned char first[16] = "OutTrace\1";
     put_file(first, sizeof first);
     self = t;

@@ -4,7 +4,7 @@
  * One translation unit, so that nothing but what programs and libraries are to see is visible. */
 
 #define _GNU_SOURCE
-#include "state.h"
+#include "state.h" /* whoever is included needs those before */
 #include "stream.h"
 #include "heap.h"
 #include "access.h"

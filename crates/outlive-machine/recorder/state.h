@@ -180,7 +180,7 @@ HIDDEN struct object *object_at(uintptr_t address, enum object_kind kind) {
             if (kind == A_LOCK)
                 R.lock_order[o->id] = o->order;
             if (kind == AN_ATOMIC)
-                R.order_needed[o->order] = 2; /* if there was spinning */
+                R.order_needed[o->order] = 2; /* a counter: if there was spinning */
             __atomic_store_n(&o->ready, 1, __ATOMIC_RELEASE);
             return o;
         }

@@ -11,5 +11,6 @@ pub mod line;
 pub mod parts;
 pub mod program;
 pub mod protocol;
+pub mod recorder;
 pub mod search;
 pub mod trace;

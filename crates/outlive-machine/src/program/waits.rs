@@ -65,7 +65,11 @@ impl fmt::Display for Wait {
                 write!(f, "waits for a signal of condition {}", condition.0)
             }
             Self::EventCount { count, is, wanted } => {
-                write!(f, "waits for event count {} to be {wanted}, which is {is}", count.0)
+                write!(
+                    f,
+                    "waits for event count {} to be {wanted}, which is {is}",
+                    count.0
+                )
             }
         }
     }

@@ -9,9 +9,10 @@ use std::sync::Arc;
 /// What of the recorded order a replay keeps to.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Order {
-    /// Threads begin after they were made, those who waited at a condition variable or semaphore go on after what they
-    /// waited for, and barriers are barriers. Locks go to whoever the machine gives them to, but for those that condition variables
-    /// were used with; and if threads were seen to spin, all atomics keep to their recorded order.
+    /// What the trace says must be kept to. Of recorded programs: threads begin after they were made; those who waited at a
+    /// condition variable or semaphore go on after what they waited for; atomic variables that threads may synchronise by keep to their
+    /// order, and if threads were seen to spin, counters, too. Locks go to whoever the machine gives them to, but for those that
+    /// condition variables were used with.
     #[default]
     Needed,
     /// All locks and atomics go in the recorded order. In a program without data races, each word then gets the values that it got

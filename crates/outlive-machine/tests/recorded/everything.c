@@ -155,7 +155,7 @@ int main(void) {
         outlive_roi_end();
     if (!outlive_word)
         return 0;
-#define SHOW(what) show(&what, sizeof what)
+#define SHOW(what) show((const void *)&what, sizeof what)
     SHOW(initial); SHOW(counter); SHOW(order); SHOW(parts); SHOW(bytes); SHOW(sum); SHOW(small_sum); SHOW(chosen);
     SHOW(under_user_lock); SHOW(after_flag); SHOW(after_volatile); SHOW(after_semaphore); SHOW(source); SHOW(copied);
     SHOW(waiting); SHOW(generation); SHOW(spun); SHOW(read_and_written); SHOW(flag); SHOW(volatile_flag); SHOW(grid);
