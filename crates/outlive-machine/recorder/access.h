@@ -1,6 +1,7 @@
-/* Plain accesses. The compiler announces them before they are done, so the value of a store is read when the thread comes here
- * next, and no earlier: whatever is announced, the store before it has been done by then. Reads may be announced
- * between a store and its being done (a struct is copied: store, load, then the copy), so they wait in a queue. */
+/* Plain accesses. The compiler announces them before they are done, so the value of a store is read when the thread
+ * comes here next, and no earlier: whatever is announced, the store before it has been done by then. Reads may be
+ * announced between a store and its being done (a struct is copied: store, load, then the copy), so they wait in a
+ * queue. */
 
 /* The word of shared memory at an address, or false if that is private. */
 HIDDEN bool shared_word(uintptr_t address, uint64_t *word) {
@@ -133,8 +134,8 @@ HIDDEN void writes(const void *at, size_t size) {
     }
 }
 
-/* A volatile that is read again and again is waited for, as an atomic is. What is found here may not be what the program finds
- * right after; `settle` sees to that. */
+/* A volatile that is read again and again is waited for, as an atomic is. What is found here may not be what the program
+ * finds right after; `settle` sees to that. */
 HIDDEN void volatile_reads(const volatile void *at, size_t size) {
     struct thread *t = enter();
     uint64_t word;

@@ -1,7 +1,7 @@
-/* Atomics. They are done here, each with its turn in the order of its word, so that the trace has the order in which they were
- * done. A word that is only added to and the like is a counter: its order need not be kept to. One that is also stored to,
- * swapped, or read to acquire what others did may be how threads synchronise. An operation that finds what it found before, with
- * nothing but reads in between, is spinning, and is not recorded. */
+/* Atomics. They are done here, each with its turn in the order of its word, so that the trace has the order in which
+ * they were done. A word that is only added to and the like is a counter: its order need not be kept to. One that is
+ * also stored to, swapped, or read to acquire what others did may be how threads synchronise. An operation that finds
+ * what it found before, with nothing but reads in between, is spinning, and is not recorded. */
 
 #define A_SEQ_CST 5
 
@@ -35,7 +35,8 @@ HIDDEN void spun(struct thread *t, uintptr_t address) {
 
 HIDDEN unsigned mask_of(uintptr_t address, size_t size) { return (0xffu >> (8 - size)) << (address & 7); }
 
-HIDDEN void put_load(struct thread *t, struct object *o, uint64_t turn, uintptr_t address, uint64_t word, uint64_t value, int order) {
+HIDDEN void put_load(struct thread *t, struct object *o, uint64_t turn, uintptr_t address, uint64_t word, uint64_t value,
+                     int order) {
     spun(t, address);
     event2(t, AWAIT, o->order, turn);
     gap(t);
@@ -47,7 +48,8 @@ HIDDEN void put_load(struct thread *t, struct object *o, uint64_t turn, uintptr_
     may_spin_at(t, address, value);
 }
 
-HIDDEN void put_store(struct thread *t, struct object *o, uint64_t turn, uintptr_t address, uint64_t word, size_t size, uint64_t whole, int order) {
+HIDDEN void put_store(struct thread *t, struct object *o, uint64_t turn, uintptr_t address, uint64_t word, size_t size,
+                      uint64_t whole, int order) {
     if (releases(order))
         word_event(t, RELEASE, word);
     event2(t, AWAIT, o->order, turn);
@@ -59,8 +61,8 @@ HIDDEN void put_store(struct thread *t, struct object *o, uint64_t turn, uintptr
     R.order_needed[o->order] = 1;
 }
 
-/* The stores that the thread has announced must be read before the operation lets others see them: so `settle` comes before. But not
- * what it has read: that may turn out to be spinning. */
+/* The stores that the thread has announced must be read before the operation lets others see them: so `settle` comes
+ * before. But not what it has read: that may turn out to be spinning. */
 HIDDEN void settle_store(struct thread *t) {
     if (t->store_size)
         settle(t);

@@ -1,5 +1,6 @@
-/* The program's heap: memory in one place, so that shared data are told by their address; and another one for private data. It
- * replaces the library's for the whole process. Blocks are of some sizes, have 16 bytes before them, and go back to a list. */
+/* The program's heap: memory in one place, so that shared data are told by their address; and another one for private
+ * data. It replaces the library's for the whole process. Blocks are of some sizes, have 16 bytes before them, and go
+ * back to a list. */
 
 #define CLASSES 192
 

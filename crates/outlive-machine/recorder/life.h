@@ -5,8 +5,8 @@ extern char __data_start[], _end[];
 /* Items of a block of the image. */
 static unsigned char image_block[BLOCK + 4096];
 
-/* Runs of words that are not zero. One or two zeros do not end a run. Other threads may run meanwhile: what they write is in
- * the image or not, and is in the trace if it comes after. */
+/* Runs of words that are not zero. One or two zeros do not end a run. Other threads may run meanwhile: what they write
+ * is in the image or not, and is in the trace if it comes after. */
 HIDDEN void put_image(uintptr_t from, uintptr_t to, uint64_t first) {
     uintptr_t own[3][2] = {{(uintptr_t)&R, (uintptr_t)(&R + 1)},
                            {(uintptr_t)heaps, (uintptr_t)(heaps + 2)},

@@ -149,8 +149,9 @@ HIDDEN void *reserve(size_t bytes) {
     return at == MAP_FAILED ? NULL : at;
 }
 
-/* The calling thread, until it is released; or nothing, if it is in the recorder already, is none of ours, or all is over. Who
- * ends the recording takes all threads in this way, and keeps them: exchanging the word orders that with what they do. */
+/* The calling thread, until it is released; or nothing, if it is in the recorder already, is none of ours, or all is
+ * over. Who ends the recording takes all threads in this way, and keeps them: exchanging the word orders that with what
+ * they do. */
 HIDDEN struct thread *grab(void) {
     struct thread *t = self;
     uint32_t nobody = 0;

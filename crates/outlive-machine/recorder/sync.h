@@ -1,5 +1,5 @@
-/* Locks, condition variables, barriers and semaphores: the program's calls come here, do what they did, and what came of it is
- * recorded. Definitions in an executable come before a library's, so those of C++'s threads come here too. */
+/* Locks, condition variables, barriers and semaphores: the program's calls come here, do what they did, and what came of
+ * it is recorded. Definitions in an executable come before a library's, so those of C++'s threads come here too. */
 
 HIDDEN void *real(const char *name) {
     /* Condition variables are there twice; `dlsym` alone might find the old ones. */
@@ -228,7 +228,8 @@ int pthread_barrier_init(pthread_barrier_t *barrier, const pthread_barrierattr_t
     return error;
 }
 
-/* Whether the round that a thread has come to is in the trace is up to whoever comes last: so it is in all threads or none. */
+/* Whether the round that a thread has come to is in the trace is up to whoever comes last: so it is in all threads or
+ * none. */
 HIDDEN void put_barrier(struct thread *t) {
     struct object *o = t->at_barrier;
     if (o && o->arrived >= (t->round + 1) * o->count && o->recorded[t->round & 1]) {

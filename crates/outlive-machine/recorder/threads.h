@@ -1,4 +1,5 @@
-/* Threads. Each has a slot, which is a thread of the trace; a slot whose thread has been joined is given to the next one. */
+/* Threads. Each has a slot, which is a thread of the trace; a slot whose thread has been joined is given to the next
+ * one. */
 
 HIDDEN struct thread *claim_slot(void) {
     struct thread *t = NULL;

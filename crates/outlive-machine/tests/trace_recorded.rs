@@ -1,4 +1,5 @@
-//! Real programs, built and recorded and done again: on a machine without time, memory ends up as it was in the program itself.
+//! Real programs, built and recorded and done again: on a machine without time, memory ends up as it was in the program
+//! itself.
 
 use outlive_machine::program::{self, Reference, Word};
 use outlive_machine::recorder::{BuildError, build};
@@ -121,7 +122,11 @@ fn is_the_same_again(workshop: &Workshop, environment: &[(&str, &str)]) -> Trace
     for seed in 0..3 {
         for order in [program::Order::Sequential, program::Order::TotalStore] {
             let machine = replayed(&trace, EXACT, order, seed);
-            assert_eq!(differences(&said, &machine), [], "{order:?}, seed {seed}");
+            let found = differences(&said, &machine);
+            assert!(
+                differences.is_empty(),
+                "{order:?}, seed {seed}: {differences:?}"
+            );
         }
         // In another order it comes to its end, too.
         replayed(&trace, Replay::default(), program::Order::TotalStore, seed);

@@ -1,8 +1,8 @@
 //! Builds real programs so that they can be recorded as [traces](crate::trace).
 //!
-//! C and C++ are compiled with the instrumentation of `-fsanitize=thread`, and linked with a runtime of ours instead of the
-//! sanitizer's, whose source is compiled along. A program that was built so runs as ever; with `OUTLIVE_TRACE=FILE` in
-//! its environment, it writes a trace. `docs/recording.md` says how, and what is not recorded.
+//! C and C++ are compiled with the instrumentation of `-fsanitize=thread`, and linked with a runtime of ours instead of
+//! the sanitizer's, whose source is compiled along. A program that was built so runs as ever; with `OUTLIVE_TRACE=FILE`
+//! in its environment, it writes a trace. `docs/recording.md` says how, and what is not recorded.
 
 mod arguments;
 
@@ -98,8 +98,8 @@ pub enum BuildError {
     Temporary(io::Error),
 }
 
-/// Does what the compiler's command says, so that the program can be recorded: compiles, links, or both. Nothing is left
-/// behind but what the command would leave.
+/// Does what the compiler's command says, so that the program can be recorded: compiles, links, or both. Nothing is
+/// left behind but what the command would leave.
 ///
 /// # Errors
 ///
@@ -161,7 +161,7 @@ impl Compiler {
         })
     }
 
-    fn instrumented(&self) -> impl Iterator<Item = &'static OsStr> {
+    fn instrumented<'a>(&self) -> impl Iterator<Item = &'a OsStr> + use<'a> {
         let own: &[&str] = if self.clang { &CLANG } else { &GCC };
         INSTRUMENTED.iter().chain(own).map(OsStr::new)
     }

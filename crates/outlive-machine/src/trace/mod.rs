@@ -1,31 +1,35 @@
 //! Traces: what the threads of a real program did, to be done again on a simulated machine.
 //!
-//! A trace has, for each thread, its [events](Event) in program order, the [image](Trace::image) of shared memory at the
-//! beginning, and what it says [about](About) itself. It is made by the recorder (`docs/recording.md`) or a [`TraceWriter`];
-//! a [`Trace`] reads it a block at a time; [`Trace::threads`] are [`Thread`](crate::program::Thread)s of a machine.
+//! A trace has, for each thread, its [events](Event) in program order, the [image](Trace::image) of shared memory at
+//! the beginning, and what it says [about](About) itself. It is made by the recorder (`docs/recording.md`) or a
+//! [`TraceWriter`]; a [`Trace`] reads it a block at a time; [`Trace::threads`] are [`Thread`](crate::program::Thread)s
+//! of a machine.
 //!
 //! # What keeps the values right
 //!
-//! Stores carry the values that they had. So a replay ends with the recorded contents of memory if stores to a word come in
-//! the recorded order, or by updates for which the order does not matter:
+//! Stores carry the values that they had. So a replay ends with the recorded contents of memory if stores to a word
+//! come in the recorded order, or by updates for which the order does not matter:
 //!
 //! * Stores that a lock, a barrier or an atomic orders come in the recorded order if the replay keeps to it
-//!   ([`Order::Recorded`]). It does so by event counts ([`Op::Await`](crate::program::Op::Await)), of which each lock and atomic
-//!   variable has one: an operation on it waits until as many others are done as were in the recorded run.
+//!   ([`Order::Recorded`]). It does so by event counts ([`Op::Await`](crate::program::Op::Await)), of which each lock
+//!   and atomic variable has one: an operation on it waits until as many others are done as were in the recorded run.
 //! * An atomic is done again by adding what it made of the difference: whoever does so first, the sum is the same.
 //! * A store to a part of a word carries which bytes it wrote, and the whole word as it was after it. It is done again
-//!   as a store of the whole word. That is right unless two threads write different parts of one word and nothing orders them; then the
-//!   one that comes later puts back what it had seen of the other's part. [`Parts::Exact`] does those stores in another way.
+//!   as a store of the whole word. That is right unless two threads write different parts of one word and nothing
+//!   orders them; then the one that comes later puts back what it had seen of the other's part. [`Parts::Exact`] does
+//!   those stores in another way.
 //! * Data races have no order, and their values are anybody's guess.
 //!
-//! Waiting at condition variables is done again as the order in which the lock was taken: who went on in the recorded run after
-//! the lock had been taken so often, goes on after that. So a signal that comes earlier than it did is not lost.
+//! Waiting at condition variables is done again as the order in which the lock was taken: who went on in the recorded
+//! run after the lock had been taken so often, goes on after that. So a signal that comes earlier than it did is not
+//! lost.
 //!
 //! # The format
 //!
-//! Version 1. Numbers of fixed length are little-endian. A *varint* has seven bits in each byte, the low ones first; the high bit says
-//! that another byte follows; it is as short as it can be. A *difference* is a varint `n` for `n / 2` if `n` is even,
-//! else `-(n + 1) / 2`. Reserved bytes are zero; a reader refuses others, and everything that is not described here.
+//! Version 1. Numbers of fixed length are little-endian. A *varint* has seven bits in each byte, the low ones first;
+//! the high bit says that another byte follows; it is as short as it can be. A *difference* is a varint `n` for `n / 2`
+//! if `n` is even, else `-(n + 1) / 2`. Reserved bytes are zero; a reader refuses others, and everything that is not
+//! described here.
 //!
 //! ```text
 //! bytes   the file
@@ -51,23 +55,24 @@
 //! 32..    contents
 //! ```
 //!
-//! A program that dies while it is recorded leaves no footer, and a file without one is refused. All blocks of one kind and thread are read
-//! in the order of the file.
+//! A program that dies while it is recorded leaves no footer, and a file without one is refused. All blocks of one kind
+//! and thread are read in the order of the file.
 //!
-//! **About** (one item; unpacked contents of several such blocks are put together), all varints: words of shared memory; threads; flags (1:
-//! spinning was seen, 2: the region of interest only); number of event counts, and a byte for each, 1 if it must be
-//! kept to; number of locks, and for each its word, and the event count of its order plus 1, or 0; number of condition variables, and
-//! for each its word; number of barriers, and for each the word of its counter and how many threads take part; number of
-//! pairs of texts, and for each text its length in bytes and UTF-8. Words of locks and such stand at the beginning of
-//! lines of 64 bytes that are theirs.
+//! **About** (one item; unpacked contents of several such blocks are put together), all varints: words of shared
+//! memory; threads; flags (1: spinning was seen, 2: the region of interest only); number of event counts, and a byte
+//! for each, 1 if it must be kept to; number of locks, and for each its word, and the event count of its order plus 1,
+//! or 0; number of condition variables, and for each its word; number of barriers, and for each the word of its counter
+//! and how many threads take part; number of pairs of texts, and for each text its length in bytes and UTF-8. Words of
+//! locks and such stand at the beginning of lines of 64 bytes that are theirs.
 //!
 //! **Image**: items are runs of words: the first word, how many (varints), their values, 8 bytes each. They ascend.
 //! What is in no run is zero.
 //!
-//! **Events**: items are events. The first byte has the kind in its low 5 bits and `x` in its high 3 bits, which are 0 where nothing is said
-//! of them. `word` is a difference to the block's word before (in the events that have one), which at the beginning of a block is 0;
-//! `address` likewise, among private accesses. `value` is `x + 1` bytes, the low ones first; the rest is zero. All others are varints
-//! but for `mask`, a byte: bit 0 stands for the byte with the lowest address.
+//! **Events**: items are events. The first byte has the kind in its low 5 bits and `x` in its high 3 bits, which are 0
+//! where nothing is said of them. `word` is a difference to the block's word before (in the events that have one),
+//! which at the beginning of a block is 0; `address` likewise, among private accesses. `value` is `x + 1` bytes, the
+//! low ones first; the rest is zero. All others are varints but for `mask`, a byte: bit 0 stands for the byte with the
+//! lowest address.
 //!
 //! ```text
 //! kind                after it                  what

@@ -56,8 +56,8 @@ impl Trace {
     ///
     /// # Errors
     ///
-    /// If it cannot be read, is no trace, or what it says about itself is damaged. Damaged events are found when they are
-    /// read, or by [`survey`](Self::survey).
+    /// If it cannot be read, is no trace, or what it says about itself is damaged. Damaged events are found when they
+    /// are read, or by [`survey`](Self::survey).
     pub fn open(path: &Path) -> Result<Self, TraceError> {
         let file = File::open(path).map_err(TraceError::reading(0))?;
         let length = file.metadata().map_err(TraceError::reading(0))?.len();

@@ -9,26 +9,26 @@ use std::sync::Arc;
 /// What of the recorded order a replay keeps to.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Order {
-    /// What the trace says must be kept to. Of recorded programs: threads begin after they were made; those who waited at a
-    /// condition variable or semaphore go on after what they waited for; atomic variables that threads may synchronise by keep to their
-    /// order, and if threads were seen to spin, counters, too. Locks go to whoever the machine gives them to, but for those that
-    /// condition variables were used with.
+    /// What the trace says must be kept to. Of recorded programs: threads begin after they were made; those who waited
+    /// at a condition variable or semaphore go on after what they waited for; atomic variables that threads may
+    /// synchronise by keep to their order, and if threads were seen to spin, counters, too. Locks go to whoever the
+    /// machine gives them to, but for those that condition variables were used with.
     #[default]
     Needed,
-    /// All locks and atomics go in the recorded order. In a program without data races, each word then gets the values that it got
-    /// in the recorded run, in the same order.
+    /// All locks and atomics go in the recorded order. In a program without data races, each word then gets the values
+    /// that it got in the recorded run, in the same order.
     Recorded,
 }
 
 /// How stores to a part of a word are done again.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Parts {
-    /// One store of the whole word as it was then. If another thread writes another part of that word meanwhile, what it wrote may be
-    /// overwritten: the right times, and in such words perhaps not the right values.
+    /// One store of the whole word as it was then. If another thread writes another part of that word meanwhile, what
+    /// it wrote may be overwritten: the right times, and in such words perhaps not the right values.
     #[default]
     Whole,
-    /// The same, but in words of which several threads wrote a part each, two atomics, of which the first makes the bytes zero and the
-    /// second puts the new ones there: always the right values, and more time than a store takes.
+    /// The same, but in words of which several threads wrote a part each, two atomics, of which the first makes the
+    /// bytes zero and the second puts the new ones there: always the right values, and more time than a store takes.
     Exact,
 }
 
@@ -151,8 +151,8 @@ impl Plan {
 
 /// A recorded thread that is done again. A clone is a position: the block that is being read is shared.
 ///
-/// The trace has been read once when there is such a thread. If the file changes after that, its next operation panics with
-/// what is wrong.
+/// The trace has been read once when there is such a thread. If the file changes after that, its next operation panics
+/// with what is wrong.
 #[derive(Clone, Debug)]
 pub struct TraceThread {
     cursor: Cursor,

@@ -4,12 +4,14 @@ use super::{Event, Trace, TraceError};
 use crate::program::Word;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// How often what was done, by a thread or by all. One that reads and writes more than a word is as many as it has words.
+/// How often what was done, by a thread or by all. One that reads and writes more than a word is as many as it has
+/// words.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
     /// All events.
     pub events: u64,
-    /// Instructions: those between events, and one for each access, fence and operation on a lock, barrier or condition variable.
+    /// Instructions: those between events, and one for each access, fence and operation on a lock, barrier or condition
+    /// variable.
     pub instructions: u64,
     /// Reads of shared words.
     pub loads: u64,

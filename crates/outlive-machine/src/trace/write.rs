@@ -13,8 +13,8 @@ const BLOCK: usize = 1 << 16;
 /// Words of one run of an image's block.
 const RUN: usize = 1 << 13;
 
-/// Writes a trace from beginning to end; nothing is looked for, so it may be a pipe. It is a trace only once it has been
-/// [finished](Self::finish).
+/// Writes a trace from beginning to end; nothing is looked for, so it may be a pipe. It is a trace only once it has
+/// been [finished](Self::finish).
 ///
 /// ```
 /// use outlive_machine::program::Word;

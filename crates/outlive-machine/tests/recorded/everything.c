@@ -1,5 +1,5 @@
-/* What threads can do to shared memory, for the test of the recorder: at the end it prints each word that it uses, by the word's
- * number in the trace, with what it holds. */
+/* What threads can do to shared memory, for the test of the recorder: at the end it prints each word that it uses, by
+ * the word's number in the trace, with what it holds. */
 
 #include <pthread.h>
 #include <semaphore.h>
