@@ -123,10 +123,7 @@ fn is_the_same_again(workshop: &Workshop, environment: &[(&str, &str)]) -> Trace
         for order in [program::Order::Sequential, program::Order::TotalStore] {
             let machine = replayed(&trace, EXACT, order, seed);
             let found = differences(&said, &machine);
-            assert!(
-                differences.is_empty(),
-                "{order:?}, seed {seed}: {differences:?}"
-            );
+            assert!(found.is_empty(), "{order:?}, seed {seed}: {found:?}");
         }
         // In another order it comes to its end, too.
         replayed(&trace, Replay::default(), program::Order::TotalStore, seed);
