@@ -3,6 +3,7 @@
 //!
 //! A machine is put together from parts as a [`description`] says; the [`engine`] gives them time; what its cache
 //! controllers do stands in [`protocol`], as pure functions that the timed machine shares with its judges in [`search`].
+//! What runs on it are [programs](program), and [traces](trace) of real ones.
 
 pub mod description;
 pub mod engine;
@@ -10,4 +11,6 @@ pub mod line;
 pub mod parts;
 pub mod program;
 pub mod protocol;
+pub mod recorder;
 pub mod search;
+pub mod trace;

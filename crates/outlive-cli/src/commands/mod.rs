@@ -7,6 +7,7 @@ mod create;
 mod destroy;
 mod doctor;
 mod host;
+mod machine;
 mod prove;
 mod run;
 mod status;
@@ -62,6 +63,9 @@ enum Command {
     /// Run the proofs that what is claimed about crashes holds
     #[command(subcommand, arg_required_else_help = true)]
     Prove(prove::Prove),
+    /// The simulated machine: record programs for it, and look at what was recorded
+    #[command(subcommand, arg_required_else_help = true)]
+    Machine(machine::Machine),
     /// Measure what Outlive costs beside its peers, and the papers' tables
     Study(study::Study),
     /// A part of a study in a process of its own
@@ -126,6 +130,7 @@ impl Outlive {
             Command::Unpack(command) => command.run(),
             Command::Worker(command) => command.run(),
             Command::Prove(command) => command.run(),
+            Command::Machine(command) => command.run(),
             Command::Study(command) => command.run(),
             Command::StudyPart => study::part(),
             Command::Doctor(command) => command.run(),
