@@ -3,7 +3,7 @@
 //!
 //! A machine is put together from parts as a [`description`] says; the [`engine`] gives them time; what its cache
 //! controllers do stands in [`protocol`], as pure functions that the timed machine shares with its judges in [`search`].
-//! What runs on it are [programs](program), and [traces](trace) of real ones.
+//! What runs on it, and must come out, stands in [`program`]; [traces](trace) are of real programs.
 
 pub mod description;
 pub mod engine;

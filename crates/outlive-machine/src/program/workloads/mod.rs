@@ -17,8 +17,16 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
+mod barnes;
+mod bodies;
+mod clusters;
+mod ocean;
+mod streamcluster;
 mod ycsb;
 
+pub use barnes::Barnes;
+pub use ocean::{Ocean, Partitions};
+pub use streamcluster::Streamcluster;
 pub use ycsb::Ycsb;
 
 use super::{Scale, Workload};
@@ -27,7 +35,21 @@ use super::{Scale, Workload};
 pub type Make = fn(usize, Scale) -> Workload;
 
 /// All workloads: their names and how to make them.
-pub const ALL: &[(&str, Make)] = &[("ycsb", |threads, scale| Ycsb::at(scale).workload(threads))];
+pub const ALL: &[(&str, Make)] = &[
+    ("ycsb", |threads, scale| Ycsb::at(scale).workload(threads)),
+    ("ocean-cp", |threads, scale| {
+        Ocean::at(Partitions::Contiguous, scale).workload(threads)
+    }),
+    ("ocean-ncp", |threads, scale| {
+        Ocean::at(Partitions::NonContiguous, scale).workload(threads)
+    }),
+    ("barnes", |threads, scale| {
+        Barnes::at(scale).workload(threads)
+    }),
+    ("streamcluster", |threads, scale| {
+        Streamcluster::at(scale).workload(threads)
+    }),
+];
 
 /// The workload of this name.
 pub fn by_name(name: &str, threads: usize, scale: Scale) -> Option<Workload> {
