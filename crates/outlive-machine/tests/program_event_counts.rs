@@ -20,7 +20,7 @@ impl Thread for Script {
 const COUNT: EventCountId = EventCountId(0);
 
 fn script<const N: usize>(ops: [Op; N]) -> Script {
-    Script(ops.to_vec().into_iter())
+    Script(Vec::from(ops).into_iter())
 }
 
 fn memory() -> (Image, Synchronisation) {

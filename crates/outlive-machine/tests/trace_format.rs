@@ -44,7 +44,7 @@ fn bits(mask: u8) -> u64 {
 }
 
 fn event() -> impl Strategy<Value = Event> {
-    let word = || prop_oneof![0..64u64, 0..1 << 20].prop_map(Word);
+    let word = || prop_oneof![0..64u64, 0..1u64 << 20].prop_map(Word);
     let value = || prop_oneof![0..300u64, any::<u64>()];
     let lock = || (0..2u32).prop_map(LockId);
     let count = || (0..2u32).prop_map(EventCountId);
