@@ -49,7 +49,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         println!(
             "{name:14} {:>12} {:>7} {:>24} {:>24} {:>9.1}",
             counts.instructions(),
-            workload.image().words * 8 >> 20,
+            (workload.image().words * 8) >> 20,
             beside(counts.store_fraction(), origin.stores),
             beside(counts.shared_store_fraction(), origin.shared_stores),
             (counts.instructions() - counts.compute) as f64 / seconds / 1e6,

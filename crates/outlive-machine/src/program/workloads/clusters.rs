@@ -245,9 +245,9 @@ impl<'a> Search<'a> {
         if price + opened - closed >= 0.0 {
             return;
         }
-        for point in 0..self.count {
+        for (point, nearer) in nearer.into_iter().enumerate() {
             let closes = slot(self.found.with[point]).is_some_and(|slot| gains[slot] > 0.0);
-            if nearer[point] || closes {
+            if nearer || closes {
                 self.found.cost[point] = self.cost(point, candidate);
                 self.found.with[point] = candidate;
             }
