@@ -19,13 +19,25 @@
 
 mod barnes;
 mod bodies;
+mod bodytrack;
+#[cfg(test)]
+mod broken;
+mod canneal;
 mod clusters;
+mod fluid;
 mod ocean;
+mod private;
+mod raytrace;
 mod streamcluster;
+mod vector;
 mod ycsb;
 
 pub use barnes::Barnes;
+pub use bodytrack::Bodytrack;
+pub use canneal::Canneal;
+pub use fluid::Fluidanimate;
 pub use ocean::{Ocean, Partitions};
+pub use raytrace::Raytrace;
 pub use streamcluster::Streamcluster;
 pub use ycsb::Ycsb;
 
@@ -48,6 +60,18 @@ pub const ALL: &[(&str, Make)] = &[
     }),
     ("streamcluster", |threads, scale| {
         Streamcluster::at(scale).workload(threads)
+    }),
+    ("raytrace", |threads, scale| {
+        Raytrace::at(scale).workload(threads)
+    }),
+    ("canneal", |threads, scale| {
+        Canneal::at(scale).workload(threads)
+    }),
+    ("fluidanimate", |threads, scale| {
+        Fluidanimate::at(scale).workload(threads)
+    }),
+    ("bodytrack", |threads, scale| {
+        Bodytrack::at(scale).workload(threads)
     }),
 ];
 
