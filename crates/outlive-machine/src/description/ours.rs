@@ -88,5 +88,8 @@ section! {
         pub replica_hash: ReplicaHash = ReplicaHash::Multiply,
         /// An entry of a log: 24 B, for requester 2, timestamp 4, address 8, value 8, rounded up to whole words.
         pub log_entry: Bytes = Bytes(24),
+        /// The logging units of a replica group divide a dump by ranges of addresses of this size, which go round them: 4 KiB,
+        /// a page, so that they have equal shares however little of the memory is written.
+        pub dump_range: Bytes = Bytes::kibi(4),
     }
 }
