@@ -38,8 +38,8 @@
 //!
 //! * **Which REPL a VAL means** is told by a sequence of its core, and **which of two updates is later** by the number of
 //!   the commit among those of its node. Timestamps count the VALs from one node to one unit; they say when a unit may
-//!   move an entry, are stripped then, and could not be compared between units anyway. Entries keep the commit's number
-//!   in the four bytes of the timestamp.
+//!   move an entry, are stripped then, and could not be compared between units anyway. So an entry has 24 bytes: requester
+//!   2, commit 4 (until the VAL: the sequence), epoch 4, word 6, value 8. A timestamp is kept only where a VAL came early.
 //! * **A full SRAM** lets entries go to DRAM. **A full DRAM log** asks for a dump; what comes until it is cleared stands
 //!   in the spill area behind it (in the same DRAM, at the same cost). A unit reads its log as fast as it can fill it,
 //!   and an eighth faster, so that is never much. Refusing a REPL could stop the machine, and refusing a VAL would fill
