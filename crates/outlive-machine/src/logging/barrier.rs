@@ -38,7 +38,9 @@ use super::log::Through;
 ///    does no harm: node, commit and word name the update.
 /// 4. Who has not saved when it dies is not in [`Clear::saved`], and nothing of its ranges is cleared. In the next round
 ///    the living members divide the ranges anew.
-/// 5. A stray (an entry whose line does not, or no longer, belong to a group of the unit) is saved by whoever has it.
+/// 5. A stray (an entry that was not, or not under the present groups, sent to this unit as a member of its line's group) is
+///    saved by whoever has it. Groups change only when the fabric is drained, so of the members none has it as a stray and
+///    another not.
 ///
 /// Memory nodes do not fail, so the barrier itself needs no copy.
 ///

@@ -14,14 +14,14 @@
 //! | --- | --- |
 //! | 1 | node of the requester |
 //! | 1 | core of the requester |
-//! | 6 | word, less that of the entry before |
+//! | 6 | word, less that of the last entry of this core |
 //! | 4 | commit, less that of the last entry of this node |
-//! | 4 | epoch, less that of the entry before |
+//! | 4 | epoch, less that of the last entry of this core |
 //! | 8 | value |
 //!
-//! What "less" is said of wraps round; before the first there is 0. Differences cost the unit a register each (one for each
-//! node for the commits), and a program that goes through an array gives the same ones again and again. gzip's own checksum and length tell
-//! damage.
+//! What "less" is said of wraps round; before the first there is 0. The differences cost a unit two registers for each core,
+//! and a core that goes through an array gives the same ones again and again, whatever the others do meanwhile. gzip's own
+//! checksum and length tell damage.
 
 use std::io::{Read, Write};
 
@@ -53,15 +53,34 @@ pub struct Unpacked {
     pub entries: Vec<LogEntry>,
 }
 
-/// What the entry before leaves for the next.
-#[derive(Default)]
+/// What the entries before leave for the next.
 struct Before {
-    word: u64,
-    epoch: u32,
+    /// Word and epoch of the last entry of each core.
+    cores: Box<[(u64, u32)]>,
+    /// Commit of the last entry of each node.
     commits: [u32; MAX_NODES],
 }
 
+impl Before {
+    fn none() -> Self {
+        Self {
+            cores: vec![(0, 0); MAX_NODES * usize::from(LogEntry::CORES)].into(),
+            commits: [0; MAX_NODES],
+        }
+    }
+
+    /// Word and epoch, and commit, of the last entry of this core and of its node.
+    fn of(&mut self, node: u8, core: u8) -> (&mut (u64, u32), &mut u32) {
+        let (node, core) = (usize::from(node), usize::from(core));
+        let core = node * usize::from(LogEntry::CORES) + core;
+        (&mut self.cores[core], &mut self.commits[node])
+    }
+}
+
 /// The dump of these entries.
+///
+/// # Panics
+/// If one has a word or core that is out of [range](LogEntry::WORDS); no unit logs such an entry.
 ///
 /// ```
 /// use outlive_machine::logging::{Commit, Epoch, LogEntry, Requester, pack, unpack};
@@ -82,18 +101,17 @@ pub fn pack(node: NodeId, round: u32, entries: &[LogEntry]) -> Vec<u8> {
     plain.extend_from_slice(&(node.index() as u16).to_le_bytes());
     plain.extend_from_slice(&round.to_le_bytes());
     plain.extend_from_slice(&(entries.len() as u64).to_le_bytes());
-    let mut before = Before::default();
+    let mut before = Before::none();
     for entry in entries {
-        let node = entry.requester.node.index();
-        plain.extend_from_slice(&[node as u8, entry.requester.core]);
-        plain.extend_from_slice(&entry.word.0.wrapping_sub(before.word).to_le_bytes()[..6]);
-        let commit = entry.commit.0.wrapping_sub(before.commits[node]);
-        plain.extend_from_slice(&commit.to_le_bytes());
-        plain.extend_from_slice(&entry.epoch.0.wrapping_sub(before.epoch).to_le_bytes());
+        let (node, core) = (entry.requester.node.index() as u8, entry.requester.core);
+        assert!(core < LogEntry::CORES && entry.word.0 < LogEntry::WORDS);
+        let ((word, epoch), commit) = before.of(node, core);
+        plain.extend_from_slice(&[node, core]);
+        plain.extend_from_slice(&entry.word.0.wrapping_sub(*word).to_le_bytes()[..6]);
+        plain.extend_from_slice(&entry.commit.0.wrapping_sub(*commit).to_le_bytes());
+        plain.extend_from_slice(&entry.epoch.0.wrapping_sub(*epoch).to_le_bytes());
         plain.extend_from_slice(&entry.value.to_le_bytes());
-        before.word = entry.word.0;
-        before.commits[node] = entry.commit.0;
-        before.epoch = entry.epoch.0;
+        (*word, *epoch, *commit) = (entry.word.0, entry.epoch.0, entry.commit.0);
     }
     let mut gzip = GzEncoder::new(Vec::with_capacity(plain.len() / 4), Compression::best());
     gzip.write_all(&plain).expect("memory suffices");
@@ -129,28 +147,26 @@ pub fn unpack(dump: &[u8]) -> Result<Unpacked, FormError> {
         });
     }
     let mut entries = Vec::with_capacity(rest.len() / ENTRY_BYTES);
-    let mut before = Before::default();
+    let mut before = Before::none();
     for at in 0..count {
         let [node, core] = take(&mut rest);
         if usize::from(node) >= MAX_NODES || core >= LogEntry::CORES {
             return Err(FormError::Entry(at));
         }
+        let ((word, epoch), commit) = before.of(node, core);
         let [a, b, c, d, e, f] = take(&mut rest);
-        let word = u64::from_le_bytes([a, b, c, d, e, f, 0, 0]);
-        before.word = before.word.wrapping_add(word) % LogEntry::WORDS;
-        let commit = &mut before.commits[usize::from(node)];
+        let difference = u64::from_le_bytes([a, b, c, d, e, f, 0, 0]);
+        *word = word.wrapping_add(difference) % LogEntry::WORDS;
         *commit = commit.wrapping_add(u32::from_le_bytes(take(&mut rest)));
-        before.epoch = before
-            .epoch
-            .wrapping_add(u32::from_le_bytes(take(&mut rest)));
+        *epoch = epoch.wrapping_add(u32::from_le_bytes(take(&mut rest)));
         entries.push(LogEntry {
             requester: Requester {
                 node: NodeId::new(usize::from(node)),
                 core,
             },
             commit: Commit(*commit),
-            epoch: Epoch(before.epoch),
-            word: Word(before.word),
+            epoch: Epoch(*epoch),
+            word: Word(*word),
             value: u64::from_le_bytes(take(&mut rest)),
         });
     }
