@@ -89,11 +89,12 @@ proptest! {
             damaged[at] ^= 1 << random.below(8);
             match unpack(&damaged) {
                 Err(_) => noticed += 1,
-                // gzip's time, system and such, and bits that fill up its last byte: nothing is read from them.
+                // Nothing is read from gzip's time, system and such, from bits that fill up its last byte, nor from
+                // the lengths of codes that are not used.
                 Ok(found) => prop_assert_eq!(&found.entries, &entries),
             }
         }
-        prop_assert!(noticed >= dump.len() - 8, "{} of {}", noticed, dump.len());
+        prop_assert!(noticed + 20 >= dump.len(), "{} of {}", noticed, dump.len());
         let mut longer = dump.clone();
         longer.extend_from_slice(&[0; 3]);
         prop_assert_eq!(unpack(&longer), Err(FormError::Trailing(3)));
