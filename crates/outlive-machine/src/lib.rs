@@ -8,6 +8,7 @@
 pub mod description;
 pub mod engine;
 pub mod line;
+pub mod logging;
 pub mod parts;
 pub mod program;
 pub mod protocol;

@@ -79,6 +79,10 @@ impl Description {
         for (field, size) in [
             ("local_memory.size", self.local_memory.size),
             ("ours.memory.interleave", self.ours.memory.interleave),
+            (
+                "ours.replication.dump_range",
+                self.ours.replication.dump_range,
+            ),
         ] {
             let whole = size.0 != 0 && size.0.is_multiple_of(LINE_BYTES);
             require(

@@ -86,7 +86,10 @@ section! {
         /// How an address chooses its replica group, "multiply" or "modulo": the former, since strides would make the
         /// latter uneven.
         pub replica_hash: ReplicaHash = ReplicaHash::Multiply,
-        /// An entry of a log: 24 B, for requester 2, timestamp 4, address 8, value 8, rounded up to whole words.
+        /// An entry of a log: 24 B, for requester 2, number of the commit 4, epoch 4, number of the word 6, value 8.
         pub log_entry: Bytes = Bytes(24),
+        /// The logging units of a replica group divide a dump by ranges of addresses of this size, which go round them: 4 KiB,
+        /// a page, so that they have equal shares however little of the memory is written.
+        pub dump_range: Bytes = Bytes::kibi(4),
     }
 }
