@@ -6,6 +6,10 @@
 //! Shared memory is addressed by [`Word`]: words of eight bytes, counted from 0. What is private to a thread is its own
 //! affair: the machine is told addresses of [private](Op::PrivateLoad) accesses for their time, and no values.
 
+mod script;
+
+pub use script::Script;
+
 use crate::line::{Line, LineAddress};
 
 /// A word of eight bytes in shared memory, by its number.
