@@ -111,7 +111,6 @@ impl<T: Thread> Cluster<T> {
         let core = &mut self.cores[c];
         core.tick = core.tick.max(begin);
         loop {
-            self.settle(c, now, queue);
             let tick = self.cores[c].tick;
             if tick > horizon {
                 let at = self.timing.time(tick);
@@ -119,6 +118,7 @@ impl<T: Thread> Cluster<T> {
                 self.cores[c].activity = Activity::Sleeping(at);
                 return;
             }
+            self.settle(c, now, queue);
             if self.dispatch(c, now, queue) {
                 continue;
             }

@@ -147,7 +147,7 @@ impl<T: Thread> Cluster<T> {
     ) -> Option<crate::parts::Slot> {
         let node = &mut self.nodes[n];
         let room = node.has_room_for_put(self.write_backs);
-        // Without room in the write-back buffer a written line has to stay; a private one needs no such room.
+        // Without room in the write-back buffer a written line has to stay. (A private one needs none, and stays too.)
         let victim = node
             .caches
             .victim(line, |held| room || held.agent != NodeState::M);
