@@ -57,7 +57,7 @@ impl Source {
             }
             Mix::Misses => Op::Load(Word(self.random.below(1 << 26))),
             Mix::Ycsb => {
-                if step % (3 * RECORD_WORDS) == 0 {
+                if step.is_multiple_of(3 * RECORD_WORDS) {
                     self.at = self.random.below(RECORDS) * RECORD_WORDS;
                     self.writes = self.random.below(5) == 0;
                 }
