@@ -1,27 +1,11 @@
 //! Event counts carry an order into a machine: who awaits goes on when others have advanced so often, and sees what they wrote.
 
 use outlive_machine::program::{
-    EventCountId, Image, Next, Op, Order, Reference, ReferenceError, Synchronisation, Thread, Word,
+    EventCountId, Image, Op, Order, Reference, ReferenceError, Script, Synchronisation, Word,
     outcomes,
 };
 
-/// Operations in a row.
-#[derive(Clone, Debug)]
-struct Script(std::vec::IntoIter<Op>);
-
-impl Thread for Script {
-    fn next(&mut self) -> Next {
-        self.0.next().map_or(Next::Ended, Next::Op)
-    }
-
-    fn deliver(&mut self, _: u64) {}
-}
-
 const COUNT: EventCountId = EventCountId(0);
-
-fn script<const N: usize>(ops: [Op; N]) -> Script {
-    Script(Vec::from(ops).into_iter())
-}
 
 fn memory() -> (Image, Synchronisation) {
     let image = Image {
@@ -39,9 +23,9 @@ fn memory() -> (Image, Synchronisation) {
 fn who_awaits_sees_what_was_stored_before_the_advance() {
     let (image, synchronisation) = memory();
     let loads = |waits: bool| {
-        let writer = |word| script([Op::Store(Word(word), 7), Op::Advance(COUNT)]);
+        let writer = |word| Script::new([Op::Store(Word(word), 7), Op::Advance(COUNT)]);
         let awaited = if waits { 2 } else { 0 };
-        let reader = script([
+        let reader = Script::new([
             Op::Await(COUNT, awaited),
             Op::Load(Word(0)),
             Op::Load(Word(1)),
@@ -60,7 +44,10 @@ fn who_awaits_sees_what_was_stored_before_the_advance() {
 #[test]
 fn who_awaits_for_ever_is_named() {
     let (image, synchronisation) = memory();
-    let threads = vec![script([Op::Advance(COUNT)]), script([Op::Await(COUNT, 2)])];
+    let threads = vec![
+        Script::new([Op::Advance(COUNT)]),
+        Script::new([Op::Await(COUNT, 2)]),
+    ];
     let mut machine = Reference::new(&image, &synchronisation, threads, Order::Sequential, 1);
     let error = machine.run().unwrap_err();
     assert!(matches!(error, ReferenceError::Deadlock(_)));
@@ -74,7 +61,7 @@ fn who_awaits_for_ever_is_named() {
 #[test]
 fn an_event_count_that_is_not_there_is_an_error() {
     let (image, _) = memory();
-    let threads = vec![script([Op::Await(COUNT, 0)])];
+    let threads = vec![Script::new([Op::Await(COUNT, 0)])];
     let mut machine = Reference::new(
         &image,
         &Synchronisation::default(),

@@ -12,6 +12,7 @@ mod counts;
 mod cpu;
 mod outcomes;
 mod reference;
+mod script;
 mod waits;
 mod workload;
 pub mod workloads;
@@ -22,6 +23,7 @@ pub use counts::Counts;
 pub use cpu::{Cpu, Pending, Value};
 pub use outcomes::{Outcome, outcomes};
 pub use reference::{Order, Reference, ReferenceError};
+pub use script::Script;
 pub use waits::{Wait, Waits};
 pub use workload::{Origin, Scale, Workload, WrongResult};
 

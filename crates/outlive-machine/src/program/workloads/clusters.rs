@@ -92,10 +92,11 @@ pub struct Points {
     pub weights: Vec<f64>,
 }
 
-/// The whole program by one thread: what the search over the centres of all chunks found, and these centres.
-pub fn plain(parameters: &Streamcluster, threads: usize) -> (Points, Found) {
+/// The whole program by one thread: the centres of all chunks, what the search of the last chunk found, and what the search
+/// over the centres found.
+pub fn plain(parameters: &Streamcluster, threads: usize) -> (Points, Found, Found) {
     let all = points(parameters);
-    let mut kept = Points::default();
+    let (mut kept, mut last) = (Points::default(), Found::default());
     let mut random = Random::new(parameters.seed);
     let words = parameters.points * parameters.dimensions;
     for (chunk, coordinates) in all.chunks(words).enumerate() {
@@ -112,11 +113,12 @@ pub fn plain(parameters: &Streamcluster, threads: usize) -> (Points, Found) {
             kept.weights.push(with.count() as f64);
             kept.coordinates.extend(search.point(centre));
         }
+        last = search.found;
     }
     let mut search = Search::new(parameters, &kept, threads);
     search.run(parameters.chunks, &mut random);
     let found = search.found;
-    (kept, found)
+    (kept, last, found)
 }
 
 struct Search<'a> {

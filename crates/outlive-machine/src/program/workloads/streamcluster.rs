@@ -185,7 +185,7 @@ impl Program {
     }
 
     fn check(&self, memory: &dyn Fn(Word) -> u64) -> Result<(), String> {
-        let (kept, right) = plain(&self.parameters, self.threads);
+        let (kept, last, right) = plain(&self.parameters, self.threads);
         let count = self.kept.count.at(memory, 0) as usize;
         if count != kept.weights.len() {
             return Err(format!(
@@ -228,6 +228,17 @@ impl Program {
             return Err(format!(
                 "the last search found {found:?} instead of {right:?}"
             ));
+        }
+        // There are fewer centres than points: behind them is what the search of the last chunk found.
+        for point in count..self.parameters.points {
+            let with = self.with.at(memory, point as u64) as usize;
+            let cost = self.cost.at(memory, point as u64);
+            if (with, cost) != (last.with[point], last.cost[point]) {
+                return Err(format!(
+                    "point {point} of the last chunk is with {with} at {cost} instead of {} at {}",
+                    last.with[point], last.cost[point]
+                ));
+            }
         }
         // And it is a clustering: everybody is with a centre, at that centre's cost.
         let dimensions = self.parameters.dimensions;
