@@ -47,6 +47,12 @@
 //! * **What is unvalidated when its node dies** is dropped whole: a REPL's entries are validated together. What is unvalidated
 //!   of a living node stays where it is and is [moved](LoggingUnit::regroup) as a stray.
 //! * **What "its whole log" is**, and why nothing is lost whoever dies in the middle of a dump: see [`DumpBarrier`].
+//!
+//! # What is to be reconciled with the tables of replication
+//!
+//! Those, which are still to come, have epochs of 24 bits that come round (both are compared for equality alone), a number
+//! of 16 bits for each REPL, timestamps for each node and group instead of the number of the commit, and recoveries that end with
+//! empty logs instead of a last dump and strays. One machine will need one of each.
 
 mod archive;
 mod barrier;
