@@ -2,12 +2,18 @@
 //! is left can be checked.
 //!
 //! A machine is put together from parts as a [`description`] says; the [`engine`] gives them time; what its cache
-//! controllers do stands in [`protocol`], as pure functions that the timed machine shares with its judges in [`search`].
+//! controllers do stands in [`protocol`], as pure functions that the timed machine, [`cluster`], shares with its judges in
+//! [`search`].
+//! What runs on it, and must come out, stands in [`program`]; [traces](trace) are of real programs.
 
+pub mod cluster;
 pub mod description;
 pub mod engine;
 pub mod line;
+pub mod logging;
 pub mod parts;
 pub mod program;
 pub mod protocol;
+pub mod recorder;
 pub mod search;
+pub mod trace;

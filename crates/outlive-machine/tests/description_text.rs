@@ -1,6 +1,8 @@
 //! Descriptions as texts: what they say of the paper's machine, that they read back, and that no text panics the reader.
 
-use outlive_machine::description::{Bytes, Cache, Cycles, Description, Rate, ReplicaHash};
+use outlive_machine::description::{
+    Bytes, Cache, Cycles, Description, Protocol, Rate, ReplicaHash,
+};
 use outlive_machine::engine::{Frequency, Random, Time};
 use proptest::prelude::*;
 
@@ -128,7 +130,8 @@ fn drawn(seed: u64) -> Description {
     system.compute_nodes = between(1, 64) as u32;
     system.memory_nodes = between(1, 64) as u32;
     system.cores_per_node = between(1, 64) as u32;
-    system.cpu_frequency = Frequency::from_hertz(between(1, 1_000_000_000_000)).unwrap();
+    let width = between(1, 64);
+    system.cpu_frequency = Frequency::from_hertz(between(1, 1_000_000_000_000 / width)).unwrap();
     system.load_queue = between(1, 1 << 16) as u32;
     for cache in [
         &mut description.l1,
@@ -148,7 +151,7 @@ fn drawn(seed: u64) -> Description {
     description.cxl.link_bandwidth = Rate::from_bytes_per_second(between(1, u64::MAX - 1)).unwrap();
     let switch = between(0, 1 << 40);
     description.ours.fabric.switch_latency = Time::from_picos(switch);
-    description.cxl.round_trip = Time::from_picos(2 * switch + 4 * between(0, 1 << 40));
+    description.cxl.round_trip = Time::from_picos(2 * switch + 4 * between(1, 1 << 40));
     description.ours.fabric.reorder_bound = Time::from_picos(between(0, 1_000_000_000));
     description.logging_unit.frequency =
         Frequency::from_hertz(1_000_000 * between(1, 4_000)).unwrap();
@@ -156,7 +159,12 @@ fn drawn(seed: u64) -> Description {
         between(0, u64::from(description.system.compute_nodes) - 1) as u32;
     description.logging_unit.log_size = Bytes(between(4096, u64::MAX - 1));
     description.logging_unit.dump_period = Time::from_picos(between(1, 1 << 60));
-    description.ours.core.width = between(1, 64) as u32;
+    description.ours.core.width = width as u32;
+    let one_way = description.cxl.round_trip.picos() / 2;
+    description.ours.core.quantum = Time::from_picos(between(1, one_way));
+    description.ours.coherence.protocol =
+        [Protocol::WriteBack, Protocol::WriteThrough][between(0, 1) as usize];
+    description.ours.coherence.write_back_buffer = between(1, 1 << 16) as u32;
     description.ours.memory.interleave = Bytes(64 * between(1, 1 << 40));
     description.ours.wire.header = Bytes(between(1, 4096));
     description.ours.wire.mask = Bytes(between(0, 64));

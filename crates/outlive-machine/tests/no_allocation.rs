@@ -1,4 +1,4 @@
-//! Once they are made, the queue and the parts allocate nothing.
+//! Once they are made, the queue and the parts allocate nothing; nor does logging, once a log has been as full as it gets.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
@@ -6,7 +6,11 @@ use std::cell::Cell;
 use outlive_machine::description::Description;
 use outlive_machine::engine::{EventQueue, Random, Time};
 use outlive_machine::line::LineAddress;
+use outlive_machine::logging::{
+    Begin, Begun, Clear, Epoch, LoggingUnit, Numbering, Repl, ReplicaGroups, Requester, Stored, Val,
+};
 use outlive_machine::parts::{CacheArray, Fabric, Memory, Port, Victim};
+use outlive_machine::protocol::{NodeId, NodeSet};
 
 struct Counting;
 
@@ -98,4 +102,70 @@ fn parts_allocate_nothing() {
         dram.access(at_memory, line);
     };
     assert_eq!(allocations(|| (0..50_000).for_each(work)), 0);
+}
+
+#[test]
+fn logging_allocates_nothing_in_the_steady_state() {
+    let description = Description::default();
+    let here = NodeId::new(0);
+    let mut unit = LoggingUnit::new(&description, ReplicaGroups::new(&description), here);
+    let mut random = Random::new(3);
+    let mut numbering = Numbering::default();
+    let requester = Requester {
+        node: NodeId::new(1),
+        core: 0,
+    };
+    // Some 400 REPLs wait for their VALs, more than the SRAM has room for, and the VALs come in pairs, the later one first.
+    let (mut sequence, mut now) = (0, Time::ZERO);
+    let mut log = |unit: &mut LoggingUnit, stores: u32| {
+        for _ in 0..stores {
+            now += Time::from_nanos(10);
+            let line = LineAddress(random.below(1_000));
+            let repl = Repl {
+                requester,
+                sequence,
+                line,
+                mask: 3,
+                values: [now.picos(); 8],
+            };
+            unit.log(now, &repl).unwrap();
+            sequence += 1;
+            if sequence < 400 || sequence % 2 == 1 {
+                continue;
+            }
+            let mut val = |sequence| Val {
+                requester,
+                sequence,
+                timestamp: numbering.timestamp(here),
+                commit: numbering.commit(),
+                epoch: Epoch(1),
+            };
+            let [first, second] = [sequence - 400, sequence - 399].map(&mut val);
+            unit.validate(now, &second).unwrap();
+            unit.validate(now, &first).unwrap();
+        }
+    };
+    log(&mut unit, 20_000);
+    // A round among this unit alone clears what it saves, which is everything.
+    let members = NodeSet::only(here);
+    let begin = Begin { round: 1, members };
+    let Begun::Save(share) = unit.begin(&begin).unwrap() else {
+        panic!("it has what to save")
+    };
+    assert!(share.entries > 30_000);
+    let stored = Stored {
+        node: here,
+        round: 1,
+    };
+    let saved = unit.stored(&stored).unwrap();
+    let clear = Clear {
+        round: 1,
+        members,
+        saved: vec![(here, saved.through)],
+    };
+    unit.clear(&clear).unwrap();
+    assert_eq!(unit.log_len(), 0);
+    assert_eq!(allocations(|| log(&mut unit, 19_000)), 0);
+    let counts = unit.counts();
+    assert!(counts.spilled > 0 && counts.early_vals > 0 && unit.log_len() > 30_000);
 }

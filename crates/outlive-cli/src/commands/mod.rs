@@ -8,6 +8,7 @@ mod destroy;
 mod doctor;
 mod guest;
 mod host;
+mod machine;
 mod pools;
 mod prove;
 mod resize;
@@ -65,6 +66,9 @@ enum Command {
     /// Run the proofs that what is claimed about crashes holds
     #[command(subcommand, arg_required_else_help = true)]
     Prove(prove::Prove),
+    /// The simulated machine: record programs for it, and look at what was recorded
+    #[command(subcommand, arg_required_else_help = true)]
+    Machine(machine::Machine),
     /// Measure what Outlive costs beside its peers, and the papers' tables
     Study(study::Study),
     /// A part of a study in a process of its own
@@ -132,6 +136,7 @@ impl Outlive {
             Command::Unpack(command) => command.run(),
             Command::Worker(command) => command.run(),
             Command::Prove(command) => command.run(),
+            Command::Machine(command) => command.run(),
             Command::Study(command) => command.run(),
             Command::StudyPart => study::part(),
             Command::Doctor(command) => command.run(),

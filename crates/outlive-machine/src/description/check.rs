@@ -1,6 +1,6 @@
 //! Which values no machine can have.
 
-use crate::engine::Time;
+use crate::engine::{Frequency, Time};
 
 use super::error::Impossible;
 use super::paper::Cache;
@@ -42,6 +42,11 @@ impl Description {
             ("ours.core.l1_misses", core.l1_misses, 1 << 16),
             ("ours.core.l2_misses", core.l2_misses, 1 << 16),
             (
+                "ours.coherence.write_back_buffer",
+                self.ours.coherence.write_back_buffer,
+                1 << 16,
+            ),
+            (
                 "ours.memory.dram_banks",
                 self.ours.memory.dram_banks,
                 1 << 16,
@@ -65,7 +70,23 @@ impl Description {
                 || format!("give from 1 to {most}"),
             )?;
         }
-        Ok(())
+        let ticks = system
+            .cpu_frequency
+            .hertz()
+            .checked_mul(u64::from(core.width));
+        require(
+            ticks.and_then(Frequency::from_hertz).is_some(),
+            &["system.cpu_frequency", "ours.core.width"],
+            "a core cannot begin more than one instruction in a picosecond",
+            || "make the clock times the width 1 THz at most".into(),
+        )?;
+        let one_way = self.cxl.round_trip / 2;
+        require(
+            core.quantum > Time::ZERO && core.quantum <= one_way,
+            &["ours.core.quantum", "cxl.round_trip"],
+            format!("a core cannot run ahead by {}", core.quantum),
+            || format!("give more than nothing, and {one_way} at most: the way to another node"),
+        )
     }
 
     fn check_memory(&self) -> Result<(), Impossible> {
@@ -79,6 +100,10 @@ impl Description {
         for (field, size) in [
             ("local_memory.size", self.local_memory.size),
             ("ours.memory.interleave", self.ours.memory.interleave),
+            (
+                "ours.replication.dump_range",
+                self.ours.replication.dump_range,
+            ),
         ] {
             let whole = size.0 != 0 && size.0.is_multiple_of(LINE_BYTES);
             require(

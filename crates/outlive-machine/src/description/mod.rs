@@ -41,7 +41,7 @@ mod section;
 use std::fmt;
 
 pub use error::{DescriptionError, Impossible};
-pub use ours::{Core, Fabric, Memories, ReplicaHash, Replication, Wire};
+pub use ours::{Coherence, Core, Fabric, Memories, Protocol, ReplicaHash, Replication, Wire};
 pub use paper::{Cache, Cxl, LocalMemory, LoggingUnit, System};
 pub use quantity::{Bytes, Cycles, Rate};
 
@@ -78,6 +78,8 @@ pub struct Description {
 pub struct Ours {
     /// Of a core.
     pub core: Core,
+    /// Of coherence.
+    pub coherence: Coherence,
     /// Of the memories and directories.
     pub memory: Memories,
     /// Of the fabric between nodes.
@@ -136,6 +138,11 @@ impl Description {
                 &mut self.ours.core,
             ),
             (
+                "ours.coherence",
+                "Coherence of shared memory, and what is done for its survival.",
+                &mut self.ours.coherence,
+            ),
+            (
                 "ours.memory",
                 "Memories, and how shared memory is placed on them.",
                 &mut self.ours.memory,
@@ -159,7 +166,7 @@ impl Description {
     }
 }
 
-const SECTIONS: usize = 12;
+const SECTIONS: usize = 13;
 /// The first section of ours.
 const OURS_BEGIN: &str = "ours.core";
 

@@ -20,6 +20,29 @@ section! {
         pub l1_misses: u32 = 12,
         /// Misses that an L2 waits for at a time: 48, as that core has.
         pub l2_misses: u32 = 48,
+        /// How far a core runs ahead of the rest of the machine at a time: 20 ns, a fifth of the way to another node. It
+        /// moves when things happen by that much, never in which order a program may see them.
+        pub quantum: Time = Time::from_nanos(20),
+    }
+}
+
+choice! {
+    /// What a machine does so that stores outlive a node.
+    pub enum Protocol {
+        /// Nothing: stores are done in the node's caches.
+        WriteBack = "wb",
+        /// A store is done when persistent memory in a memory node has it; each core has one under way.
+        WriteThrough = "wt",
+    }
+}
+
+section! {
+    /// Of the coherence of shared memory.
+    pub struct Coherence {
+        /// The paper's configuration, "wb" (write-back) or "wt" (write-through): the former, to which it compares.
+        pub protocol: Protocol = Protocol::WriteBack,
+        /// Written lines that a node has under way to memory at a time: 48, as many as an L2 waits for.
+        pub write_back_buffer: u32 = 48,
     }
 }
 
@@ -86,7 +109,10 @@ section! {
         /// How an address chooses its replica group, "multiply" or "modulo": the former, since strides would make the
         /// latter uneven.
         pub replica_hash: ReplicaHash = ReplicaHash::Multiply,
-        /// An entry of a log: 24 B, for requester 2, timestamp 4, address 8, value 8, rounded up to whole words.
+        /// An entry of a log: 24 B, for requester 2, number of the commit 4, epoch 4, number of the word 6, value 8.
         pub log_entry: Bytes = Bytes(24),
+        /// The logging units of a replica group divide a dump by ranges of addresses of this size, which go round them: 4 KiB,
+        /// a page, so that they have equal shares however little of the memory is written.
+        pub dump_range: Bytes = Bytes::kibi(4),
     }
 }

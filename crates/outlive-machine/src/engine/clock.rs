@@ -87,15 +87,17 @@ impl Clock {
         (u128::from(time.picos()) * u128::from(self.cycles) / u128::from(self.picos)) as u64
     }
 
+    /// The number of the first edge that is not before `time`.
+    #[inline]
+    pub fn next_cycle(self, time: Time) -> u64 {
+        let last = self.cycle(time);
+        last + u64::from(self.edge(last) < time)
+    }
+
     /// The first edge that is not before `time`.
     #[inline]
     pub fn next_edge(self, time: Time) -> Time {
-        let last = self.edge(self.cycle(time));
-        if last >= time {
-            last
-        } else {
-            self.edge(self.cycle(time) + 1)
-        }
+        self.edge(self.next_cycle(time))
     }
 }
 

@@ -4,6 +4,7 @@ use crate::description::Cache;
 use crate::line::{Line, LineAddress};
 
 /// A set-associative array of lines: addresses, real values, and for each line a state `S` of whatever protocol uses it.
+/// Where another array keeps the values, `L` is `()`, and this one is tags.
 ///
 /// Which line goes when a set is full: the one that was [touched](Self::touch) longest ago (true LRU). Not tree-PLRU: the
 /// paper's first level has 12 ways, and a tree wants a power of two; and a touch is one store of a counter here, while a
@@ -28,7 +29,7 @@ use crate::line::{Line, LineAddress};
 /// assert_eq!(cache.line(ten)[3], 77);
 /// ```
 #[derive(Clone, Debug)]
-pub struct CacheArray<S> {
+pub struct CacheArray<S, L = Line> {
     ways: usize,
     set_mask: u64,
     /// Addresses, set by set; `FREE` where there is no line. Apart from the rest, since they are all that a search reads.
@@ -37,7 +38,7 @@ pub struct CacheArray<S> {
     touched: Box<[u64]>,
     touches: u64,
     states: Box<[S]>,
-    lines: Box<[Line]>,
+    lines: Box<[L]>,
     held: usize,
 }
 
@@ -45,7 +46,7 @@ pub struct CacheArray<S> {
 const FREE: u64 = u64::MAX;
 
 /// A place in a [`CacheArray`]: a set and a way.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Slot(u32);
 
 /// Where a line can go.
@@ -57,7 +58,7 @@ pub enum Victim {
     Taken(Slot),
 }
 
-impl<S: Copy + Default> CacheArray<S> {
+impl<S: Copy + Default, L: Copy + Default> CacheArray<S, L> {
     /// An empty array.
     ///
     /// # Panics
@@ -77,7 +78,7 @@ impl<S: Copy + Default> CacheArray<S> {
             touched: vec![0; count].into(),
             touches: 0,
             states: vec![S::default(); count].into(),
-            lines: vec![[0; 8]; count].into(),
+            lines: vec![L::default(); count].into(),
             held: 0,
         }
     }
@@ -131,7 +132,7 @@ impl<S: Copy + Default> CacheArray<S> {
     /// # Panics
     ///
     /// If the place is taken or of another set. Only debug builds look whether the line is here already.
-    pub fn fill(&mut self, slot: Slot, address: LineAddress, state: S, line: Line) {
+    pub fn fill(&mut self, slot: Slot, address: LineAddress, state: S, line: L) {
         let at = slot.0 as usize;
         let first = self.first(address);
         assert!(
@@ -152,7 +153,7 @@ impl<S: Copy + Default> CacheArray<S> {
     /// # Panics
     ///
     /// If there is none.
-    pub fn remove(&mut self, slot: Slot) -> (LineAddress, S, Line) {
+    pub fn remove(&mut self, slot: Slot) -> (LineAddress, S, L) {
         let at = slot.0 as usize;
         let address = self.address(slot);
         self.tags[at] = FREE;
@@ -193,18 +194,18 @@ impl<S: Copy + Default> CacheArray<S> {
 
     /// The values of the line in a place; if there is none, those of the last that was there.
     #[inline]
-    pub fn line(&self, slot: Slot) -> &Line {
+    pub fn line(&self, slot: Slot) -> &L {
         &self.lines[slot.0 as usize]
     }
 
     /// The values, to change them.
     #[inline]
-    pub fn line_mut(&mut self, slot: Slot) -> &mut Line {
+    pub fn line_mut(&mut self, slot: Slot) -> &mut L {
         &mut self.lines[slot.0 as usize]
     }
 
     /// All lines, in the order of their places.
-    pub fn iter(&self) -> impl Iterator<Item = (LineAddress, S, &Line)> {
+    pub fn iter(&self) -> impl Iterator<Item = (LineAddress, S, &L)> {
         let places = self.tags.iter().zip(&self.states).zip(&self.lines);
         places
             .filter(|((tag, _), _)| **tag != FREE)

@@ -6,6 +6,27 @@
 //! Shared memory is addressed by [`Word`]: words of eight bytes, counted from 0. What is private to a thread is its own
 //! affair: the machine is told addresses of [private](Op::PrivateLoad) accesses for their time, and no values.
 
+mod allocator;
+mod coroutine;
+mod counts;
+mod cpu;
+mod outcomes;
+mod reference;
+mod script;
+mod waits;
+mod workload;
+pub mod workloads;
+
+pub use allocator::{Allocator, Array};
+pub use coroutine::{Body, Coroutine, NotRecorded, Recording};
+pub use counts::Counts;
+pub use cpu::{Cpu, Pending, Value};
+pub use outcomes::{Outcome, outcomes};
+pub use reference::{Order, Reference, ReferenceError};
+pub use script::Script;
+pub use waits::{Wait, Waits};
+pub use workload::{Origin, Scale, Workload, WrongResult};
+
 use crate::line::{Line, LineAddress};
 
 /// A word of eight bytes in shared memory, by its number.
@@ -43,6 +64,11 @@ pub struct BarrierId(pub u32);
 /// One of the condition variables of a workload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ConditionId(pub u32);
+
+/// One of the event counts of a workload: how often threads have said that they are so far. They are no memory; they carry an
+/// order that was recorded into the machine.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct EventCountId(pub u32);
 
 /// What an [atomic](Op::Atomic) makes of the word.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -118,6 +144,12 @@ pub enum Op {
     Acquire(Word),
     /// The other side of [`Acquire`](Self::Acquire).
     Release(Word),
+    /// Waits until the event count, which is 0 at the beginning, has been advanced so often. Nothing later begins before. No memory
+    /// is accessed, and it takes no time but for the waiting. When a thread has died nobody waits any more, for what it
+    /// would have advanced is not known.
+    Await(EventCountId, u64),
+    /// Adds one to the event count, after all earlier stores; later operations do not wait for that. No memory is accessed.
+    Advance(EventCountId),
 }
 
 /// What a thread does next.
@@ -153,6 +185,8 @@ pub struct Synchronisation {
     pub conditions: Vec<Word>,
     /// Each barrier.
     pub barriers: Vec<Barrier>,
+    /// How many event counts there are.
+    pub event_counts: u32,
 }
 
 /// A barrier: who arrives adds to the counter; the last writes the flag, which the others read.

@@ -1,0 +1,293 @@
+/* From the beginning of the recording, with the image, to its end, with what the trace says about itself. */
+
+extern char __data_start[], _end[];
+
+/* Items of a block of the image. */
+static unsigned char image_block[BLOCK + 4096];
+
+/* Runs of words that are not zero. One or two zeros do not end a run. Other threads may run meanwhile: what they write
+ * is in the image or not, and is in the trace if it comes after. */
+HIDDEN void put_image(uintptr_t from, uintptr_t to, uint64_t first) {
+    uintptr_t own[3][2] = {{(uintptr_t)&R, (uintptr_t)(&R + 1)},
+                           {(uintptr_t)heaps, (uintptr_t)(heaps + 2)},
+                           {(uintptr_t)image_block, (uintptr_t)(image_block + sizeof image_block)}};
+    uint64_t words = (to - from) / 8;
+    for (uint64_t at = 0; at < words;) {
+        uintptr_t address = from + 8 * at;
+        for (int i = 0; i < 3; i++)
+            if (address >= own[i][0] && address < own[i][1])
+                at = (own[i][1] - from + 7) / 8, address = own[i][1];
+        if (at >= words)
+            break;
+        if (value_at(from + 8 * at) == 0) {
+            at++;
+            continue;
+        }
+        uint64_t end = at + 1, gap = 0;
+        for (uint64_t next = end; next < words && gap < 3 && next - at < BLOCK / 8; next++) {
+            gap = value_at(from + 8 * next) ? 0 : gap + 1;
+            if (!gap)
+                end = next + 1;
+        }
+        unsigned char *out = image_block;
+        put_number(&out, first + at);
+        put_number(&out, end - at);
+        for (; at < end; at++, out += 8)
+            put_fixed(out, value_at(from + 8 * at), 8);
+        put_block(IMAGE_BLOCK, 0, 1, image_block, (size_t)(out - image_block));
+    }
+}
+
+HIDDEN void begin_recording(void) {
+    uint64_t globals = (R.globals_end - R.globals) / 8;
+    put_image(R.globals, R.globals_end, 0);
+    put_image(heaps[0].base, heaps[0].base + heaps[0].used, globals);
+    __atomic_store_n(&R.recording, 1, __ATOMIC_SEQ_CST);
+}
+
+HIDDEN void put_text(unsigned char **at, const char *text) {
+    size_t length = strlen(text);
+    put_number(at, length);
+    for (size_t i = 0; i < length; i++)
+        *(*at)++ = (unsigned char)text[i];
+}
+
+/* What the trace says about itself; the words that threads synchronise by come after all others. */
+HIDDEN void put_about(void) {
+    uint32_t locks = R.ids[A_LOCK], conditions = R.ids[A_CONDITION], barriers = R.ids[A_BARRIER];
+    unsigned char *about = reserve(8192 + 16 * ((size_t)locks + conditions + barriers) + R.orders), *at = about;
+    if (!about) {
+        fail("outlive: there is no memory to end the trace");
+        return;
+    }
+    uint64_t first = ((R.globals_end - R.globals + heaps[0].used + LINE - 1) / LINE) * (LINE / 8);
+    put_number(&at, first + 8 * ((uint64_t)locks + conditions + 2 * (uint64_t)barriers));
+    put_number(&at, R.thread_count);
+    put_number(&at, R.spins | (R.region_only ? 2 : 0));
+    put_number(&at, R.orders);
+    for (uint32_t i = 0; i < R.orders; i++)
+        *at++ = R.order_needed[i] == 1 || (R.order_needed[i] == 2 && R.spins);
+    put_number(&at, locks);
+    for (uint32_t i = 0; i < locks; i++, first += 8) {
+        put_number(&at, first);
+        put_number(&at, R.lock_order[i] + 1);
+    }
+    put_number(&at, conditions);
+    for (uint32_t i = 0; i < conditions; i++, first += 8)
+        put_number(&at, first);
+    put_number(&at, barriers);
+    for (uint32_t i = 0; i < barriers; i++, first += 16) {
+        put_number(&at, first);
+        put_number(&at, R.barrier_threads[i]);
+    }
+    char command[1025], gaps[160];
+    int file = open("/proc/self/cmdline", O_RDONLY | O_CLOEXEC);
+    ssize_t length = file < 0 ? 0 : read(file, command, sizeof command - 1);
+    if (file >= 0)
+        close(file);
+    while (length > 0 && command[length - 1] == 0)
+        length--;
+    for (ssize_t i = 0; i < length; i++) /* one line of ASCII */
+        if ((unsigned char)command[i] < 32 || (unsigned char)command[i] > 126)
+            command[i] = command[i] ? '?' : ' ';
+    command[length > 0 ? length : 0] = 0;
+    snprintf(gaps, sizeof gaps, "estimated: %u.%02u instructions before each access, everywhere", R.gap / 100, R.gap % 100);
+    put_number(&at, 4);
+    put_text(&at, "program");
+    put_text(&at, command);
+    put_text(&at, "recorder");
+    put_text(&at, "outlive-machine, -fsanitize=thread");
+    put_text(&at, "gaps");
+    put_text(&at, gaps);
+    put_text(&at, "shared");
+    put_text(&at, R.heap_of_main ? "globals, and what the first thread allocates" : "globals, and what is allocated");
+    for (unsigned char *part = about; part < at; part += BLOCK)
+        put_block(ABOUT_BLOCK, 0, 1, part, (size_t)(at - part) < BLOCK ? (size_t)(at - part) : BLOCK);
+}
+
+HIDDEN void put_index(void) {
+    unsigned char *index = reserve(16 * (size_t)R.place_count + 32);
+    if (!index) {
+        fail("outlive: there is no memory to end the trace");
+        return;
+    }
+    unsigned char *at = index;
+    for (uint32_t i = 0; i < R.place_count; i++, at += 16) {
+        put_fixed(at, R.places[i].offset, 8);
+        put_fixed(at + 8, R.places[i].thread, 4);
+        at[12] = (unsigned char)R.places[i].kind;
+    }
+    put_fixed(at, R.end, 8);
+    put_fixed(at + 8, R.place_count, 8);
+    put_fixed(at + 16, ~crc_of(~0u, index, (size_t)(at + 16 - index)), 4);
+    const char *end = "ecarTtuO";
+    for (int i = 0; i < 8; i++)
+        at[24 + i] = (unsigned char)end[i];
+    spin_lock(&R.lock);
+    put_file(index, (size_t)(at + 32 - index));
+    spin_unlock(&R.lock);
+}
+
+/* Ends the trace, once. Threads may run on, unrecorded. */
+HIDDEN void finish_recording(void) {
+    __atomic_store_n(&R.recording, 0, __ATOMIC_SEQ_CST);
+    spin_lock(&R.lock);
+    bool first = !R.finished && R.fd >= 0;
+    R.finished = true;
+    uint32_t threads = R.thread_count;
+    spin_unlock(&R.lock);
+    if (!first)
+        return;
+    for (uint32_t i = 0; i < threads; i++) {
+        uint32_t nobody = 0;
+        while (!__atomic_compare_exchange_n(&R.threads[i]->busy, &nobody, 2, false, __ATOMIC_ACQUIRE, __ATOMIC_RELAXED)) {
+            nobody = 0;
+            sched_yield();
+        }
+    }
+    for (uint32_t i = 0; i < threads; i++) {
+        struct thread *t = R.threads[i];
+        settle(t);
+        put_barrier(t);
+        /* Nobody is to wait for ever for what it holds. */
+        while (t->holds-- > 0)
+            if (t->held[t->holds].recorded)
+                event1(t, UNLOCK, t->held[t->holds].lock->id);
+        put_events(t);
+    }
+    put_about();
+    put_index();
+    if (!R.failed && close(R.fd) != 0)
+        fail("outlive: the trace cannot be written: %s; it is of no use", strerror(errno));
+    R.fd = -1;
+}
+
+void outlive_roi_begin(void) {
+    struct thread *t = grab();
+    if (!t)
+        return;
+    if (R.region_only && !R.finished && !R.failed && !recording())
+        begin_recording();
+    release(t);
+    t = enter();
+    if (t) {
+        settle(t);
+        event0(t, REGION_BEGIN);
+        release(t);
+    }
+}
+
+void outlive_roi_end(void) {
+    struct thread *t = enter();
+    if (!t)
+        return;
+    settle(t);
+    event0(t, REGION_END);
+    release(t);
+    if (R.region_only)
+        finish_recording();
+}
+
+/* The names that PARSEC's hooks have, unless the program has them. */
+__attribute__((weak)) void __parsec_roi_begin(void) { outlive_roi_begin(); }
+__attribute__((weak)) void __parsec_roi_end(void) { outlive_roi_end(); }
+
+/* Which word of shared memory the trace has an address as, or -1. */
+long outlive_word(const void *at) {
+    uint64_t word;
+    return shared_word((uintptr_t)at, &word) ? (long)word : -1;
+}
+
+/* Around a fork, so that the child does not find a lock taken by a thread that it does not have. */
+HIDDEN void before_fork(void) {
+    spin_lock(&heaps[0].lock);
+    spin_lock(&heaps[1].lock);
+}
+
+HIDDEN void after_fork(void) {
+    spin_unlock(&heaps[1].lock);
+    spin_unlock(&heaps[0].lock);
+}
+
+/* A child has one thread and its own memory: it is not recorded. */
+HIDDEN void in_child(void) {
+    after_fork();
+    R.lock = 0;
+    R.recording = 0;
+    R.finished = true;
+    R.fd = -1;
+    self = NULL;
+}
+
+HIDDEN bool is(const char *name, const char *value) {
+    const char *found = getenv(name);
+    return found && strcmp(found, value) == 0;
+}
+
+__attribute__((constructor(101))) static void start(void) {
+    const char *path = getenv("OUTLIVE_TRACE"), *instructions = getenv("OUTLIVE_GAP");
+    R.fd = -1;
+    pthread_atfork(before_fork, after_fork, in_child);
+    if (!path || !*path)
+        return;
+    double gap = 2;
+    if (instructions) {
+        char *end;
+        gap = strtod(instructions, &end);
+        if (*end || end == instructions || !(gap >= 0 && gap <= 1000)) {
+            fprintf(stderr, "outlive: OUTLIVE_GAP is `%s`; a number of instructions from 0 to 1000 is wanted\n", instructions);
+            _exit(2);
+        }
+    }
+    if (getenv("OUTLIVE_RECORD") && !is("OUTLIVE_RECORD", "all") && !is("OUTLIVE_RECORD", "roi")) {
+        fprintf(stderr, "outlive: OUTLIVE_RECORD is `%s`; `all` or `roi` is wanted\n", getenv("OUTLIVE_RECORD"));
+        _exit(2);
+    }
+    if (getenv("OUTLIVE_SHARED") && !is("OUTLIVE_SHARED", "heap") && !is("OUTLIVE_SHARED", "main")) {
+        fprintf(stderr, "outlive: OUTLIVE_SHARED is `%s`; `heap` or `main` is wanted\n", getenv("OUTLIVE_SHARED"));
+        _exit(2);
+    }
+    R.gap = (uint32_t)(gap * 100 + 0.5);
+    R.region_only = is("OUTLIVE_RECORD", "roi");
+    R.loads = is("OUTLIVE_LOADS", "values");
+    R.heap_of_main = is("OUTLIVE_SHARED", "main");
+    R.fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+    if (R.fd < 0) {
+        fprintf(stderr, "outlive: the trace %s cannot be written: %s\n", path, strerror(errno));
+        _exit(2);
+    }
+    for (uint32_t i = 0; i < 256; i++) {
+        uint32_t crc = i;
+        for (int bit = 0; bit < 8; bit++)
+            crc = crc >> 1 ^ (crc & 1 ? 0xEDB88320u : 0);
+        R.crc[i] = crc;
+    }
+    R.globals = (uintptr_t)__data_start & ~(uintptr_t)(LINE - 1);
+    R.globals_end = ((uintptr_t)_end + LINE - 1) & ~(uintptr_t)(LINE - 1);
+    R.objects = reserve(MOST_OBJECTS * sizeof *R.objects);
+    R.places = reserve(MOST_BLOCKS * sizeof *R.places);
+    R.order_needed = reserve(MOST_OBJECTS);
+    R.lock_order = reserve(MOST_OBJECTS * sizeof *R.lock_order);
+    R.barrier_threads = reserve((size_t)MOST_BLOCKS * sizeof *R.barrier_threads);
+    free(malloc(1)); /* there is a heap from now on */
+    struct thread *t = R.objects ? claim_slot() : NULL;
+    if (!t || !R.places || !R.order_needed || !R.lock_order || !R.barrier_threads || !heaps[0].base) {
+        fprintf(stderr, "outlive: there is no memory to record with\n");
+        _exit(2);
+    }
+    /* What it starts is not recorded, and must not write to the same file. */
+    unsetenv("OUTLIVE_TRACE");
+    static const unsigned char first[16] = "OutTrace\1";
+    put_file(first, sizeof first);
+    self = t;
+    if (!R.region_only)
+        begin_recording();
+}
+
+__attribute__((destructor(101))) static void stop(void) {
+    if (R.fd < 0)
+        return;
+    if (R.region_only && !R.failed && !R.finished && !recording())
+        fprintf(stderr, "outlive: no region of interest began (outlive_roi_begin); so nothing was recorded\n");
+    finish_recording();
+}

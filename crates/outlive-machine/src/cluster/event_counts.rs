@@ -1,0 +1,48 @@
+//! Event counts: the order that was recorded with a trace.
+//!
+//! They are no memory, and are counted as no instruction. To advance one takes a place among the core's stores, so it comes
+//! about when all loads before it are bound and all stores before it are committed, and nothing after it waits. To await
+//! one holds up what comes after it in the thread, and nothing before it.
+
+use super::Cluster;
+use super::reorder_buffer::{Group, Kind};
+use super::store_buffer::{Store, Then};
+use crate::line::LineAddress;
+use crate::program::{EventCountId, Thread};
+
+impl<T: Thread> Cluster<T> {
+    /// Whether the thread goes on; else it is called when the count is that far.
+    pub(super) fn await_count(&mut self, c: usize, count: EventCountId, wanted: u64) -> bool {
+        let serial = &mut self.cores[c].serial;
+        // Asked once: who is on the list is called once, and must not go on before.
+        if !serial.waits {
+            serial.waits = !self.objects.await_count(count, wanted, c as u16);
+        }
+        !serial.waits
+    }
+
+    /// Begins to advance a count; `false` if there is no room among the stores.
+    pub(super) fn advance(&mut self, c: usize, count: EventCountId) -> bool {
+        let core = &mut self.cores[c];
+        if core.rob.free() == 0 || core.stores.queue_is_full() {
+            return false;
+        }
+        let number = core.rob.next();
+        core.stores.begin(Store {
+            line: LineAddress(0),
+            place: 0,
+            // Needs no line of the shared memory, and has no value that a load could find.
+            private: true,
+            value: 0,
+            then: Then::Advance(count),
+            number,
+            ready: core.tick,
+        });
+        core.rob.push(Group {
+            done: core.tick,
+            count: 1,
+            kind: Kind::Store,
+        });
+        true
+    }
+}

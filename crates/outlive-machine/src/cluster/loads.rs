@@ -1,0 +1,255 @@
+//! Loads: their accesses overlap, their values are bound in program order.
+//!
+//! A load asks for its line as soon as it begins. It is *bound* when all older loads are, at a moment at which the line
+//! is readable in the node; if the line came and went meanwhile, it is asked for again. What was bound is delivered to the
+//! thread when, by the local time, it is there.
+
+use std::collections::VecDeque;
+
+use super::event::Event;
+use super::misses::PENDING;
+use super::reorder_buffer::Kind;
+use super::{Breakage, Cluster};
+use crate::engine::{EventQueue, Time};
+use crate::program::{Thread, Word};
+
+/// A load that has begun and is not bound.
+#[derive(Clone, Copy, Debug)]
+struct Unbound {
+    word: Word,
+    /// Its group in the reorder buffer.
+    number: u64,
+    /// The tick from which its line was at hand in the node, or when it began.
+    ready: u64,
+    /// Its line has been there or was asked for.
+    asked: bool,
+    /// Only a broken machine binds a load before an older one: what it got.
+    early: Option<u64>,
+}
+
+/// The load queue of a core.
+#[derive(Clone, Debug)]
+pub(super) struct LoadQueue {
+    size: usize,
+    /// Loads that have begun and not retired.
+    held: usize,
+    unbound: VecDeque<Unbound>,
+    /// How many of them have not been asked for.
+    unasked: usize,
+    /// What has not been delivered, and the tick at which it is there.
+    bound: VecDeque<(u64, u64)>,
+}
+
+impl LoadQueue {
+    pub fn new(size: usize) -> LoadQueue {
+        LoadQueue {
+            size,
+            held: 0,
+            unbound: VecDeque::with_capacity(size),
+            unasked: 0,
+            bound: VecDeque::with_capacity(2 * size),
+        }
+    }
+
+    pub fn is_full(&self) -> bool {
+        self.held == self.size
+    }
+
+    pub fn hold(&mut self) {
+        self.held += 1;
+    }
+
+    pub fn retire(&mut self) {
+        self.held -= 1;
+    }
+
+    pub fn unasked(&self) -> usize {
+        self.unasked
+    }
+
+    /// The thread shall be told this value, which is there at this tick.
+    pub fn bind(&mut self, value: u64, done: u64) {
+        self.bound.push_back((value, done));
+    }
+
+    /// The next value, if it is there by this tick.
+    #[inline]
+    pub fn deliver(&mut self, tick: u64) -> Option<u64> {
+        let (value, done) = *self.bound.front()?;
+        if done > tick {
+            return None;
+        }
+        self.bound.pop_front();
+        Some(value)
+    }
+
+    pub fn next_delivery(&self) -> Option<u64> {
+        self.bound.front().map(|(_, done)| *done)
+    }
+}
+
+impl<T: Thread> Cluster<T> {
+    pub(super) fn load(
+        &mut self,
+        c: usize,
+        word: Word,
+        now: Time,
+        queue: &mut EventQueue<Event>,
+    ) -> bool {
+        self.check_word(word);
+        let core = &mut self.cores[c];
+        if core.rob.free() == 0 || core.loads.is_full() {
+            return false;
+        }
+        core.loads.hold();
+        core.counts.loads += 1;
+        core.counts.shared_loads += 1;
+        let (tick, number) = (core.tick, core.rob.next());
+        let in_order = core.loads.unbound.is_empty();
+        let early = self.broken == Some(Breakage::LoadsBoundOutOfOrder);
+        if (in_order || early)
+            && let Some((value, done)) = self.access(c, word, number, tick)
+        {
+            if in_order {
+                self.cores[c].loads.bind(value, done);
+                self.begin(c, Kind::Load, done);
+            } else {
+                self.cores[c].loads.unbound.push_back(Unbound {
+                    word,
+                    number,
+                    ready: done,
+                    asked: true,
+                    early: Some(value),
+                });
+                self.begin(c, Kind::Load, PENDING);
+            }
+            return true;
+        }
+        self.begin(c, Kind::Load, PENDING);
+        let mut ready = tick;
+        let mut asked = true;
+        let core = &mut self.cores[c];
+        if core.stores.forward(word, number).is_some() {
+            ready += self.timing.l1;
+        } else if let Some(hit) = self.nodes[core.node as usize]
+            .caches
+            .read(core.place, word.line())
+        {
+            ready += self.timing.of(hit.level);
+            core.counts.hit(hit.level);
+        } else {
+            asked = self.ask(c, word.line(), false, tick, now, queue);
+        }
+        let loads = &mut self.cores[c].loads;
+        loads.unasked += usize::from(!asked);
+        loads.unbound.push_back(Unbound {
+            word,
+            number,
+            ready,
+            asked,
+            early: None,
+        });
+        true
+    }
+
+    /// Reads a word at `tick`: its value, and when it is there. `None` if the node cannot read it.
+    fn access(&mut self, c: usize, word: Word, number: u64, tick: u64) -> Option<(u64, u64)> {
+        let core = &mut self.cores[c];
+        if let Some(value) = core.stores.forward(word, number) {
+            core.counts.forwarded += 1;
+            return Some((value, tick + self.timing.l1));
+        }
+        let caches = &mut self.nodes[core.node as usize].caches;
+        let hit = caches.read(core.place, word.line())?;
+        let value = caches.line(hit.slot)[word.place()];
+        core.counts.hit(hit.level);
+        if let Some(oracle) = &self.oracle {
+            oracle.bound(word, value);
+        }
+        Some((value, tick + self.timing.of(hit.level)))
+    }
+
+    /// Binds what can be bound at `tick`, oldest first, up to the first that must be waited for.
+    pub(super) fn bind_loads(
+        &mut self,
+        c: usize,
+        tick: u64,
+        now: Time,
+        queue: &mut EventQueue<Event>,
+    ) {
+        if self.broken == Some(Breakage::LoadsBoundOutOfOrder) {
+            self.bind_early(c, tick);
+        }
+        while let Some(&load) = self.cores[c].loads.unbound.front() {
+            let core = &mut self.cores[c];
+            let caches = &mut self.nodes[core.node as usize].caches;
+            let value = if let Some(value) = load.early {
+                value
+            } else if let Some(value) = core.stores.forward(load.word, load.number) {
+                core.counts.forwarded += 1;
+                value
+            } else if let Some(hit) = caches.read(core.place, load.word.line()) {
+                let value = caches.line(hit.slot)[load.word.place()];
+                if let Some(oracle) = &self.oracle {
+                    oracle.bound(load.word, value);
+                }
+                value
+            } else {
+                // It is not there yet, or not any more.
+                let asked = self.ask(c, load.word.line(), false, tick, now, queue);
+                let loads = &mut self.cores[c].loads;
+                loads.unasked += usize::from(load.asked) * usize::from(!asked);
+                loads.unasked -= usize::from(!load.asked) * usize::from(asked);
+                loads.unbound[0].asked = asked;
+                return;
+            };
+            let done = load.ready.max(tick);
+            core.loads.unasked -= usize::from(!load.asked);
+            core.loads.unbound.pop_front();
+            core.loads.bind(value, done);
+            core.rob.finish(load.number, done);
+        }
+    }
+
+    /// What a machine must not do: binds whatever is readable.
+    fn bind_early(&mut self, c: usize, tick: u64) {
+        for place in 0..self.cores[c].loads.unbound.len() {
+            let load = self.cores[c].loads.unbound[place];
+            if load.early.is_none()
+                && let Some((value, _)) = self.access(c, load.word, load.number, tick)
+            {
+                self.cores[c].loads.unbound[place].early = Some(value);
+            }
+        }
+    }
+
+    /// Asks for the lines of loads that found no room for a miss.
+    pub(super) fn ask_for_loads(
+        &mut self,
+        c: usize,
+        tick: u64,
+        now: Time,
+        queue: &mut EventQueue<Event>,
+    ) {
+        let mut place = 0;
+        while self.cores[c].loads.unasked > 0 && place < self.cores[c].loads.unbound.len() {
+            let load = self.cores[c].loads.unbound[place];
+            if !load.asked {
+                let core = &self.cores[c];
+                let caches = &mut self.nodes[core.node as usize].caches;
+                let ready = match caches.read(core.place, load.word.line()) {
+                    Some(hit) => tick + self.timing.of(hit.level),
+                    None if self.ask(c, load.word.line(), false, tick, now, queue) => load.ready,
+                    None => return,
+                };
+                let loads = &mut self.cores[c].loads;
+                loads.unbound[place].asked = true;
+                loads.unbound[place].ready = ready;
+                loads.unasked -= 1;
+            }
+            place += 1;
+        }
+        // The oldest may have been found in the node.
+        self.bind_loads(c, tick, now, queue);
+    }
+}

@@ -1,0 +1,97 @@
+//! A memory node: the directory of its lines, its DRAM, its persistent memory.
+//!
+//! A message is looked at when the directory's latency has passed since its arrival; directories are pipelined, and have no
+//! other limit. What a directory sends with contents from memory leaves when the DRAM has them. If the message that is
+//! being answered brought the contents, they are sent at once and written beside it.
+
+use super::Cluster;
+use super::event::{Event, Message, What};
+use super::payload::Payload;
+use crate::description::Description;
+use crate::engine::{EventQueue, Time};
+use crate::line::LineAddress;
+use crate::parts::Memory;
+use crate::program::Thread;
+use crate::protocol::{DirectoryAction, NodeId, ToDirectory};
+
+/// A memory node but for contents and records, which stand together for all.
+#[derive(Clone, Debug)]
+pub(super) struct MemoryNode {
+    pub dram: Memory,
+    pub pmem: Memory,
+}
+
+impl MemoryNode {
+    pub fn new(description: &Description) -> MemoryNode {
+        let (cxl, ours) = (&description.cxl, &description.ours.memory);
+        MemoryNode {
+            dram: Memory::new(cxl.dram_latency, ours.dram_banks),
+            pmem: Memory::new(cxl.pmem_latency, ours.pmem_banks),
+        }
+    }
+}
+
+impl<T: Thread> Cluster<T> {
+    /// The memory node of a line.
+    #[inline]
+    pub(super) fn home(&self, line: LineAddress) -> usize {
+        (line.0 / self.interleave) as usize % self.memories.len()
+    }
+
+    /// A node's message has been looked up.
+    pub(super) fn arrive_up(
+        &mut self,
+        message: Message,
+        what: ToDirectory<()>,
+        now: Time,
+        queue: &mut EventQueue<Event>,
+    ) {
+        let line = message.line;
+        let home = self.home(line);
+        let directory = self.memory.directory(line);
+        let from = NodeId::new(message.node as usize);
+        let step = match self.tables.directory.step(&directory, from, what, ()) {
+            Ok(step) => step,
+            Err(error) => panic!("{line} at {now}: {error}"),
+        };
+        if let Some(life) = &mut self.life {
+            life.directory(now, line, from, what, &directory, &step.directory);
+        }
+        self.memory.set_directory(line, step.directory);
+        let mut at_hand = false;
+        for action in step.actions() {
+            match action {
+                DirectoryAction::WriteMemory(()) => {
+                    *self.memory.line_mut(line) = self.payloads.take(message.payload);
+                    self.memories[home].dram.access(now, line);
+                    at_hand = true;
+                }
+                DirectoryAction::Send(to, what) => {
+                    for node in to.iter() {
+                        let mut answer = Message {
+                            line,
+                            payload: Payload::NONE,
+                            node: node.index() as u8,
+                            what: What::Down(what),
+                        };
+                        if what.data().is_none() {
+                            self.send(answer, now, queue);
+                            continue;
+                        }
+                        answer.payload = self.payloads.put(*self.memory.line(line));
+                        if at_hand {
+                            self.send(answer, now, queue);
+                        } else {
+                            let ready = self.memories[home].dram.access(now, line);
+                            queue.schedule_at(ready, Event::Depart(answer));
+                        }
+                    }
+                }
+            }
+        }
+        // A put that nobody wants any more comes with contents that nobody takes.
+        if !at_hand && message.payload != Payload::NONE {
+            self.payloads.take(message.payload);
+        }
+    }
+}

@@ -1,0 +1,65 @@
+//! The lines that a core waits for.
+
+use crate::line::LineAddress;
+
+/// It is not known when.
+pub(super) const PENDING: u64 = u64::MAX;
+
+/// A line that a core has asked its node for.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Miss {
+    pub line: LineAddress,
+    /// It shall be written.
+    pub write: bool,
+    /// The tick at which it is over; [`PENDING`] for shared memory.
+    pub until: u64,
+}
+
+/// The misses under way: as many as the L1 and the L2 have room for.
+#[derive(Clone, Debug)]
+pub(super) struct Misses {
+    entries: Vec<Miss>,
+    most: usize,
+}
+
+impl Misses {
+    pub fn new(most: usize) -> Misses {
+        Misses {
+            entries: Vec::with_capacity(most),
+            most,
+        }
+    }
+
+    pub fn find(&mut self, line: LineAddress) -> Option<&mut Miss> {
+        self.entries.iter_mut().find(|miss| miss.line == line)
+    }
+
+    pub fn remove(&mut self, line: LineAddress) {
+        self.entries.retain(|miss| miss.line != line);
+    }
+
+    /// Whether there is room for another at `tick`.
+    pub fn has_room(&mut self, tick: u64) -> bool {
+        if self.entries.len() == self.most {
+            self.entries.retain(|miss| miss.until > tick);
+        }
+        self.entries.len() < self.most
+    }
+
+    pub fn push(&mut self, miss: Miss) {
+        debug_assert!(self.entries.len() < self.most);
+        self.entries.push(miss);
+    }
+
+    /// The first tick after `tick` at which one is over, as far as that is known.
+    pub fn next_end(&self) -> Option<u64> {
+        let ends = self.entries.iter().map(|miss| miss.until);
+        ends.min().filter(|until| *until != PENDING)
+    }
+
+    /// How many are for shared memory.
+    pub fn shared(&self) -> usize {
+        let shared = self.entries.iter().filter(|miss| miss.until == PENDING);
+        shared.count()
+    }
+}

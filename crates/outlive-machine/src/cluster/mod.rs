@@ -1,0 +1,466 @@
+//! The timed machine: a cluster of compute nodes that share the memory of memory nodes.
+//!
+//! A [`Cluster`] runs one [`Thread`] on each core, on caches with real values, and counts what happens. Coherence between
+//! the nodes is that of the [protocol's tables](crate::protocol), the very ones that are searched; time is that of the
+//! [parts](crate::parts). It is a plain value: a clone of its simulation goes on as it does, if the threads can be cloned.
+//!
+//! ```
+//! use outlive_machine::cluster::{Cluster, Workload};
+//! use outlive_machine::description::Description;
+//! use outlive_machine::program::{Image, Op, Script, Synchronisation, Word};
+//!
+//! let description: Description = "[system]\ncompute_nodes = 4\nmemory_nodes = 1\n[l3]\nsize = \"64 KiB\"".parse()?;
+//! let (data, flag) = (Word(0), Word(8));
+//! let threads = vec![
+//!     Script::new([Op::Store(data, 42), Op::Store(flag, 1)]),
+//!     Script::new([Op::Compute(10_000), Op::Load(flag), Op::Load(data)]),
+//! ];
+//! let workload = Workload { threads, image: Image { words: 16, ..Image::default() }, synchronisation: Synchronisation::default() };
+//! let mut simulation = Cluster::simulation(&description, workload, 1)?;
+//! let end = outlive_machine::cluster::run(&mut simulation)?;
+//! assert_eq!(simulation.machine().thread(1).results(), [1, 42]);
+//! assert!(end > outlive_machine::engine::Time::from_micros(1));
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! # Time and order
+//!
+//! Cores run ahead of one another by up to a [quantum](crate::description::Core::quantum), and what they do to values
+//! happens in the order in which the host comes to it. Time is skewed by that much, order is not: all loads and stores
+//! take place one after another, each on the one current value of its word; why they make x86-TSO stands in `core.rs`.
+//!
+//! # What is modelled
+//!
+//! Cores: width, reorder buffer, load queue, store queue, store buffer, room for misses. Which instruction needs the result of
+//! which is known only where a thread waits for a value; everything else overlaps as far as those allow. There is no
+//! branch prediction, no speculation past an atomic or fence, no bound on hits under way. Caches: true LRU, inclusive of
+//! the levels above. Directories: a latency, and the order of the protocol. Links, switch, memories: latency, bandwidth or
+//! banks, and queues. Data that is private to a thread takes time, and has no values.
+
+mod caches;
+mod core;
+mod event;
+mod event_counts;
+mod life;
+mod loads;
+mod memory_node;
+mod misses;
+mod node;
+mod objects;
+mod oracle;
+mod payload;
+mod port;
+mod private;
+mod reorder_buffer;
+mod serial;
+mod shared_memory;
+mod statistics;
+mod store_buffer;
+mod stores;
+mod timing;
+mod write_through;
+
+pub use event::{Event, Message, MessageKind};
+pub use statistics::{CoreCounts, MessageCounts, Statistics, Traffic};
+
+use self::core::{Activity, Core};
+use life::Life;
+use memory_node::MemoryNode;
+use node::Node;
+use objects::Objects;
+use oracle::Oracle;
+use payload::Payloads;
+use shared_memory::SharedMemory;
+use timing::Timing;
+
+use crate::description::{Description, Impossible, Protocol};
+use crate::engine::{EventQueue, Machine, Simulation, Time};
+use crate::line::LineAddress;
+use crate::parts::{Fabric, Port, WireSizes};
+use crate::program::{Image, Synchronisation, Thread, Word};
+use crate::protocol::{MAX_NODES, NodeState, Tables};
+
+/// What a cluster runs.
+#[derive(Clone, Debug)]
+pub struct Workload<T> {
+    /// The threads, one for each core: the first of them on the first node's cores, and so on.
+    pub threads: Vec<T>,
+    /// What shared memory holds.
+    pub image: Image,
+    /// What the threads synchronise by.
+    pub synchronisation: Synchronisation,
+}
+
+/// Why a cluster cannot be made.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ClusterError {
+    /// There is no such machine.
+    #[error("no such machine can be: {0}")]
+    Impossible(Impossible),
+    /// A directory cannot tell the nodes apart.
+    #[error("a directory tells {MAX_NODES} compute nodes apart, and these are {0}; describe fewer")]
+    TooManyNodes(u32),
+    /// There are not as many cores.
+    #[error(
+        "{threads} threads do not fit on {cores} cores; describe more nodes, or run fewer threads"
+    )]
+    TooManyThreads {
+        /// Of the workload.
+        threads: usize,
+        /// Of the machine.
+        cores: usize,
+    },
+    /// The workload names a word that shared memory has not.
+    #[error("{what} is {word:?}, and shared memory has {words} words; enlarge the image")]
+    OutsideMemory {
+        /// What stands there.
+        what: &'static str,
+        /// Where.
+        word: Word,
+        /// How many there are.
+        words: u64,
+    },
+}
+
+/// Threads wait for what nobody will do: a workload that deadlocks.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("nothing happens any more at {at}, and {} threads have not ended: {}", .threads.len(), .threads.join("; "))]
+pub struct Stuck {
+    /// When the last event was.
+    pub at: Time,
+    /// Each thread that has not ended, and what it waits for as far as that is known.
+    pub threads: Vec<String>,
+}
+
+/// Ways to break a cluster, so that its tests can show that they would notice.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Breakage {
+    /// Stores behind one that waits for its line are committed before it.
+    StoresDrainedOutOfOrder,
+    /// Loads behind one that waits for its line get their values before it.
+    LoadsBoundOutOfOrder,
+}
+
+/// A cluster and its threads; see the [module](self).
+#[derive(Clone, Debug)]
+pub struct Cluster<T> {
+    threads: Box<[T]>,
+    /// Those that have threads.
+    cores: Box<[Core]>,
+    nodes: Box<[Node]>,
+    memories: Box<[MemoryNode]>,
+    memory: SharedMemory,
+    fabric: Fabric,
+    payloads: Payloads,
+    objects: Objects,
+    messages: MessageCounts,
+    tables: &'static Tables,
+    timing: Timing,
+    sizes: WireSizes,
+    protocol: Protocol,
+    write_backs: usize,
+    cores_per_node: usize,
+    /// Lines in a piece of shared memory that stands on one memory node.
+    interleave: u64,
+    /// Words of shared memory.
+    words: u64,
+    unfinished: usize,
+    oracle: Option<Box<Oracle>>,
+    life: Option<Box<Life>>,
+    broken: Option<Breakage>,
+}
+
+impl<T: Thread> Cluster<T> {
+    /// A machine as described that runs a workload from time zero. The seed decides what the description leaves to chance.
+    ///
+    /// # Errors
+    ///
+    /// [`ClusterError`] if there is no such machine, or the workload does not fit on it.
+    pub fn simulation(
+        description: &Description,
+        workload: Workload<T>,
+        seed: u64,
+    ) -> Result<Simulation<Cluster<T>>, ClusterError> {
+        let cluster = Cluster::new(description, workload, seed)?;
+        let cores = cluster.cores.len();
+        let mut simulation = Simulation::new(cluster);
+        for core in 0..cores {
+            let event = Event::Wake(core as u16);
+            simulation.queue_mut().schedule_at(Time::ZERO, event);
+        }
+        Ok(simulation)
+    }
+
+    fn new(
+        description: &Description,
+        workload: Workload<T>,
+        seed: u64,
+    ) -> Result<Cluster<T>, ClusterError> {
+        let timing = Timing::new(description).map_err(ClusterError::Impossible)?;
+        let Workload {
+            threads,
+            image,
+            synchronisation,
+        } = workload;
+        let system = &description.system;
+        if system.compute_nodes as usize > MAX_NODES {
+            return Err(ClusterError::TooManyNodes(system.compute_nodes));
+        }
+        let per_node = system.cores_per_node as usize;
+        let cores = system.compute_nodes as usize * per_node;
+        if threads.len() > cores {
+            return Err(ClusterError::TooManyThreads {
+                threads: threads.len(),
+                cores,
+            });
+        }
+        check_workload(&image, &synchronisation)?;
+        let core = |c| {
+            let mut core = Core::new(description, (c / per_node) as u16, (c % per_node) as u8);
+            core.activity = Activity::Sleeping(Time::ZERO);
+            core
+        };
+        let memory = SharedMemory::new(&image);
+        Ok(Cluster {
+            cores: (0..threads.len()).map(core).collect(),
+            nodes: vec![Node::new(description); system.compute_nodes as usize].into(),
+            memories: vec![MemoryNode::new(description); system.memory_nodes as usize].into(),
+            words: memory.len() * Word::PER_LINE,
+            memory,
+            fabric: Fabric::new(description, seed),
+            payloads: Payloads::default(),
+            objects: Objects::new(&synchronisation, threads.len()),
+            messages: MessageCounts::default(),
+            tables: Tables::mesi(),
+            timing,
+            sizes: WireSizes::new(&description.ours.wire),
+            protocol: description.ours.coherence.protocol,
+            write_backs: description.ours.coherence.write_back_buffer as usize,
+            cores_per_node: per_node,
+            interleave: description.ours.memory.interleave.0
+                / size_of::<crate::line::Line>() as u64,
+            unfinished: threads.len(),
+            threads: threads.into(),
+            oracle: None,
+            life: None,
+            broken: None,
+        })
+    }
+
+    /// Has every load judged from now on, which must be the beginning: one that gets anything but the last value in
+    /// coherence order, and a store while another node can read the line, are panics. For tests.
+    pub fn judge_values(&mut self, image: &Image) {
+        self.oracle = Some(Box::new(Oracle::new(image)));
+    }
+
+    /// Makes it a broken machine. For tests.
+    pub fn break_it(&mut self, how: Breakage) {
+        self.broken = Some(how);
+    }
+
+    /// Notes from now on all that happens to a line between nodes.
+    pub fn follow(&mut self, line: LineAddress) {
+        self.life = Some(Box::new(Life::new(line)));
+    }
+
+    /// What has happened to the line that is [followed](Self::follow), each event as a line of text.
+    pub fn life(&self) -> &[String] {
+        self.life.as_ref().map_or(&[], |life| life.lines())
+    }
+
+    /// A thread.
+    pub fn thread(&self, number: usize) -> &T {
+        &self.threads[number]
+    }
+
+    /// Whether all threads have ended and all that they did is done. Lines may still be under way to memory.
+    pub fn is_finished(&self) -> bool {
+        self.unfinished == 0
+    }
+
+    /// What a word of shared memory holds, wherever its line stands.
+    ///
+    /// # Panics
+    ///
+    /// If shared memory has no such word.
+    pub fn word(&self, word: Word) -> u64 {
+        let line = word.line();
+        let written = self.nodes.iter().find_map(|node| {
+            let newest = matches!(
+                node.agent(line),
+                NodeState::E | NodeState::M | NodeState::MI
+            );
+            node.contents(line).filter(|_| newest)
+        });
+        // Contents may also be in a message to memory: then nobody has them but in `payloads`.
+        written.unwrap_or_else(|| self.memory.line(line))[word.place()]
+    }
+
+    /// What has been done so far.
+    pub fn statistics(&self) -> Statistics {
+        let ports = self.nodes.len() + self.memories.len();
+        let port = |number: usize| Port(number as u16);
+        let end = self.cores.iter().map(|core| core.counts.finished).max();
+        Statistics {
+            cores: self.cores.iter().map(|core| core.counts).collect(),
+            messages: self.messages.clone(),
+            uplinks: (0..ports).map(|p| self.fabric.uplink(port(p))).collect(),
+            downlinks: (0..ports).map(|p| self.fabric.downlink(port(p))).collect(),
+            dram: self
+                .memories
+                .iter()
+                .map(|node| node.dram.counts())
+                .collect(),
+            pmem: self
+                .memories
+                .iter()
+                .map(|node| node.pmem.counts())
+                .collect(),
+            local: self.nodes.iter().map(|node| node.dram.counts()).collect(),
+            finished: end.filter(|_| self.is_finished()),
+        }
+    }
+
+    /// What is wrong with the machine's state now: inclusion of the caches, one writer or many readers, copies that differ.
+    /// For tests; it takes long.
+    ///
+    /// # Errors
+    ///
+    /// The first thing found.
+    pub fn check(&self) -> Result<(), String> {
+        for (n, node) in self.nodes.iter().enumerate() {
+            node.caches
+                .check()
+                .map_err(|what| format!("node {n}: {what}"))?;
+        }
+        for number in 0..self.memory.len() {
+            let line = LineAddress(number);
+            let states = || {
+                self.nodes
+                    .iter()
+                    .map(|node| (node.agent(line), node.contents(line)))
+            };
+            let writers = states().filter(|(state, _)| state.is_writable()).count();
+            let readers = states().filter(|(state, _)| state.is_readable()).count();
+            if writers > 1 || writers == 1 && readers > 1 {
+                return Err(format!(
+                    "{line} has {writers} writers and {readers} readers"
+                ));
+            }
+            let copies = || states().filter(|(state, _)| state.is_readable());
+            if copies()
+                .zip(copies().skip(1))
+                .any(|(one, other)| one.1 != other.1)
+            {
+                return Err(format!("the copies of {line} differ"));
+            }
+        }
+        Ok(())
+    }
+
+    /// What is wrong with a machine in which nothing is under way any more: what should be empty and is not, and memory
+    /// that does not hold what was stored last.
+    ///
+    /// # Errors
+    ///
+    /// The first thing found.
+    pub fn check_quiet(&self) -> Result<(), String> {
+        self.check()?;
+        let left = [
+            ("contents under way", self.payloads.under_way()),
+            ("lines being served by directories", self.memory.busy()),
+            (
+                "misses",
+                self.cores.iter().map(|core| core.misses.shared()).sum(),
+            ),
+            (
+                "nodes that are not quiet",
+                self.nodes.iter().filter(|node| !node.is_quiet()).count(),
+            ),
+        ];
+        for (what, count) in left {
+            if count > 0 {
+                return Err(format!("{count} {what} are left"));
+            }
+        }
+        self.check_values()
+    }
+
+    #[inline]
+    fn check_word(&self, word: Word) {
+        assert!(
+            word.0 < self.words,
+            "a thread accesses {word:?}, and shared memory has {} words",
+            self.words
+        );
+    }
+}
+
+fn check_workload(image: &Image, synchronisation: &Synchronisation) -> Result<(), ClusterError> {
+    let outside = |what, word: Word| {
+        (word.0 >= image.words).then_some(ClusterError::OutsideMemory {
+            what,
+            word,
+            words: image.words,
+        })
+    };
+    let ends = image.runs.iter().filter(|(_, values)| !values.is_empty());
+    let last = |(first, values): &(Word, Vec<u64>)| first.offset(values.len() as u64 - 1);
+    let runs = ends.filter_map(|run| outside("the end of a run of the image", last(run)));
+    let locks = synchronisation
+        .locks
+        .iter()
+        .filter_map(|word| outside("a lock", *word));
+    let conditions = synchronisation.conditions.iter();
+    let conditions = conditions.filter_map(|word| outside("a condition", *word));
+    let barriers = synchronisation.barriers.iter();
+    let barriers = barriers.filter_map(|barrier| {
+        let flag = Word((barrier.counter.line().0 + 1) * Word::PER_LINE);
+        outside("a barrier's flag", flag)
+    });
+    match runs.chain(locks).chain(conditions).chain(barriers).next() {
+        Some(error) => Err(error),
+        None => Ok(()),
+    }
+}
+
+impl<T: Thread> Machine for Cluster<T> {
+    type Event = Event;
+
+    fn handle(&mut self, now: Time, event: Event, queue: &mut EventQueue<Event>) {
+        match event {
+            Event::Wake(c) => {
+                debug_assert_eq!(self.cores[c as usize].activity, Activity::Sleeping(now));
+                self.run(c as usize, now, queue);
+            }
+            Event::Released(c) => self.released(c as usize, now, queue),
+            Event::Request { core, line } => self.request(core as usize, line, now, queue),
+            Event::Depart(message) => self.send(message, now, queue),
+            Event::AtSwitch(message) => self.forward(message, now, queue),
+            Event::Arrive(message) => self.arrive(message, now, queue),
+        }
+    }
+}
+
+/// Runs a cluster until nothing happens any more; returns when its last thread had finished.
+///
+/// # Errors
+///
+/// [`Stuck`] if threads wait for each other.
+pub fn run<T: Thread>(simulation: &mut Simulation<Cluster<T>>) -> Result<Time, Stuck> {
+    simulation.run();
+    let cluster = simulation.machine();
+    if let Some(end) = cluster.statistics().finished {
+        return Ok(end);
+    }
+    let waits = |(c, core): (usize, &Core)| {
+        (core.activity != Activity::Finished).then(|| match cluster.objects.waits_for(c as u16) {
+            Some(object) => format!("thread {c} waits for {object}"),
+            None => format!("thread {c} is at {:?}", core.held),
+        })
+    };
+    Err(Stuck {
+        at: simulation.now(),
+        threads: cluster.cores.iter().enumerate().filter_map(waits).collect(),
+    })
+}

@@ -1,0 +1,380 @@
+//! A compute node's side of coherence: what its cores ask for, and what directories say.
+//!
+//! The agent of a line is in the state that stands at the line in the L3, or in the write-back buffer, or in `I`. What it
+//! does stands in the [protocol's table](crate::protocol); here are caches, buffers and cores told.
+//!
+//! A line that is *pinned* for a store stays: demands for it wait in the node, as if they were still under way.
+
+use super::Cluster;
+use super::caches::{Caches, NOBODY};
+use super::event::{Event, Message, What};
+use super::payload::Payload;
+use crate::description::Description;
+use crate::engine::{EventQueue, Time};
+use crate::line::{Line, LineAddress};
+use crate::parts::{Memory, Slot};
+use crate::program::Thread;
+use crate::protocol::{NodeAction, NodeInput, NodeState, ToNode};
+
+/// A line that was put back and is kept until the directory has it.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Put {
+    pub line: LineAddress,
+    pub agent: NodeState,
+    pub contents: Line,
+}
+
+/// A compute node but for its cores.
+#[derive(Clone, Debug)]
+pub(super) struct Node {
+    pub caches: Caches,
+    /// The write-back buffer.
+    pub puts: Vec<Put>,
+    /// The node's own memory.
+    pub dram: Memory,
+    /// Requests that found no place in the caches, or whose line is still being put back.
+    stalled: Vec<(u16, LineAddress)>,
+    /// Taken from `stalled`, to be tried again.
+    again: Vec<(u16, LineAddress)>,
+    /// Demands for lines that are pinned.
+    deferred: Vec<Message>,
+}
+
+/// Where the state of a line's agent stands.
+#[derive(Clone, Copy)]
+enum Place {
+    Cache(Slot),
+    Buffer(usize),
+    Nowhere,
+}
+
+impl Node {
+    pub fn new(description: &Description) -> Node {
+        let ours = &description.ours;
+        Node {
+            caches: Caches::new(description),
+            puts: Vec::with_capacity(ours.coherence.write_back_buffer as usize),
+            dram: Memory::new(ours.memory.local_latency, ours.memory.local_banks),
+            stalled: Vec::new(),
+            again: Vec::new(),
+            deferred: Vec::new(),
+        }
+    }
+
+    pub fn has_room_for_put(&self, most: usize) -> bool {
+        self.puts.len() < most
+    }
+
+    fn place(&self, line: LineAddress) -> (Place, NodeState) {
+        if let Some(slot) = self.caches.find(line) {
+            return (Place::Cache(slot), self.caches.held(slot).agent);
+        }
+        match self.puts.iter().position(|put| put.line == line) {
+            Some(at) => (Place::Buffer(at), self.puts[at].agent),
+            None => (Place::Nowhere, NodeState::I),
+        }
+    }
+
+    /// The state of a line's agent.
+    pub fn agent(&self, line: LineAddress) -> NodeState {
+        self.place(line).1
+    }
+
+    /// The contents that the node has of a line, if it has any.
+    pub fn contents(&self, line: LineAddress) -> Option<&Line> {
+        match self.place(line) {
+            (_, state) if !state.has_copy() => None,
+            (Place::Cache(slot), _) => Some(self.caches.line(slot)),
+            (Place::Buffer(at), _) => Some(&self.puts[at].contents),
+            (Place::Nowhere, _) => None,
+        }
+    }
+
+    /// Whether nothing waits in the node.
+    pub fn is_quiet(&self) -> bool {
+        self.puts.is_empty() && self.stalled.is_empty() && self.deferred.is_empty()
+    }
+}
+
+impl<T: Thread> Cluster<T> {
+    /// A core's miss comes to the node, or is tried again.
+    pub(super) fn request(
+        &mut self,
+        c: usize,
+        line: LineAddress,
+        now: Time,
+        queue: &mut EventQueue<Event>,
+    ) {
+        let core = &mut self.cores[c];
+        let (n, place) = (core.node as usize, core.place);
+        let Some(miss) = core.misses.find(line) else {
+            return;
+        };
+        let write = miss.write;
+        let node = &mut self.nodes[n];
+        if let Some(slot) = node.caches.find(line) {
+            let held = node.caches.held_mut(slot);
+            let pinned = held.pinned != NOBODY && held.pinned != place;
+            if held.agent.is_readable() && !(pinned && write) {
+                self.supply(c, line, now, queue);
+            } else {
+                held.waiting |= 1 << place;
+            }
+            return;
+        }
+        if node.puts.iter().any(|put| put.line == line) {
+            node.stalled.push((c as u16, line));
+            return;
+        }
+        let Some(slot) = self.make_room(n, line, now, queue) else {
+            self.nodes[n].stalled.push((c as u16, line));
+            return;
+        };
+        let caches = &mut self.nodes[n].caches;
+        caches.reserve(slot, line);
+        caches.held_mut(slot).waiting = 1 << place;
+        let input = if write {
+            NodeInput::Prefetch
+        } else {
+            NodeInput::Load
+        };
+        self.tell(n, line, input, Payload::NONE, now, queue);
+    }
+
+    /// The node has a line that a core misses, to be read at least: the core gets it, and uses it in this very step.
+    pub(super) fn supply(
+        &mut self,
+        c: usize,
+        line: LineAddress,
+        now: Time,
+        queue: &mut EventQueue<Event>,
+    ) {
+        let tick = self.timing.tick(now);
+        let core = &mut self.cores[c];
+        let (n, place) = (core.node as usize, core.place);
+        let Some(miss) = core.misses.find(line) else {
+            return;
+        };
+        let write = miss.write;
+        let caches = &mut self.nodes[n].caches;
+        let got = match write {
+            true => caches.write(place, line),
+            false => caches.read(place, line),
+        };
+        if got.is_some() {
+            core.misses.remove(line);
+        } else {
+            // It is here to be read only, and a store wants it.
+            if let Some(slot) = caches.find(line) {
+                caches.held_mut(slot).waiting |= 1 << place;
+            }
+            caches.read(place, line);
+            self.tell(n, line, NodeInput::Prefetch, Payload::NONE, now, queue);
+        }
+        self.bind_loads(c, tick, now, queue);
+        let stores = &self.cores[c].stores;
+        if got.is_some()
+            && stores.missing
+            && let Some(head) = stores.front()
+            && head.line == line
+        {
+            let next = stores.last_commit + self.timing.cycle;
+            let due = tick.max(next).max(head.entered).max(head.ready);
+            self.cores[c].stores.missing = false;
+            self.commit_oldest(c, due, now, queue);
+        }
+        if self.cores[c].wants_room || !self.cores[c].prefetches.is_empty() {
+            self.ask_for_more(c, tick, now, queue);
+        }
+        if self.cores[c].activity == super::core::Activity::Parked {
+            self.run(c, now, queue);
+        }
+    }
+
+    /// A line leaves the L3.
+    pub(super) fn evict(&mut self, n: usize, slot: Slot, now: Time, queue: &mut EventQueue<Event>) {
+        let line = self.nodes[n].caches.address(slot);
+        self.tell(n, line, NodeInput::Evict, Payload::NONE, now, queue);
+    }
+
+    /// A directory's message has come.
+    pub(super) fn arrive_down(
+        &mut self,
+        message: Message,
+        what: ToNode<()>,
+        now: Time,
+        queue: &mut EventQueue<Event>,
+    ) {
+        let n = message.node as usize;
+        let node = &mut self.nodes[n];
+        let demand = matches!(
+            what,
+            ToNode::Inv | ToNode::RecallShared | ToNode::RecallExclusive
+        );
+        if demand
+            && let Some(slot) = node.caches.find(message.line)
+            && node.caches.held(slot).pinned != NOBODY
+        {
+            node.deferred.push(message);
+            return;
+        }
+        let input = NodeInput::Message(what);
+        if self.tell(n, message.line, input, message.payload, now, queue) {
+            self.resume(n, message.line, now, queue);
+        }
+    }
+
+    /// Tells a line's agent something and does what it wants done; whether it says that who waits may go on.
+    pub(super) fn tell(
+        &mut self,
+        n: usize,
+        line: LineAddress,
+        input: NodeInput<()>,
+        payload: Payload,
+        now: Time,
+        queue: &mut EventQueue<Event>,
+    ) -> bool {
+        let (place, state) = self.nodes[n].place(line);
+        let copy = state.has_copy().then_some(());
+        let step = match self.tables.node.step(state, input, copy) {
+            Ok(step) => step,
+            Err(error) => panic!("node {n}, {line}, at {now}: {error}"),
+        };
+        let next = step.state();
+        if let Some(life) = &mut self.life
+            && (next != state || !matches!(input, NodeInput::Load | NodeInput::Prefetch))
+        {
+            life.agent(now, n, line, state, input.event(), next);
+        }
+        let (mut resumed, mut dropped) = (false, false);
+        for action in step.actions() {
+            match action {
+                NodeAction::Perform | NodeAction::Wait => {}
+                NodeAction::Install(()) => {
+                    let contents = self.payloads.take(payload);
+                    if let Place::Cache(slot) = place {
+                        *self.nodes[n].caches.line_mut(slot) = contents;
+                    }
+                }
+                NodeAction::Drop => dropped = true,
+                NodeAction::Resume => resumed = true,
+                NodeAction::Send(what) => {
+                    let payload = match (what.data(), place) {
+                        (Some(()), Place::Cache(slot)) => {
+                            self.payloads.put(*self.nodes[n].caches.line(slot))
+                        }
+                        (Some(()), Place::Buffer(at)) => {
+                            self.payloads.put(self.nodes[n].puts[at].contents)
+                        }
+                        _ => Payload::NONE,
+                    };
+                    let message = Message {
+                        line,
+                        payload,
+                        node: n as u8,
+                        what: What::Up(what),
+                    };
+                    self.send(message, now, queue);
+                }
+            }
+        }
+        let node = &mut self.nodes[n];
+        match place {
+            Place::Cache(slot) if next == NodeState::I => {
+                node.caches.remove(slot);
+            }
+            Place::Cache(slot) if next == NodeState::MI => {
+                let contents = node.caches.remove(slot);
+                node.puts.push(Put {
+                    line,
+                    agent: next,
+                    contents,
+                });
+            }
+            Place::Cache(slot) => {
+                if dropped {
+                    node.caches.recall(slot);
+                }
+                let held = node.caches.held_mut(slot);
+                held.agent = next;
+                if !next.is_writable() {
+                    held.owner = NOBODY;
+                }
+            }
+            Place::Buffer(at) if next == NodeState::I => {
+                node.puts.swap_remove(at);
+            }
+            Place::Buffer(at) => node.puts[at].agent = next,
+            Place::Nowhere => {
+                assert_eq!(
+                    next,
+                    NodeState::I,
+                    "node {n}, {line}, at {now}: it has no place"
+                );
+            }
+        }
+        resumed
+    }
+
+    /// Something has happened to a line: who waits for it goes on, and then what waits for room.
+    pub(super) fn resume(
+        &mut self,
+        n: usize,
+        line: LineAddress,
+        now: Time,
+        queue: &mut EventQueue<Event>,
+    ) {
+        let caches = &mut self.nodes[n].caches;
+        if let Some(slot) = caches.find(line) {
+            let mut waiting = std::mem::take(&mut caches.held_mut(slot).waiting);
+            while waiting != 0 {
+                let c = n * self.cores_per_node + waiting.trailing_zeros() as usize;
+                waiting &= waiting - 1;
+                // One before may have had the line driven out.
+                self.request(c, line, now, queue);
+            }
+        }
+        self.retry(n, now, queue);
+    }
+
+    /// Tries again what waited for room in a node.
+    fn retry(&mut self, n: usize, now: Time, queue: &mut EventQueue<Event>) {
+        let node = &mut self.nodes[n];
+        if node.stalled.is_empty() || !node.again.is_empty() {
+            return;
+        }
+        std::mem::swap(&mut node.stalled, &mut node.again);
+        for at in 0.. {
+            let Some(&(c, line)) = self.nodes[n].again.get(at) else {
+                break;
+            };
+            self.request(c as usize, line, now, queue);
+        }
+        self.nodes[n].again.clear();
+    }
+
+    /// A line may be given away again: who waited for that goes on.
+    pub(super) fn unpin(&mut self, n: usize, slot: Slot, now: Time, queue: &mut EventQueue<Event>) {
+        let node = &mut self.nodes[n];
+        let line = node.caches.address(slot);
+        node.caches.held_mut(slot).pinned = NOBODY;
+        // The node's own cores first: else they might never get it.
+        self.resume(n, line, now, queue);
+        // One of them may have pinned it again.
+        let pinned = |node: &Node| {
+            let slot = node.caches.find(line);
+            slot.is_some_and(|slot| node.caches.held(slot).pinned != NOBODY)
+        };
+        while !pinned(&self.nodes[n])
+            && let Some(at) = self.nodes[n]
+                .deferred
+                .iter()
+                .position(|message| message.line == line)
+        {
+            let message = self.nodes[n].deferred.remove(at);
+            if let What::Down(what) = message.what {
+                self.arrive_down(message, what, now, queue);
+            }
+        }
+    }
+}

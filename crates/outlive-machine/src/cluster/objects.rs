@@ -1,0 +1,238 @@
+//! Locks, barriers, conditions and event counts: who has them, who waits for whom.
+//!
+//! The words of these objects are read and written by the threads' operations like all others; but what a thread does next is
+//! decided here, at the moment of its atomic. So who waits needs no events, and what the words hold is for those who look at
+//! memory only. A lock that is given back goes to whoever's atomic is first: who has waited longest is told, makes a new
+//! one, and waits in front if somebody was faster.
+
+use std::collections::VecDeque;
+
+use crate::program::{BarrierId, ConditionId, EventCountId, LockId, Synchronisation, Word};
+
+/// What an atomic has got a thread.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Turn {
+    /// It goes on.
+    Go,
+    /// It waits until it is called.
+    Waits,
+    /// It is the last to arrive at a barrier, and opens it.
+    Last,
+}
+
+#[derive(Clone, Debug)]
+struct Lock {
+    word: Word,
+    owner: Option<u16>,
+    waiting: VecDeque<u16>,
+    /// Who was called when the lock was given back, and has not come yet.
+    called: Option<u16>,
+}
+
+#[derive(Clone, Debug)]
+struct Barrier {
+    counter: Word,
+    threads: u32,
+    arrived: u32,
+    generation: u64,
+    waiting: Vec<u16>,
+}
+
+#[derive(Clone, Debug)]
+struct Condition {
+    word: Word,
+    waiting: VecDeque<u16>,
+}
+
+#[derive(Clone, Debug)]
+struct EventCount {
+    is: u64,
+    /// Who waits, and for which count.
+    waiting: Vec<(u16, u64)>,
+}
+
+/// All objects of a workload. Threads go by the numbers of their cores.
+#[derive(Clone, Debug)]
+pub(super) struct Objects {
+    locks: Vec<Lock>,
+    barriers: Vec<Barrier>,
+    conditions: Vec<Condition>,
+    event_counts: Vec<EventCount>,
+}
+
+impl Objects {
+    pub fn new(synchronisation: &Synchronisation, threads: usize) -> Objects {
+        let lock = |word: &Word| Lock {
+            word: *word,
+            owner: None,
+            waiting: VecDeque::with_capacity(4),
+            called: None,
+        };
+        let barrier = |barrier: &crate::program::Barrier| Barrier {
+            counter: barrier.counter,
+            threads: barrier.threads,
+            arrived: 0,
+            generation: 0,
+            waiting: Vec::with_capacity(threads),
+        };
+        let condition = |word: &Word| Condition {
+            word: *word,
+            waiting: VecDeque::with_capacity(threads),
+        };
+        Objects {
+            locks: synchronisation.locks.iter().map(lock).collect(),
+            barriers: synchronisation.barriers.iter().map(barrier).collect(),
+            conditions: synchronisation.conditions.iter().map(condition).collect(),
+            event_counts: (0..synchronisation.event_counts)
+                .map(|_| EventCount {
+                    is: 0,
+                    waiting: Vec::with_capacity(4),
+                })
+                .collect(),
+        }
+    }
+
+    pub fn lock_word(&self, lock: LockId) -> Word {
+        self.locks[lock.0 as usize].word
+    }
+
+    pub fn condition_word(&self, condition: ConditionId) -> Word {
+        self.conditions[condition.0 as usize].word
+    }
+
+    pub fn barrier_counter(&self, barrier: BarrierId) -> Word {
+        self.barriers[barrier.0 as usize].counter
+    }
+
+    /// The first word of the line after the counter's.
+    pub fn barrier_flag(&self, barrier: BarrierId) -> Word {
+        Word((self.barrier_counter(barrier).line().0 + 1) * Word::PER_LINE)
+    }
+
+    /// A thread's atomic on a lock.
+    ///
+    /// # Panics
+    ///
+    /// If the thread has it already: it would wait for ever.
+    pub fn lock(&mut self, lock: LockId, thread: u16) -> Turn {
+        let lock = &mut self.locks[lock.0 as usize];
+        assert_ne!(
+            lock.owner,
+            Some(thread),
+            "thread {thread} takes a lock that it has"
+        );
+        let called = lock.called == Some(thread);
+        if called {
+            lock.called = None;
+        }
+        if lock.owner.is_none() {
+            lock.owner = Some(thread);
+            return Turn::Go;
+        }
+        match called {
+            true => lock.waiting.push_front(thread),
+            false => lock.waiting.push_back(thread),
+        }
+        Turn::Waits
+    }
+
+    /// The store that gives a lock back is committed: who is to try next.
+    pub fn unlock(&mut self, lock: LockId) -> Option<u16> {
+        let lock = &mut self.locks[lock.0 as usize];
+        lock.owner = None;
+        // Who was called before and has not come yet will find it free.
+        if lock.called.is_none() {
+            lock.called = lock.waiting.pop_front();
+            return lock.called;
+        }
+        None
+    }
+
+    /// A thread's atomic on a barrier.
+    pub fn arrive(&mut self, barrier: BarrierId, thread: u16) -> Turn {
+        let barrier = &mut self.barriers[barrier.0 as usize];
+        barrier.arrived += 1;
+        if barrier.arrived == barrier.threads {
+            barrier.arrived = 0;
+            return Turn::Last;
+        }
+        barrier.waiting.push(thread);
+        Turn::Waits
+    }
+
+    /// The last has arrived: which word it writes, and what.
+    pub fn open_next(&mut self, barrier: BarrierId) -> (Word, u64) {
+        let flag = self.barrier_flag(barrier);
+        let barrier = &mut self.barriers[barrier.0 as usize];
+        barrier.generation += 1;
+        (flag, barrier.generation)
+    }
+
+    /// That is committed: who waited goes on.
+    pub fn open(&mut self, barrier: BarrierId) -> std::vec::Drain<'_, u16> {
+        self.barriers[barrier.0 as usize].waiting.drain(..)
+    }
+
+    /// A thread waits for a condition.
+    pub fn wait(&mut self, condition: ConditionId, thread: u16) {
+        self.conditions[condition.0 as usize]
+            .waiting
+            .push_back(thread);
+    }
+
+    /// Who has waited longest for a condition goes on.
+    pub fn signal(&mut self, condition: ConditionId) -> Option<u16> {
+        self.conditions[condition.0 as usize].waiting.pop_front()
+    }
+
+    /// Whether an event count has been advanced so often; else the thread waits for that.
+    pub fn await_count(&mut self, count: EventCountId, wanted: u64, thread: u16) -> bool {
+        let count = &mut self.event_counts[count.0 as usize];
+        if count.is < wanted {
+            count.waiting.push((thread, wanted));
+        }
+        count.is >= wanted
+    }
+
+    /// One more has come to an event count.
+    pub fn advance(&mut self, count: EventCountId) {
+        self.event_counts[count.0 as usize].is += 1;
+    }
+
+    /// One who has waited for no more than the event count is.
+    pub fn next_awaited(&mut self, count: EventCountId) -> Option<u16> {
+        let EventCount { is, waiting } = &mut self.event_counts[count.0 as usize];
+        let place = waiting.iter().position(|(_, wanted)| wanted <= is)?;
+        Some(waiting.remove(place).0)
+    }
+
+    /// What a thread waits for here.
+    pub fn waits_for(&self, thread: u16) -> Option<String> {
+        let place = |what: &str, number: usize| Some(format!("{what} {number}"));
+        for (number, lock) in self.locks.iter().enumerate() {
+            if lock.waiting.contains(&thread) {
+                return place("lock", number);
+            }
+        }
+        for (number, barrier) in self.barriers.iter().enumerate() {
+            if barrier.waiting.contains(&thread) {
+                return place("barrier", number);
+            }
+        }
+        for (number, condition) in self.conditions.iter().enumerate() {
+            if condition.waiting.contains(&thread) {
+                return place("condition", number);
+            }
+        }
+        for (number, count) in self.event_counts.iter().enumerate() {
+            let wanted = count.waiting.iter().find(|(waiting, _)| *waiting == thread);
+            if let Some((_, wanted)) = wanted {
+                let is = count.is;
+                return Some(format!(
+                    "event count {number} to be {wanted}, which is {is}"
+                ));
+            }
+        }
+        None
+    }
+}

@@ -1,0 +1,171 @@
+//! Private data: accesses to a thread's own memory, for their time.
+//!
+//! They use the same caches, as lines of an address space of their own, and the node's own DRAM. They carry no values
+//! and concern no directory, so when they are done is known at once, and they cost no event.
+
+use super::Cluster;
+use super::caches::Held;
+use super::event::Event;
+use super::misses::Miss;
+use super::reorder_buffer::Kind;
+use super::store_buffer::{Store, Then};
+use crate::engine::{EventQueue, Time};
+use crate::line::LineAddress;
+use crate::parts::Victim;
+use crate::program::Thread;
+use crate::protocol::NodeState;
+
+/// Addresses of lines from here on are private.
+const PRIVATE: u64 = 1 << 63;
+/// A thread's own addresses have so many bits, in lines.
+const OWN_BITS: u32 = 48;
+
+/// A thread's own line.
+fn own_line(thread: usize, address: u64) -> LineAddress {
+    let own = LineAddress::of_byte(address).0 & ((1 << OWN_BITS) - 1);
+    LineAddress(PRIVATE | (thread as u64) << OWN_BITS | own)
+}
+
+pub(super) fn is_private(line: LineAddress) -> bool {
+    line.0 & PRIVATE != 0
+}
+
+impl<T: Thread> Cluster<T> {
+    pub(super) fn private_load(
+        &mut self,
+        c: usize,
+        address: u64,
+        now: Time,
+        queue: &mut EventQueue<Event>,
+    ) -> bool {
+        let core = &mut self.cores[c];
+        if core.rob.free() == 0 || core.loads.is_full() {
+            return false;
+        }
+        core.loads.hold();
+        core.counts.loads += 1;
+        let tick = core.tick;
+        let done = self.private_access(c, own_line(c, address), false, tick, now, queue);
+        self.begin(c, Kind::Load, done);
+        true
+    }
+
+    pub(super) fn private_store(
+        &mut self,
+        c: usize,
+        address: u64,
+        now: Time,
+        queue: &mut EventQueue<Event>,
+    ) -> bool {
+        let core = &mut self.cores[c];
+        if core.rob.free() == 0 || core.stores.queue_is_full() {
+            return false;
+        }
+        core.counts.stores += 1;
+        let (tick, number) = (core.tick, core.rob.next());
+        let line = own_line(c, address);
+        let there = self.private_access(c, line, true, tick, now, queue);
+        self.cores[c].stores.begin(Store {
+            line,
+            place: LineAddress::word_of_byte(address) as u8,
+            private: true,
+            value: 0,
+            then: Then::Nothing,
+            number,
+            ready: there - self.timing.l1,
+        });
+        self.begin(c, Kind::Store, tick + self.timing.cycle);
+        true
+    }
+
+    /// The tick at which an access to a thread's own line is done.
+    fn private_access(
+        &mut self,
+        c: usize,
+        line: LineAddress,
+        write: bool,
+        tick: u64,
+        now: Time,
+        queue: &mut EventQueue<Event>,
+    ) -> u64 {
+        let core = &mut self.cores[c];
+        let caches = &mut self.nodes[core.node as usize].caches;
+        let hit = match write {
+            false => caches.read(core.place, line),
+            true => caches.write(core.place, line),
+        };
+        if let Some(hit) = hit {
+            if write {
+                caches.held_mut(hit.slot).agent = NodeState::M;
+            }
+            if !write {
+                core.counts.hit(hit.level);
+            }
+            // It may still be on its way.
+            let there = core.misses.find(line).map_or(0, |miss| miss.until);
+            return there.max(tick + self.timing.of(hit.level));
+        }
+        core.counts.private_misses += 1;
+        // It begins when there is room for a miss. If only shared ones are under way, nobody knows when, and it does not wait.
+        let begins = match core.misses.has_room(tick) {
+            true => tick,
+            false => core.misses.next_end().unwrap_or(tick).max(tick),
+        };
+        let at = self.timing.time(begins + self.timing.l3);
+        let node = &mut self.nodes[core.node as usize];
+        let done = self.timing.tick(node.dram.access(at, line));
+        if core.misses.has_room(begins) {
+            core.misses.push(Miss {
+                line,
+                write,
+                until: done,
+            });
+        }
+        let (n, place) = (core.node as usize, core.place);
+        // If all lines of the set wait for something, this one is not kept.
+        if let Some(slot) = self.make_room(n, line, now, queue) {
+            let agent = if write { NodeState::M } else { NodeState::E };
+            let caches = &mut self.nodes[n].caches;
+            caches.reserve(slot, line);
+            *caches.held_mut(slot) = Held {
+                agent,
+                owner: place,
+                ..Held::default()
+            };
+            caches.read(place, line);
+        }
+        done
+    }
+
+    /// A place in a node's L3 for a line; what stands there goes. `None` if nothing can go now.
+    pub(super) fn make_room(
+        &mut self,
+        n: usize,
+        line: LineAddress,
+        now: Time,
+        queue: &mut EventQueue<Event>,
+    ) -> Option<crate::parts::Slot> {
+        let node = &mut self.nodes[n];
+        let room = node.has_room_for_put(self.write_backs);
+        // Without room in the write-back buffer a written line has to stay. (A private one needs none, and stays too.)
+        let victim = node
+            .caches
+            .victim(line, |held| room || held.agent != NodeState::M);
+        match victim? {
+            Victim::Free(slot) => Some(slot),
+            Victim::Taken(slot) => {
+                let out = node.caches.address(slot);
+                if !is_private(out) {
+                    self.evict(n, slot, now, queue);
+                } else {
+                    let written = node.caches.held(slot).agent == NodeState::M;
+                    node.caches.remove(slot);
+                    if written {
+                        node.dram.access(now, out);
+                    }
+                }
+                Some(slot)
+            }
+        }
+    }
+}

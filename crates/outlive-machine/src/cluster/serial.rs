@@ -1,0 +1,266 @@
+//! What is serialised: atomics, fences, and what threads synchronise by.
+//!
+//! Such an operation begins when all instructions before it have retired and all stores before it are committed, and nothing
+//! after it begins before it is done. An atomic binds the old value and writes the new one at one moment, at which its node
+//! may write the line: its store goes into the (empty) store buffer and is committed at once. In a machine that writes
+//! through, the line is pinned from that moment to the commit.
+//!
+//! Locks, barriers and conditions make real accesses to their words and ask the machine's [objects](super::objects) who has
+//! to wait. Who waits costs nothing; when it may go on it makes a new access, as one who spun would.
+
+use super::Cluster;
+use super::event::Event;
+use super::objects::Turn;
+use super::store_buffer::Then;
+use crate::engine::{EventQueue, Time};
+use crate::program::{Op, Thread, Update, Word};
+
+/// How far the operation that a core holds is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Serial {
+    step: Step,
+    /// Its line has been asked for.
+    fetched: bool,
+    /// It waits for somebody else.
+    pub waits: bool,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Step {
+    #[default]
+    Begin,
+    /// Its atomic has read this, and is not committed yet.
+    Committing(u64, Turn),
+    /// Somebody has let it go on: it reads the word by which it would have seen that.
+    Look,
+    /// A condition's waiter that takes its lock again.
+    Retake,
+}
+
+impl<T: Thread> Cluster<T> {
+    /// Goes on with an operation that is serialised; `false` if it cannot now.
+    pub(super) fn serialise(
+        &mut self,
+        c: usize,
+        op: Op,
+        now: Time,
+        queue: &mut EventQueue<Event>,
+    ) -> bool {
+        self.cores[c].held = Some(op);
+        let serial = self.cores[c].serial;
+        if serial.waits {
+            return false;
+        }
+        let tick = self.cores[c].tick;
+        if !serial.fetched {
+            self.cores[c].serial.fetched = true;
+            if let Some(word) = self.word_of(op) {
+                self.check_word(word);
+                self.prefetch(c, word.line(), tick, now, queue);
+            }
+        }
+        if !self.cores[c].is_drained() {
+            return false;
+        }
+        let core = &mut self.cores[c];
+        core.tick = tick.max(core.stores.last_commit);
+        match (op, serial.step) {
+            (_, Step::Committing(old, turn)) => {
+                self.after_atomic(c, op, old, turn, now, queue);
+                true
+            }
+            (Op::Atomic(word, update), _) => self.atomic(c, word, update, Turn::Go, now, queue),
+            (Op::Lock(lock), _) | (Op::Wait(_, lock), Step::Retake) => {
+                let word = self.objects.lock_word(lock);
+                // Whose turn it is, is decided at the very moment of the atomic.
+                if !self.can_write(c, word) {
+                    return self.wait_for(c, word, true, now, queue);
+                }
+                let turn = self.objects.lock(lock, c as u16);
+                self.atomic(c, word, Update::Exchange(1), turn, now, queue)
+            }
+            (Op::Barrier(barrier), Step::Begin) => {
+                let word = self.objects.barrier_counter(barrier);
+                if !self.can_write(c, word) {
+                    return self.wait_for(c, word, true, now, queue);
+                }
+                let turn = self.objects.arrive(barrier, c as u16);
+                // The last sets it back for the next time.
+                let update = match turn {
+                    Turn::Last => Update::Exchange(0),
+                    _ => Update::Add(1),
+                };
+                self.atomic(c, word, update, turn, now, queue)
+            }
+            (Op::Barrier(barrier), _) => {
+                let flag = self.objects.barrier_flag(barrier);
+                self.look(c, flag, now, queue) && self.done(c)
+            }
+            (Op::Wait(condition, lock), Step::Begin) => {
+                let word = self.objects.condition_word(condition);
+                if !self.look(c, word, now, queue) {
+                    return false;
+                }
+                self.objects.wait(condition, c as u16);
+                let serial = &mut self.cores[c].serial;
+                (serial.step, serial.waits) = (Step::Look, true);
+                let word = self.objects.lock_word(lock);
+                self.store_then(c, word, 0, Then::Unlock(lock), now, queue)
+            }
+            (Op::Wait(condition, _), _) => {
+                let word = self.objects.condition_word(condition);
+                if !self.look(c, word, now, queue) {
+                    return false;
+                }
+                self.cores[c].serial.step = Step::Retake;
+                true
+            }
+            (Op::Signal(condition) | Op::Broadcast(condition), _) => {
+                let word = self.objects.condition_word(condition);
+                if !self.atomic(c, word, Update::Add(1), Turn::Go, now, queue) {
+                    return false;
+                }
+                let at = self.timing.time(self.cores[c].tick).max(now);
+                while let Some(next) = self.objects.signal(condition) {
+                    queue.schedule_at(at, Event::Released(next));
+                    if matches!(op, Op::Signal(_)) {
+                        break;
+                    }
+                }
+                true
+            }
+            // A fence: all before it is done.
+            _ => self.done(c),
+        }
+    }
+
+    /// The word by which an operation begins, if that is to be written.
+    fn word_of(&self, op: Op) -> Option<Word> {
+        match op {
+            Op::Atomic(word, _) => Some(word),
+            Op::Lock(lock) => Some(self.objects.lock_word(lock)),
+            Op::Barrier(barrier) => Some(self.objects.barrier_counter(barrier)),
+            Op::Signal(condition) | Op::Broadcast(condition) => {
+                Some(self.objects.condition_word(condition))
+            }
+            _ => None,
+        }
+    }
+
+    fn can_write(&mut self, c: usize, word: Word) -> bool {
+        let core = &self.cores[c];
+        let caches = &mut self.nodes[core.node as usize].caches;
+        caches.write(core.place, word.line()).is_some()
+    }
+
+    /// A line is not here: it is asked for, and the operation waits.
+    fn wait_for(
+        &mut self,
+        c: usize,
+        word: Word,
+        write: bool,
+        now: Time,
+        queue: &mut EventQueue<Event>,
+    ) -> bool {
+        let tick = self.cores[c].tick;
+        self.ask(c, word.line(), write, tick, now, queue);
+        false
+    }
+
+    /// Reads and writes a word at one moment, if that can be now.
+    fn atomic(
+        &mut self,
+        c: usize,
+        word: Word,
+        update: Update,
+        turn: Turn,
+        now: Time,
+        queue: &mut EventQueue<Event>,
+    ) -> bool {
+        let core = &mut self.cores[c];
+        let tick = core.tick;
+        let caches = &mut self.nodes[core.node as usize].caches;
+        let Some(hit) = caches.write(core.place, word.line()) else {
+            return self.wait_for(c, word, true, now, queue);
+        };
+        let old = caches.line(hit.slot)[word.place()];
+        if let Some(oracle) = &self.oracle {
+            oracle.bound(word, old);
+        }
+        let at = tick + self.timing.of(hit.level);
+        core.stores.enter(word, update.apply(old), at);
+        core.serial.step = Step::Committing(old, turn);
+        // From this moment on: whoever lets it go on may do so before the commit.
+        core.serial.waits = turn == Turn::Waits;
+        core.counts.atomics += 1;
+        core.counts.shared_stores += 1;
+        core.counts.hit(hit.level);
+        self.commit_oldest(c, at, now, queue);
+        true
+    }
+
+    /// An operation's atomic is committed.
+    fn after_atomic(
+        &mut self,
+        c: usize,
+        op: Op,
+        old: u64,
+        turn: Turn,
+        now: Time,
+        queue: &mut EventQueue<Event>,
+    ) {
+        let core = &mut self.cores[c];
+        if let Op::Atomic(..) = op {
+            core.loads.bind(old, core.tick);
+        }
+        match (turn, op) {
+            // It has waited, and somebody has let it go on.
+            (Turn::Waits, Op::Barrier(_)) => core.serial.step = Step::Look,
+            (Turn::Waits, Op::Wait(..)) => core.serial.step = Step::Retake,
+            (Turn::Waits, _) => core.serial.step = Step::Begin,
+            (Turn::Last, Op::Barrier(barrier)) => {
+                self.done(c);
+                let (flag, generation) = self.objects.open_next(barrier);
+                let begun = self.store_then(c, flag, generation, Then::Open(barrier), now, queue);
+                assert!(begun, "nothing is under way, so there is room for a store");
+            }
+            _ => {
+                self.done(c);
+            }
+        }
+    }
+
+    /// Reads a word for the operation's own use; `false` if that cannot be now.
+    fn look(&mut self, c: usize, word: Word, now: Time, queue: &mut EventQueue<Event>) -> bool {
+        let core = &mut self.cores[c];
+        let caches = &mut self.nodes[core.node as usize].caches;
+        let Some(hit) = caches.read(core.place, word.line()) else {
+            return self.wait_for(c, word, false, now, queue);
+        };
+        if let Some(oracle) = &self.oracle {
+            oracle.bound(word, caches.line(hit.slot)[word.place()]);
+        }
+        core.tick += self.timing.of(hit.level);
+        core.counts.hit(hit.level);
+        true
+    }
+
+    /// The operation is done.
+    fn done(&mut self, c: usize) -> bool {
+        let core = &mut self.cores[c];
+        core.held = None;
+        core.serial = Serial::default();
+        core.tick += 1;
+        core.counts.instructions += 1;
+        core.rob.retired = core.rob.retired.max(core.tick);
+        true
+    }
+
+    /// What a thread waited for may be had.
+    pub(super) fn released(&mut self, c: usize, now: Time, queue: &mut EventQueue<Event>) {
+        self.cores[c].serial.waits = false;
+        if self.cores[c].activity == super::core::Activity::Parked {
+            self.run(c, now, queue);
+        }
+    }
+}

@@ -1,0 +1,205 @@
+//! What a run has done, in numbers.
+
+use std::fmt;
+use std::ops::AddAssign;
+
+use super::caches::Level;
+use super::event::MessageKind;
+use crate::engine::Time;
+use crate::parts::{LinkCounts, MemoryCounts};
+
+/// What a core and its thread have done.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct CoreCounts {
+    /// Instructions.
+    pub instructions: u64,
+    /// Loads, private ones too, without atomics.
+    pub loads: u64,
+    /// Loads of shared memory.
+    pub shared_loads: u64,
+    /// Stores, private ones too, without atomics.
+    pub stores: u64,
+    /// Stores to shared memory; atomics too.
+    pub shared_stores: u64,
+    /// Atomics, those of locks and barriers too.
+    pub atomics: u64,
+    /// Loads and atomics that the L1 served. What had to be asked for outside and is bound later is in none of the four.
+    pub l1_hits: u64,
+    /// That the L2 served.
+    pub l2_hits: u64,
+    /// That the L3 served.
+    pub l3_hits: u64,
+    /// That the L3 served with the help of another core of the node.
+    pub neighbour_hits: u64,
+    /// Loads that got the value of an own store that was not committed.
+    pub forwarded: u64,
+    /// Lines of shared memory that were asked for outside, for loads, stores and prefetches.
+    pub misses: u64,
+    /// Accesses to lines of the node's own memory that were in no cache.
+    pub private_misses: u64,
+    /// Entries of the store buffer that were committed.
+    pub commits: u64,
+    /// Stores that joined an entry of the store buffer.
+    pub coalesced: u64,
+    /// The sum of the times that entries were in the store buffer, in ticks (a cycle has as many as a core is wide).
+    pub buffer_ticks: u64,
+    /// How often a store could not retire because the store buffer was full.
+    pub buffer_full: u64,
+    /// How long that was, in ticks.
+    pub buffer_full_ticks: u64,
+    /// When the thread's last instruction was retired and its last store committed; zero while it runs.
+    pub finished: Time,
+}
+
+impl CoreCounts {
+    #[inline]
+    pub(super) fn hit(&mut self, level: Level) {
+        match level {
+            Level::L1 => self.l1_hits += 1,
+            Level::L2 => self.l2_hits += 1,
+            Level::L3 => self.l3_hits += 1,
+            Level::Neighbour => self.neighbour_hits += 1,
+        }
+    }
+}
+
+/// The sums; the later end.
+impl AddAssign for CoreCounts {
+    fn add_assign(&mut self, other: CoreCounts) {
+        self.instructions += other.instructions;
+        self.loads += other.loads;
+        self.shared_loads += other.shared_loads;
+        self.stores += other.stores;
+        self.shared_stores += other.shared_stores;
+        self.atomics += other.atomics;
+        self.l1_hits += other.l1_hits;
+        self.l2_hits += other.l2_hits;
+        self.l3_hits += other.l3_hits;
+        self.neighbour_hits += other.neighbour_hits;
+        self.forwarded += other.forwarded;
+        self.misses += other.misses;
+        self.private_misses += other.private_misses;
+        self.commits += other.commits;
+        self.coalesced += other.coalesced;
+        self.buffer_ticks += other.buffer_ticks;
+        self.buffer_full += other.buffer_full;
+        self.buffer_full_ticks += other.buffer_full_ticks;
+        self.finished = self.finished.max(other.finished);
+    }
+}
+
+/// Messages of a kind.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Traffic {
+    /// How many.
+    pub messages: u64,
+    /// Of how many bytes in all.
+    pub bytes: u64,
+}
+
+/// Messages by kind.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MessageCounts([Traffic; MessageKind::ALL.len()]);
+
+impl Default for MessageCounts {
+    fn default() -> MessageCounts {
+        MessageCounts([Traffic::default(); MessageKind::ALL.len()])
+    }
+}
+
+impl MessageCounts {
+    #[inline]
+    pub(super) fn count(&mut self, kind: MessageKind, bytes: u64) {
+        let traffic = &mut self.0[kind as usize];
+        traffic.messages += 1;
+        traffic.bytes += bytes;
+    }
+
+    /// Those of a kind.
+    pub fn of(&self, kind: MessageKind) -> Traffic {
+        self.0[kind as usize]
+    }
+
+    /// All.
+    pub fn total(&self) -> Traffic {
+        self.0.iter().fold(Traffic::default(), |sum, one| Traffic {
+            messages: sum.messages + one.messages,
+            bytes: sum.bytes + one.bytes,
+        })
+    }
+}
+
+/// What a cluster has done since the beginning. Equal runs have equal statistics, to the byte of their printed form.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Statistics {
+    /// The cores that have threads, in the order of the threads.
+    pub cores: Vec<CoreCounts>,
+    /// Messages sent.
+    pub messages: MessageCounts,
+    /// From each port to the switch: compute nodes first, then memory nodes.
+    pub uplinks: Vec<LinkCounts>,
+    /// From the switch to each port.
+    pub downlinks: Vec<LinkCounts>,
+    /// DRAM of the memory nodes.
+    pub dram: Vec<MemoryCounts>,
+    /// Persistent memory of the memory nodes.
+    pub pmem: Vec<MemoryCounts>,
+    /// DRAM of the compute nodes.
+    pub local: Vec<MemoryCounts>,
+    /// When the last thread had finished; `None` while one runs.
+    pub finished: Option<Time>,
+}
+
+impl Statistics {
+    /// All cores together.
+    pub fn total(&self) -> CoreCounts {
+        let mut total = CoreCounts::default();
+        for core in &self.cores {
+            total += *core;
+        }
+        total
+    }
+}
+
+impl fmt::Display for Statistics {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let total = self.total();
+        match self.finished {
+            Some(end) => writeln!(f, "finished at {end}")?,
+            None => writeln!(f, "not finished")?,
+        }
+        writeln!(
+            f,
+            "{} instructions: {} loads ({} shared), {} stores ({} shared), {} atomics",
+            total.instructions,
+            total.loads,
+            total.shared_loads,
+            total.stores,
+            total.shared_stores,
+            total.atomics
+        )?;
+        writeln!(
+            f,
+            "hits: L1 {}, L2 {}, L3 {}, neighbour {}, forwarded {}; lines asked for {}, private {}",
+            total.l1_hits,
+            total.l2_hits,
+            total.l3_hits,
+            total.neighbour_hits,
+            total.forwarded,
+            total.misses,
+            total.private_misses
+        )?;
+        writeln!(
+            f,
+            "store buffers: {} commits, {} stores joined, full {} times",
+            total.commits, total.coalesced, total.buffer_full
+        )?;
+        for kind in MessageKind::ALL {
+            let Traffic { messages, bytes } = self.messages.of(*kind);
+            if messages > 0 {
+                writeln!(f, "{kind:?}: {messages} messages, {bytes} B")?;
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,231 @@
+//! Stores between their beginning and their commit: the store queue and the store buffer.
+
+use std::collections::VecDeque;
+
+use crate::line::{Line, LineAddress};
+use crate::program::{BarrierId, EventCountId, LockId, Word};
+
+/// What follows when a store is committed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Then {
+    Nothing,
+    /// The lock is free.
+    Unlock(LockId),
+    /// Who waits at the barrier may go on.
+    Open(BarrierId),
+    /// The event count is one more: no store at all, but in its place among them.
+    Advance(EventCountId),
+}
+
+/// A store that has not retired.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Store {
+    pub line: LineAddress,
+    pub place: u8,
+    /// To the thread's own memory: without a value.
+    pub private: bool,
+    pub value: u64,
+    pub then: Then,
+    /// Its group in the reorder buffer.
+    pub number: u64,
+    /// The tick from which the line is at hand, as far as the node itself brings it.
+    pub ready: u64,
+}
+
+impl Store {
+    pub fn word(&self) -> Word {
+        Word(self.line.0 * Word::PER_LINE + u64::from(self.place))
+    }
+}
+
+/// Retired stores to one line, to be committed together.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Entry {
+    pub line: LineAddress,
+    pub private: bool,
+    /// Which words.
+    pub words: u8,
+    pub values: Line,
+    pub then: Then,
+    pub entered: u64,
+    pub ready: u64,
+    /// Nothing is added any more.
+    pub sealed: bool,
+    /// Its values are under way to persistent memory.
+    pub sent: bool,
+}
+
+/// The store queue (in the reorder buffer, not retired) and the store buffer (retired, not committed) of a core. Loads look
+/// into both.
+#[derive(Clone, Debug)]
+pub(super) struct StoreBuffer {
+    queue: VecDeque<Store>,
+    queue_size: usize,
+    entries: VecDeque<Entry>,
+    size: usize,
+    /// How many stores of shared words are here, by the low bits of their words: most loads need not look further.
+    words: Box<[u16; 256]>,
+    /// The tick of the last commit.
+    pub last_commit: u64,
+    /// The first entry's line has been asked for, and is waited for.
+    pub missing: bool,
+}
+
+impl StoreBuffer {
+    pub fn new(queue_size: usize, size: usize) -> StoreBuffer {
+        StoreBuffer {
+            queue: VecDeque::with_capacity(queue_size),
+            queue_size,
+            entries: VecDeque::with_capacity(size),
+            size,
+            words: Box::new([0; 256]),
+            last_commit: 0,
+            missing: false,
+        }
+    }
+
+    /// Whether the store queue has no room.
+    pub fn queue_is_full(&self) -> bool {
+        self.queue.len() == self.queue_size
+    }
+
+    /// A store begins.
+    pub fn begin(&mut self, store: Store) {
+        if !store.private {
+            self.words[store.word().0 as usize % 256] += 1;
+        }
+        self.queue.push_back(store);
+    }
+
+    /// The oldest store that has not retired does at this tick: it joins the last entry if that is for other words of the
+    /// same line, or is an entry of its own. `None` if there is no room; else whether it joined.
+    pub fn retire(&mut self, at: u64) -> Option<bool> {
+        let store = *self.queue.front().expect("a store retires once");
+        let bit = 1 << store.place;
+        if let Some(last) = self.entries.back_mut()
+            && last.line == store.line
+            && !last.sealed
+            && store.then == Then::Nothing
+            && (store.private || last.words & bit == 0)
+        {
+            last.words |= bit;
+            last.values[store.place as usize] = store.value;
+            last.ready = last.ready.max(store.ready);
+            self.queue.pop_front();
+            return Some(true);
+        }
+        if self.is_full() {
+            return None;
+        }
+        self.queue.pop_front();
+        let mut values = [0; 8];
+        values[store.place as usize] = store.value;
+        self.entries.push_back(Entry {
+            line: store.line,
+            private: store.private,
+            words: bit,
+            values,
+            then: store.then,
+            entered: at,
+            ready: store.ready,
+            sealed: store.then != Then::Nothing,
+            sent: false,
+        });
+        Some(false)
+    }
+
+    /// The write of an atomic, which is the only store here.
+    pub fn enter(&mut self, word: Word, value: u64, at: u64) {
+        debug_assert!(self.is_empty());
+        self.words[word.0 as usize % 256] += 1;
+        let mut values = [0; 8];
+        values[word.place()] = value;
+        self.entries.push_back(Entry {
+            line: word.line(),
+            private: false,
+            words: 1 << word.place(),
+            values,
+            then: Then::Nothing,
+            entered: at,
+            ready: at,
+            sealed: true,
+            sent: false,
+        });
+    }
+
+    #[inline]
+    pub fn front(&self) -> Option<&Entry> {
+        self.entries.front()
+    }
+
+    pub fn front_mut(&mut self) -> Option<&mut Entry> {
+        self.entries.front_mut()
+    }
+
+    /// The tick at which the oldest entry can be committed if its line is here: one a cycle.
+    #[inline]
+    pub fn due(&self, cycle: u64) -> Option<u64> {
+        let head = self.entries.front()?;
+        let due = (self.last_commit + cycle).max(head.entered).max(head.ready);
+        (!self.missing && !head.sent).then_some(due)
+    }
+
+    /// The entry at a place, counted from the oldest.
+    pub fn get(&self, place: usize) -> Option<&Entry> {
+        self.entries.get(place)
+    }
+
+    /// An entry is committed at this tick. Only a broken machine commits another than the first.
+    pub fn commit(&mut self, place: usize, at: u64) -> Option<Entry> {
+        let entry = self.entries.remove(place)?;
+        self.last_commit = at;
+        self.missing = false;
+        if !entry.private {
+            let mut words = entry.words;
+            while words != 0 {
+                let word = entry.line.0 * Word::PER_LINE + u64::from(words.trailing_zeros());
+                self.words[word as usize % 256] -= 1;
+                words &= words - 1;
+            }
+        }
+        Some(entry)
+    }
+
+    /// What a load of the word gets that is group `number` of the reorder buffer: the value of the youngest older store.
+    #[inline]
+    pub fn forward(&self, word: Word, number: u64) -> Option<u64> {
+        if self.words[word.0 as usize % 256] == 0 {
+            return None;
+        }
+        let (line, place) = (word.line(), word.place());
+        let own = |store: &&Store| {
+            store.number < number
+                && !store.private
+                && store.line == line
+                && store.place as usize == place
+        };
+        if let Some(store) = self.queue.iter().rev().find(own) {
+            return Some(store.value);
+        }
+        let has =
+            |entry: &&Entry| entry.line == line && !entry.private && entry.words & 1 << place != 0;
+        let entry = self.entries.iter().rev().find(has)?;
+        Some(entry.values[place])
+    }
+
+    #[inline]
+    pub fn is_full(&self) -> bool {
+        self.entries.len() == self.size
+    }
+
+    /// Whether no store is under way.
+    #[inline]
+    pub fn is_empty(&self) -> bool {
+        self.entries.is_empty() && self.queue.is_empty()
+    }
+
+    /// How many entries the store buffer has.
+    pub fn len(&self) -> usize {
+        self.entries.len()
+    }
+}

@@ -1,0 +1,314 @@
+//! Stores: begun with an exclusive prefetch, committed in order.
+//!
+//! A store asks for its line, to be written, as soon as it begins. The oldest entry of the store buffer is *committed*
+//! when its node may write the line, and then its values stand in the node's L3 for all to see; one entry a cycle.
+
+use super::event::{Event, Message, What};
+use super::misses::PENDING;
+use super::reorder_buffer::Kind;
+use super::store_buffer::{Store, Then};
+use super::{Breakage, Cluster};
+use crate::description::Protocol;
+use crate::engine::{EventQueue, Time};
+use crate::line::LineAddress;
+use crate::parts::Slot;
+use crate::program::{LockId, Thread, Word};
+use crate::protocol::{NodeAction, NodeInput};
+
+impl<T: Thread> Cluster<T> {
+    pub(super) fn store(
+        &mut self,
+        c: usize,
+        word: Word,
+        value: u64,
+        now: Time,
+        queue: &mut EventQueue<Event>,
+    ) -> bool {
+        self.store_then(c, word, value, Then::Nothing, now, queue)
+    }
+
+    /// Gives a lock back: a store like any other.
+    pub(super) fn unlock(
+        &mut self,
+        c: usize,
+        lock: LockId,
+        now: Time,
+        queue: &mut EventQueue<Event>,
+    ) -> bool {
+        let word = self.objects.lock_word(lock);
+        self.store_then(c, word, 0, Then::Unlock(lock), now, queue)
+    }
+
+    pub(super) fn store_then(
+        &mut self,
+        c: usize,
+        word: Word,
+        value: u64,
+        then: Then,
+        now: Time,
+        queue: &mut EventQueue<Event>,
+    ) -> bool {
+        self.check_word(word);
+        let core = &mut self.cores[c];
+        if core.rob.free() == 0 || core.stores.queue_is_full() {
+            return false;
+        }
+        let (tick, number, line) = (core.tick, core.rob.next(), word.line());
+        let ready = self.prefetch(c, line, tick, now, queue);
+        let core = &mut self.cores[c];
+        core.stores.begin(Store {
+            line,
+            place: word.place() as u8,
+            private: false,
+            value,
+            then,
+            number,
+            ready,
+        });
+        core.counts.stores += 1;
+        core.counts.shared_stores += 1;
+        self.begin(c, Kind::Store, tick + self.timing.cycle);
+        true
+    }
+
+    /// Gets a line to be written, or asks for it; the tick from which it is at hand, as far as that is known.
+    pub(super) fn prefetch(
+        &mut self,
+        c: usize,
+        line: LineAddress,
+        tick: u64,
+        now: Time,
+        queue: &mut EventQueue<Event>,
+    ) -> u64 {
+        let core = &mut self.cores[c];
+        let caches = &mut self.nodes[core.node as usize].caches;
+        if let Some(hit) = caches.write(core.place, line) {
+            return tick + self.timing.of(hit.level) - self.timing.l1;
+        }
+        let wanted = self.cores[c].wants_room;
+        if !self.ask(c, line, true, tick, now, queue) {
+            let core = &mut self.cores[c];
+            core.wants_room = wanted;
+            if core.prefetches.back() != Some(&line) && core.prefetches.len() < core.most_prefetches
+            {
+                core.prefetches.push_back(line);
+            }
+        }
+        tick
+    }
+
+    /// Asks for a line that the node has not got (to be written, or to be read); `false` if there is no room for a miss.
+    pub(super) fn ask(
+        &mut self,
+        c: usize,
+        line: LineAddress,
+        write: bool,
+        tick: u64,
+        now: Time,
+        queue: &mut EventQueue<Event>,
+    ) -> bool {
+        let core = &mut self.cores[c];
+        if let Some(miss) = core.misses.find(line) {
+            miss.write |= write;
+            return true;
+        }
+        if !core.misses.has_room(tick) {
+            core.wants_room = true;
+            return false;
+        }
+        core.misses.push(super::misses::Miss {
+            line,
+            write,
+            until: PENDING,
+        });
+        core.counts.misses += 1;
+        let at = self.timing.time(tick + self.timing.l3).max(now);
+        let core = c as u16;
+        queue.schedule_at(at, Event::Request { core, line });
+        true
+    }
+
+    /// There may be room for a miss again: it goes to the oldest store, to the loads, and then to prefetches.
+    pub(super) fn ask_for_more(
+        &mut self,
+        c: usize,
+        tick: u64,
+        now: Time,
+        queue: &mut EventQueue<Event>,
+    ) {
+        self.cores[c].wants_room = false;
+        let stores = &self.cores[c].stores;
+        if stores.missing
+            && let Some(line) = stores.front().map(|head| head.line)
+        {
+            self.ask(c, line, true, tick, now, queue);
+        }
+        if self.cores[c].loads.unasked() > 0 {
+            self.ask_for_loads(c, tick, now, queue);
+        }
+        while let Some(&line) = self.cores[c].prefetches.front() {
+            let core = &mut self.cores[c];
+            if core.wants_room || !core.misses.has_room(tick) {
+                return;
+            }
+            core.prefetches.pop_front();
+            self.prefetch(c, line, tick, now, queue);
+        }
+    }
+
+    /// Commits what is due by the core's local time; whether that is anything.
+    pub(super) fn drain(&mut self, c: usize, now: Time, queue: &mut EventQueue<Event>) -> bool {
+        let mut any = false;
+        while let Some(due) = self.cores[c].stores.due(self.timing.cycle) {
+            if due > self.cores[c].tick || !self.commit_oldest(c, due, now, queue) {
+                break;
+            }
+            any = true;
+        }
+        if self.broken == Some(Breakage::StoresDrainedOutOfOrder) {
+            any |= self.commit_any(c, now, queue);
+        }
+        any
+    }
+
+    /// Commits the oldest entry at `due`, if its line may be written; else asks for it. In a machine that writes through,
+    /// the values are sent off, and the commit comes later.
+    pub(super) fn commit_oldest(
+        &mut self,
+        c: usize,
+        due: u64,
+        now: Time,
+        queue: &mut EventQueue<Event>,
+    ) -> bool {
+        let core = &mut self.cores[c];
+        let Some(&head) = core.stores.front() else {
+            return false;
+        };
+        if head.private {
+            core.stores.commit(0, due);
+            if head.then == Then::Nothing {
+                core.counts.buffer_ticks += due - head.entered;
+                core.counts.commits += 1;
+            }
+            let at = self.timing.time(due).max(now);
+            self.follow_up(head.then, at, queue);
+            return true;
+        }
+        let node = &mut self.nodes[core.node as usize];
+        let Some(hit) = node.caches.write(core.place, head.line) else {
+            core.stores.missing = true;
+            self.ask(c, head.line, true, due, now, queue);
+            return false;
+        };
+        let at = due + self.timing.of(hit.level) - self.timing.l1;
+        match self.protocol {
+            Protocol::WriteBack => {
+                self.commit(c, 0, hit.slot, at, now, queue);
+                true
+            }
+            Protocol::WriteThrough => {
+                node.caches.held_mut(hit.slot).pinned = core.place;
+                if let Some(head) = core.stores.front_mut() {
+                    (head.sent, head.sealed) = (true, true);
+                }
+                let message = Message {
+                    line: head.line,
+                    payload: self.payloads.put(head.values),
+                    node: core.node as u8,
+                    what: What::WriteThrough {
+                        core: core.place,
+                        words: head.words,
+                    },
+                };
+                let at = self.timing.time(at).max(now);
+                queue.schedule_at(at, Event::Depart(message));
+                false
+            }
+        }
+    }
+
+    /// Commits an entry whose line is there and may be written, at this tick.
+    pub(super) fn commit(
+        &mut self,
+        c: usize,
+        place: usize,
+        slot: Slot,
+        at: u64,
+        now: Time,
+        queue: &mut EventQueue<Event>,
+    ) {
+        let core = &mut self.cores[c];
+        let Some(entry) = core.stores.commit(place, at) else {
+            return;
+        };
+        core.counts.commits += 1;
+        core.counts.buffer_ticks += at.saturating_sub(entry.entered);
+        let n = core.node as usize;
+        let caches = &mut self.nodes[n].caches;
+        let held = caches.held_mut(slot);
+        // Written through, memory has the values too: the line is as clean as it was.
+        if self.protocol == Protocol::WriteBack {
+            let step = self
+                .tables
+                .node
+                .step(held.agent, NodeInput::Store, Some(()));
+            match step {
+                Ok(step) if step.actions().eq([NodeAction::Perform]) => held.agent = step.state(),
+                Ok(step) => panic!("a store to {} in {:?}: {step:?}", entry.line, held.agent),
+                Err(error) => panic!("{} at {now}: {error}", entry.line),
+            }
+        }
+        let values = caches.line_mut(slot);
+        for place in (0..8).filter(|place| entry.words & 1 << place != 0) {
+            values[place] = entry.values[place];
+        }
+        if self.oracle.is_some() {
+            self.judge_commit(n, &entry);
+        }
+        let at = self.timing.time(at).max(now);
+        self.follow_up(entry.then, at, queue);
+    }
+
+    /// What a commit at this time brings about.
+    fn follow_up(&mut self, then: Then, at: Time, queue: &mut EventQueue<Event>) {
+        match then {
+            Then::Nothing => {}
+            Then::Unlock(lock) => {
+                if let Some(next) = self.objects.unlock(lock) {
+                    queue.schedule_at(at, Event::Released(next));
+                }
+            }
+            Then::Open(barrier) => {
+                for next in self.objects.open(barrier) {
+                    queue.schedule_at(at, Event::Released(next));
+                }
+            }
+            Then::Advance(count) => {
+                self.objects.advance(count);
+                while let Some(next) = self.objects.next_awaited(count) {
+                    queue.schedule_at(at, Event::Released(next));
+                }
+            }
+        }
+    }
+
+    /// What a machine must not do: commits any entry whose line may be written.
+    fn commit_any(&mut self, c: usize, now: Time, queue: &mut EventQueue<Event>) -> bool {
+        let core = &mut self.cores[c];
+        let tick = core.tick;
+        for place in 1..core.stores.len() {
+            let Some(entry) = core.stores.get(place) else {
+                return false;
+            };
+            let (private, line) = (entry.private, entry.line);
+            let caches = &mut self.nodes[core.node as usize].caches;
+            if !private && let Some(hit) = caches.write(core.place, line) {
+                let missing = core.stores.missing;
+                self.commit(c, place, hit.slot, tick, now, queue);
+                self.cores[c].stores.missing = missing;
+                return true;
+            }
+        }
+        false
+    }
+}

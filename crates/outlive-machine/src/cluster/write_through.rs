@@ -1,0 +1,59 @@
+//! Writing through: a store is done when persistent memory has it.
+//!
+//! The oldest entry of a store buffer gets its line to itself, as it would to write it back, and pins it. Then its words go
+//! to the memory node and into persistent memory, and when that says so the store is committed and the line is free
+//! to go. So memory is written only by whom the line belongs to, in the order of the stores to it; the line stays clean
+//! (`E`), and a core has one store under way. What a node has committed stands in persistent memory whatever happens to it.
+
+use super::Cluster;
+use super::event::{Event, Message, What};
+use super::payload::Payload;
+use crate::engine::{EventQueue, Time};
+use crate::program::Thread;
+
+impl<T: Thread> Cluster<T> {
+    /// Words to be persisted have come to their memory node.
+    pub(super) fn write_through(
+        &mut self,
+        message: Message,
+        core: u8,
+        words: u8,
+        now: Time,
+        queue: &mut EventQueue<Event>,
+    ) {
+        let (line, home) = (message.line, self.home(message.line));
+        let values = self.payloads.take(message.payload);
+        let contents = self.memory.line_mut(line);
+        for place in (0..8).filter(|place| words & 1 << place != 0) {
+            contents[place] = values[place];
+        }
+        let done = self.memories[home].pmem.access(now, line);
+        let answer = Message {
+            payload: Payload::NONE,
+            what: What::WrittenThrough { core },
+            ..message
+        };
+        queue.schedule_at(done, Event::Depart(answer));
+    }
+
+    /// They are persistent: the store is committed.
+    pub(super) fn written_through(
+        &mut self,
+        message: Message,
+        core: u8,
+        now: Time,
+        queue: &mut EventQueue<Event>,
+    ) {
+        let n = message.node as usize;
+        let c = n * self.cores_per_node + core as usize;
+        let tick = self.timing.tick(now);
+        let Some(slot) = self.nodes[n].caches.find(message.line) else {
+            panic!("{} was pinned in node {n} and is not there", message.line);
+        };
+        self.commit(c, 0, slot, tick, now, queue);
+        self.unpin(n, slot, now, queue);
+        if self.cores[c].activity == super::core::Activity::Parked {
+            self.run(c, now, queue);
+        }
+    }
+}

@@ -1,0 +1,251 @@
+//! Replications that wait: for their VAL, or for the VALs before theirs.
+
+use crate::line::Line;
+use crate::program::Word;
+use crate::protocol::{MAX_NODES, NodeId};
+
+use super::entry::{Commit, Epoch, LogEntry, Requester};
+use super::error::LoggingError;
+use super::message::{Repl, Val};
+
+/// What is logged and not moved to the DRAM log yet.
+///
+/// One record stands for all entries of a REPL, which are validated and moved together. Those of a core that are not
+/// validated are a list in the order of arrival, in which a VAL nearly always finds its REPL at the front; those of a node
+/// that are validated, but wait for an earlier timestamp, are a list in the order of timestamps.
+#[derive(Clone, Debug)]
+pub(super) struct Buffer {
+    records: Vec<Record>,
+    free: u32,
+    cores_per_node: u8,
+    /// First and last unvalidated record of each core.
+    unvalidated: Box<[(u32, u32)]>,
+    /// First validated record of each node.
+    validated: [u32; MAX_NODES],
+    /// The timestamp up to which each node's entries have been moved.
+    moved: [u32; MAX_NODES],
+}
+
+/// A REPL, and what its VAL has added.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Record {
+    requester: Requester,
+    sequence: u32,
+    pub line: u64,
+    pub mask: u8,
+    /// How many of its entries are in DRAM for want of room.
+    pub spilled: u8,
+    /// Whether this unit was not in the line's group when the REPL came.
+    pub stray: bool,
+    values: Line,
+    timestamp: u32,
+    commit: Commit,
+    epoch: Epoch,
+    next: u32,
+}
+
+const NONE: u32 = u32::MAX;
+
+impl Record {
+    /// How many entries it is.
+    pub fn words(&self) -> u32 {
+        self.mask.count_ones()
+    }
+
+    /// Its entries, by rising address.
+    pub fn entries(&self) -> impl Iterator<Item = LogEntry> + '_ {
+        let written = (0..Word::PER_LINE).filter(|place| self.mask & (1 << place) != 0);
+        written.map(|place| LogEntry {
+            requester: self.requester,
+            commit: self.commit,
+            epoch: self.epoch,
+            word: Word(self.line * Word::PER_LINE + place),
+            value: self.values[place as usize],
+        })
+    }
+}
+
+impl Buffer {
+    pub fn new(cores_per_node: u8, records: usize) -> Self {
+        let cores = MAX_NODES * usize::from(cores_per_node);
+        Self {
+            records: Vec::with_capacity(records),
+            free: NONE,
+            cores_per_node,
+            unvalidated: vec![(NONE, NONE); cores].into(),
+            validated: [NONE; MAX_NODES],
+            moved: [0; MAX_NODES],
+        }
+    }
+
+    /// Logs a REPL.
+    pub fn log(&mut self, repl: &Repl, spilled: u8, stray: bool) {
+        let record = Record {
+            requester: repl.requester,
+            sequence: repl.sequence,
+            line: repl.line.0,
+            mask: repl.mask,
+            spilled,
+            stray,
+            values: repl.values,
+            timestamp: 0,
+            commit: Commit(0),
+            epoch: Epoch(0),
+            next: NONE,
+        };
+        let at = match self.free {
+            NONE => {
+                self.records.push(record);
+                self.records.len() as u32 - 1
+            }
+            at => {
+                self.free = self.records[at as usize].next;
+                self.records[at as usize] = record;
+                at
+            }
+        };
+        let core = self.core(repl.requester);
+        let (first, last) = self.unvalidated[core];
+        match last {
+            NONE => self.unvalidated[core] = (at, at),
+            last => {
+                self.records[last as usize].next = at;
+                self.unvalidated[core] = (first, at);
+            }
+        }
+    }
+
+    /// Whether a REPL of this name waits for its VAL, and of which core; an error if no such core can be.
+    pub fn waits(&self, requester: Requester, sequence: u32) -> bool {
+        self.find(requester, sequence).is_some()
+    }
+
+    /// Whether a unit knows this core.
+    pub fn knows(&self, requester: Requester) -> bool {
+        requester.core < self.cores_per_node
+    }
+
+    /// Validates a REPL. Returns how many of its entries are in DRAM. It is moved by [`take`](Self::take).
+    pub fn validate(&mut self, val: &Val) -> Result<u8, LoggingError> {
+        let found = self.find(val.requester, val.sequence);
+        let (before, at) = found.ok_or(LoggingError::Unknown {
+            requester: val.requester,
+            sequence: val.sequence,
+        })?;
+        let node = val.requester.node.index();
+        let mut earlier = NONE;
+        let mut later = self.validated[node];
+        while later != NONE && self.records[later as usize].timestamp < val.timestamp {
+            (earlier, later) = (later, self.records[later as usize].next);
+        }
+        let same = later != NONE && self.records[later as usize].timestamp == val.timestamp;
+        if same || val.timestamp <= self.moved[node] {
+            return Err(LoggingError::TimestampTwice {
+                requester: val.requester,
+                timestamp: val.timestamp,
+            });
+        }
+        self.unlink(self.core(val.requester), before, at);
+        let record = &mut self.records[at as usize];
+        record.timestamp = val.timestamp;
+        record.commit = val.commit;
+        record.epoch = val.epoch;
+        record.next = later;
+        let spilled = record.spilled;
+        match earlier {
+            NONE => self.validated[node] = at,
+            earlier => self.records[earlier as usize].next = at,
+        }
+        Ok(spilled)
+    }
+
+    /// Takes out what is to be moved next of a node: its validated record, if no timestamp is missing before it.
+    pub fn take(&mut self, node: NodeId) -> Option<Record> {
+        let node = node.index();
+        let at = self.validated[node];
+        if at == NONE || self.records[at as usize].timestamp != self.moved[node] + 1 {
+            return None;
+        }
+        self.moved[node] += 1;
+        let record = self.records[at as usize];
+        self.validated[node] = record.next;
+        self.release(at);
+        Some(record)
+    }
+
+    /// Drops what is not validated of a node; returns how many entries that were, and how many of them in DRAM.
+    pub fn forget(&mut self, node: NodeId) -> Result<(u32, u32), LoggingError> {
+        if self.validated[node.index()] != NONE {
+            return Err(LoggingError::Gap {
+                node,
+                missing: self.moved[node.index()] + 1,
+            });
+        }
+        let (mut words, mut spilled) = (0, 0);
+        for core in 0..self.cores_per_node {
+            let core = self.core(Requester { node, core });
+            let (mut at, _) = std::mem::replace(&mut self.unvalidated[core], (NONE, NONE));
+            while at != NONE {
+                let record = self.records[at as usize];
+                words += record.words();
+                spilled += u32::from(record.spilled);
+                self.release(at);
+                at = record.next;
+            }
+        }
+        Ok((words, spilled))
+    }
+
+    /// From now on no other unit can be relied on to have what is here.
+    pub fn mark_stray(&mut self) {
+        self.records
+            .iter_mut()
+            .for_each(|record| record.stray = true);
+    }
+
+    /// What is validated and not moved, for each node in the order of timestamps.
+    pub fn validated(&self) -> impl Iterator<Item = &Record> {
+        self.validated.iter().flat_map(|first| self.list(*first))
+    }
+
+    fn list(&self, mut at: u32) -> impl Iterator<Item = &Record> {
+        std::iter::from_fn(move || {
+            let record = self.records.get(at as usize)?;
+            at = record.next;
+            Some(record)
+        })
+    }
+
+    /// Where an unvalidated record is, and the one before it in its list.
+    fn find(&self, requester: Requester, sequence: u32) -> Option<(u32, u32)> {
+        if !self.knows(requester) {
+            return None;
+        }
+        let (mut before, mut at) = (NONE, self.unvalidated[self.core(requester)].0);
+        while at != NONE && self.records[at as usize].sequence != sequence {
+            (before, at) = (at, self.records[at as usize].next);
+        }
+        (at != NONE).then_some((before, at))
+    }
+
+    fn unlink(&mut self, core: usize, before: u32, at: u32) {
+        let next = self.records[at as usize].next;
+        let (first, last) = &mut self.unvalidated[core];
+        match before {
+            NONE => *first = next,
+            before => self.records[before as usize].next = next,
+        }
+        if *last == at {
+            *last = before;
+        }
+    }
+
+    fn release(&mut self, at: u32) {
+        self.records[at as usize].next = self.free;
+        self.free = at;
+    }
+
+    fn core(&self, requester: Requester) -> usize {
+        requester.node.index() * usize::from(self.cores_per_node) + usize::from(requester.core)
+    }
+}

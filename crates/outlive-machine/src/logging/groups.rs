@@ -1,0 +1,132 @@
+//! Who logs a line, and who saves it.
+
+use crate::description::{Description, ReplicaHash};
+use crate::line::{Line, LineAddress};
+use crate::protocol::{MAX_NODES, NodeId, NodeSet};
+
+/// The replica groups of a machine: for each line, the nodes that log its updates.
+///
+/// There are as many groups as living nodes. A hash of the line's address chooses a living node; it and those that follow
+/// it among the living, N_r in all (or all, if fewer live), are the group. So the groups overlap in a ring, each node is in
+/// N_r of them, and who is in a group depends on nothing but the address and who lived when the groups were formed. The
+/// requester may be a member.
+///
+/// ```
+/// use outlive_machine::description::Description;
+/// use outlive_machine::line::LineAddress;
+/// use outlive_machine::logging::ReplicaGroups;
+/// use outlive_machine::protocol::NodeId;
+///
+/// let groups = ReplicaGroups::new(&Description::default());
+/// let line = LineAddress(12);
+/// let members = groups.members(line);
+/// assert_eq!(members.len(), 3);
+/// // One of them saves the line's entries, and with one dead, one of the others.
+/// let saver = groups.saver(line, members).unwrap();
+/// let other = groups.saver(line, members.without(saver)).unwrap();
+/// assert!(members.contains(other) && other != saver);
+/// // After a recovery the groups are those of the living.
+/// let without = groups.living().without(saver);
+/// let groups = groups.regrouped(without);
+/// assert_eq!(groups.members(line).len(), 3);
+/// assert!(!groups.members(line).contains(saver));
+/// ```
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct ReplicaGroups {
+    nodes: [NodeId; MAX_NODES],
+    count: u8,
+    factor: u8,
+    hash: ReplicaHash,
+    range_lines: u64,
+}
+
+impl ReplicaGroups {
+    /// The groups of a machine whose description has been checked, while all its nodes live.
+    ///
+    /// # Panics
+    /// With more than [`MAX_NODES`] nodes.
+    pub fn new(description: &Description) -> Self {
+        let replication = &description.ours.replication;
+        Self {
+            nodes: [NodeId::new(0); MAX_NODES],
+            count: 0,
+            factor: description.logging_unit.replication_factor as u8,
+            hash: replication.replica_hash,
+            range_lines: replication.dump_range.0 / size_of::<Line>() as u64,
+        }
+        .regrouped(
+            (0..description.system.compute_nodes as usize)
+                .map(NodeId::new)
+                .collect(),
+        )
+    }
+
+    /// The groups over these nodes instead.
+    ///
+    /// # Panics
+    /// Without nodes.
+    #[must_use]
+    pub fn regrouped(&self, living: NodeSet) -> Self {
+        assert!(!living.is_empty(), "somebody has to live");
+        let mut nodes = self.nodes;
+        for (place, node) in nodes.iter_mut().zip(living.iter()) {
+            *place = node;
+        }
+        Self {
+            nodes,
+            count: living.len() as u8,
+            ..*self
+        }
+    }
+
+    /// The nodes over which the groups were formed.
+    pub fn living(&self) -> NodeSet {
+        self.nodes[..usize::from(self.count)]
+            .iter()
+            .copied()
+            .collect()
+    }
+
+    /// How many groups there are.
+    pub fn count(&self) -> usize {
+        usize::from(self.count)
+    }
+
+    /// Which group a line belongs to, from 0.
+    #[inline]
+    pub fn group(&self, line: LineAddress) -> usize {
+        let count = u64::from(self.count);
+        match self.hash {
+            ReplicaHash::Multiply => {
+                let mixed = line.0.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+                ((u128::from(mixed) * u128::from(count)) >> 64) as usize
+            }
+            ReplicaHash::Modulo => (line.0 % count) as usize,
+        }
+    }
+
+    /// The nodes that log a line.
+    #[inline]
+    pub fn members(&self, line: LineAddress) -> NodeSet {
+        self.ring(line).collect()
+    }
+
+    /// Who of a line's group saves its entries, in a dump that only nodes `among` these take part in; `None` if nobody of
+    /// the group does.
+    ///
+    /// The address space is cut into ranges ([`dump_range`](crate::description::Replication::dump_range)), which go round the
+    /// members that take part.
+    #[inline]
+    pub fn saver(&self, line: LineAddress, among: NodeSet) -> Option<NodeId> {
+        let able = |node: &NodeId| among.contains(*node);
+        let count = self.ring(line).filter(able).count() as u64;
+        let turn = (line.0 / self.range_lines).checked_rem(count)?;
+        self.ring(line).filter(able).nth(turn as usize)
+    }
+
+    fn ring(&self, line: LineAddress) -> impl Iterator<Item = NodeId> {
+        let (first, count) = (self.group(line), self.count());
+        let members = count.min(usize::from(self.factor));
+        (first..first + members).map(move |at| self.nodes[if at < count { at } else { at - count }])
+    }
+}

@@ -1,0 +1,96 @@
+//! The DRAM log: validated entries, from older to newer.
+
+use crate::description::Description;
+use crate::protocol::{MAX_NODES, NodeId};
+
+use super::buffer::Record;
+use super::entry::{Commit, LogEntry, Packed};
+
+/// Up to which commit of each node something holds.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Through([Commit; MAX_NODES]);
+
+impl Through {
+    /// Up to this commit of the node; `Commit(0)` is none.
+    pub fn of(&self, node: NodeId) -> Commit {
+        self.0[node.index()]
+    }
+
+    /// Sets it.
+    pub fn set(&mut self, node: NodeId, commit: Commit) {
+        self.0[node.index()] = commit;
+    }
+
+    /// Whether the entry's commit is among them.
+    pub fn covers(&self, entry: &LogEntry) -> bool {
+        entry.commit <= self.of(entry.requester.node)
+    }
+}
+
+/// The log of a unit. An entry takes 24 bytes of the host, and only what is used is there; the room is kept when the log is
+/// cleared, so that a log in steady use allocates nothing.
+///
+/// Entries of one node stand in the order of its commits. That is all that their order says: it says nothing of two nodes.
+#[derive(Clone, Debug)]
+pub(super) struct DramLog {
+    entries: Vec<Packed>,
+    capacity: u64,
+    through: Through,
+}
+
+impl DramLog {
+    pub fn new(description: &Description) -> Self {
+        let size = description.logging_unit.log_size.0;
+        Self {
+            entries: Vec::new(),
+            capacity: size / description.ours.replication.log_entry.0,
+            through: Through::default(),
+        }
+    }
+
+    /// Appends the entries of a record.
+    pub fn append(&mut self, record: &Record) {
+        for entry in record.entries() {
+            self.through.set(entry.requester.node, entry.commit);
+            self.entries.push(Packed::new(&entry, record.stray));
+        }
+    }
+
+    /// For each node, its last commit that came here.
+    pub fn through(&self) -> Through {
+        self.through
+    }
+
+    pub fn len(&self) -> usize {
+        self.entries.len()
+    }
+
+    /// How many entries there is room for.
+    pub fn capacity(&self) -> u64 {
+        self.capacity
+    }
+
+    pub fn is_full(&self) -> bool {
+        self.entries.len() as u64 >= self.capacity
+    }
+
+    /// The entries from older to newer, and whether each is a stray.
+    pub fn iter(&self) -> impl DoubleEndedIterator<Item = (LogEntry, bool)> {
+        let entries = self.entries.iter();
+        entries.map(|packed| (packed.entry(), packed.is_stray()))
+    }
+
+    /// Drops the entries of which `saved` holds: their places from the oldest, entries, and whether strays.
+    pub fn clear(&mut self, mut saved: impl FnMut(usize, &LogEntry, bool) -> bool) {
+        let mut at = 0;
+        self.entries.retain(|packed| {
+            let goes = saved(at, &packed.entry(), packed.is_stray());
+            at += 1;
+            !goes
+        });
+    }
+
+    pub fn mark_stray(&mut self) {
+        self.entries.iter_mut().for_each(Packed::mark_stray);
+    }
+}

@@ -1,0 +1,87 @@
+//! What requesters send to logging units, and how they number it.
+
+use crate::line::{Line, LineAddress};
+use crate::protocol::{MAX_NODES, NodeId};
+
+use super::entry::{Commit, Epoch, Requester};
+
+/// REPL: log these words of a line.
+///
+/// The sequence is ours. The paper's VAL names its REPL by requester and line; but a core may have two REPLs of one line
+/// under way (with another line's store between them), and the fabric may reorder them.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Repl {
+    /// Who stores.
+    pub requester: Requester,
+    /// Tells this REPL from others of the requester that are not validated. The same for all replicas.
+    pub sequence: u32,
+    /// Where to.
+    pub line: LineAddress,
+    /// Which words, bit `i` for word `i`.
+    pub mask: u8,
+    /// Their values; the others are ignored.
+    pub values: Line,
+}
+
+/// VAL: that REPL is committed.
+///
+/// Its four numbers take 16 bytes: with the header two slots of a flit, as the paper's timestamp alone does.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Val {
+    /// Who stores.
+    pub requester: Requester,
+    /// The sequence of the REPL.
+    pub sequence: u32,
+    /// The place of this VAL among those from its node to this unit, from 1.
+    pub timestamp: u32,
+    /// The place of the store among the commits of its node.
+    pub commit: Commit,
+    /// At which epoch the node owns the line.
+    pub epoch: Epoch,
+}
+
+/// How a node numbers its commits and its VALs; plain state of the node.
+///
+/// When a store commits, the machine takes its [`commit`](Self::commit), and for each replica a [`timestamp`](Self::timestamp).
+///
+/// ```
+/// use outlive_machine::logging::{Commit, Numbering};
+/// use outlive_machine::protocol::NodeId;
+///
+/// let mut numbering = Numbering::default();
+/// assert_eq!(numbering.commit(), Commit(1));
+/// assert_eq!([1, 2].map(|to| numbering.timestamp(NodeId::new(to))), [1, 1]);
+/// assert_eq!(numbering.commit(), Commit(2));
+/// assert_eq!([2, 3].map(|to| numbering.timestamp(NodeId::new(to))), [2, 1]);
+/// ```
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Numbering {
+    commits: u32,
+    timestamps: [u32; MAX_NODES],
+}
+
+impl Numbering {
+    /// The number of the next commit.
+    ///
+    /// # Panics
+    /// After 2³² − 1 commits; a run has fewer.
+    pub fn commit(&mut self) -> Commit {
+        self.commits = count(self.commits);
+        Commit(self.commits)
+    }
+
+    /// The timestamp of the next VAL to a unit.
+    ///
+    /// # Panics
+    /// After 2³² − 1 of them.
+    pub fn timestamp(&mut self, to: NodeId) -> u32 {
+        let last = &mut self.timestamps[to.index()];
+        *last = count(*last);
+        *last
+    }
+}
+
+fn count(last: u32) -> u32 {
+    last.checked_add(1)
+        .expect("a node has less than 2^32 commits")
+}

@@ -1,0 +1,140 @@
+//! A unit's part in a round of dumping.
+
+use std::sync::Arc;
+
+use crate::engine::Time;
+use crate::protocol::NodeId;
+
+use super::dump::{Begin, Clear, Piece, Stored};
+use super::entry::LogEntry;
+use super::error::LoggingError;
+use super::form;
+use super::log::Through;
+
+/// What a log held when a round began.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Cut {
+    pub round: u32,
+    pub entries: usize,
+    pub through: Through,
+}
+
+/// Where a unit is in a round.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Phase {
+    /// In none.
+    Idle,
+    /// Its share is on the way to a memory node.
+    Saving(Cut),
+    /// Its share is there. It waits for the others.
+    Saved(Cut),
+}
+
+impl Phase {
+    pub fn may_begin(&self, begin: &Begin, node: NodeId) -> Result<(), LoggingError> {
+        match self {
+            Phase::Idle if begin.members.contains(node) => Ok(()),
+            Phase::Idle => Err(LoggingError::OutOfTurn {
+                receiver: "a logging unit",
+                message: "Begin",
+                round: begin.round,
+                doing: "not among the members",
+            }),
+            _ => Err(self.out_of_turn("Begin", begin.round)),
+        }
+    }
+
+    pub fn stored(&mut self, stored: &Stored) -> Result<Cut, LoggingError> {
+        match *self {
+            Phase::Saving(cut) if cut.round == stored.round => {
+                *self = Phase::Saved(cut);
+                Ok(cut)
+            }
+            _ => Err(self.out_of_turn("Stored", stored.round)),
+        }
+    }
+
+    pub fn clear(&self, clear: &Clear) -> Result<Cut, LoggingError> {
+        match *self {
+            Phase::Saved(cut) if cut.round == clear.round => Ok(cut),
+            _ => Err(self.out_of_turn("Clear", clear.round)),
+        }
+    }
+
+    pub fn may_regroup(&self) -> Result<(), LoggingError> {
+        match self {
+            Phase::Idle => Ok(()),
+            Phase::Saving(cut) | Phase::Saved(cut) => {
+                Err(self.out_of_turn("a change of groups", cut.round))
+            }
+        }
+    }
+
+    fn out_of_turn(&self, message: &'static str, round: u32) -> LoggingError {
+        LoggingError::OutOfTurn {
+            receiver: "a logging unit",
+            message,
+            round,
+            doing: match self {
+                Phase::Idle => "in no round",
+                Phase::Saving(_) => "saving, perhaps in another round",
+                Phase::Saved(_) => "waiting for the others, perhaps in another round",
+            },
+        }
+    }
+}
+
+/// What a unit saves in a round: its entries, compressed.
+///
+/// The unit reads an entry of its log in each cycle, and what it has to send grows evenly meanwhile. So piece `i` of `n` may
+/// leave when `(i + 1) / n` of the reading is done, and the last when all of it is.
+#[derive(Clone, Debug)]
+pub struct Share {
+    node: NodeId,
+    round: u32,
+    /// How many entries it has.
+    pub entries: u64,
+    packed: Arc<[u8]>,
+    /// How long the unit reads its log.
+    pub read: Time,
+}
+
+impl Share {
+    pub(super) fn new(node: NodeId, round: u32, entries: &[LogEntry], read: Time) -> Self {
+        Self {
+            node,
+            round,
+            entries: entries.len() as u64,
+            packed: form::pack(node, round, entries).into(),
+            read,
+        }
+    }
+
+    /// Its size, compressed.
+    pub fn bytes(&self) -> usize {
+        self.packed.len()
+    }
+
+    /// The messages that carry it, and after what time from the beginning of the round each may leave.
+    pub fn pieces(&self) -> impl ExactSizeIterator<Item = (Time, Piece)> + '_ {
+        let count = self.packed.len().div_ceil(Piece::BYTES) as u64;
+        let chunks = self.packed.chunks(Piece::BYTES).enumerate();
+        chunks.map(move |(index, chunk)| {
+            let mut bytes = [0; Piece::BYTES];
+            bytes[..chunk.len()].copy_from_slice(chunk);
+            let part = u128::from(self.read.picos()) * (index as u128 + 1);
+            let piece = Piece {
+                node: self.node,
+                round: self.round,
+                index: index as u32,
+                length: self.packed.len() as u32,
+                bytes,
+            };
+            // Not more than the whole, which fits.
+            (
+                Time::from_picos(part.div_ceil(u128::from(count)) as u64),
+                piece,
+            )
+        })
+    }
+}

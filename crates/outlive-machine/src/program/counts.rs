@@ -1,0 +1,110 @@
+//! What threads did: how many operations of each kind, and how much of what they wrote several of them touch.
+
+use super::{Op, Word};
+
+/// How many operations of each kind.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// Instructions that access no memory.
+    pub compute: u64,
+    /// Loads of shared memory.
+    pub loads: u64,
+    /// Stores to shared memory.
+    pub stores: u64,
+    /// Atomics: each a load and a store, too.
+    pub atomics: u64,
+    /// Loads of private memory.
+    pub private_loads: u64,
+    /// Stores to private memory.
+    pub private_stores: u64,
+    /// Fences, locks, unlocks, barriers and what is done with conditions.
+    pub synchronisations: u64,
+    /// Of the stores and atomics, those to lines that several threads touch.
+    pub stores_to_touched_by_several: u64,
+}
+
+impl Counts {
+    /// All instructions.
+    pub fn instructions(&self) -> u64 {
+        self.compute
+            + self.loads
+            + self.stores
+            + self.atomics
+            + self.private_loads
+            + self.private_stores
+            + self.synchronisations
+    }
+
+    /// Stores, shared and private.
+    pub fn all_stores(&self) -> u64 {
+        self.stores + self.atomics + self.private_stores
+    }
+
+    /// Which share of the data accesses are stores.
+    pub fn store_fraction(&self) -> f64 {
+        let loads = self.loads + self.atomics + self.private_loads;
+        self.all_stores() as f64 / ((loads + self.all_stores()).max(1)) as f64
+    }
+
+    /// Which share of the stores go to lines that several threads touch.
+    pub fn shared_store_fraction(&self) -> f64 {
+        self.stores_to_touched_by_several as f64 / (self.all_stores().max(1)) as f64
+    }
+
+    pub(super) fn count(&mut self, op: Op) {
+        match op {
+            Op::Compute(instructions) => self.compute += u64::from(instructions),
+            Op::Load(_) => self.loads += 1,
+            Op::Store(..) => self.stores += 1,
+            Op::Atomic(..) => self.atomics += 1,
+            Op::PrivateLoad(_) => self.private_loads += 1,
+            Op::PrivateStore(_) => self.private_stores += 1,
+            Op::Fence
+            | Op::Lock(_)
+            | Op::Unlock(_)
+            | Op::Barrier(_)
+            | Op::Wait(..)
+            | Op::Signal(_)
+            | Op::Broadcast(_) => self.synchronisations += 1,
+            Op::Acquire(_) | Op::Release(_) | Op::Await(..) | Op::Advance(_) => {}
+        }
+    }
+}
+
+/// Who touched each line.
+#[derive(Clone, Debug)]
+pub(super) struct Touches {
+    lines: Vec<Touch>,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Touch {
+    /// Nobody (0), one thread (its number plus 1), or several.
+    by: u16,
+    stores: u32,
+}
+
+const SEVERAL: u16 = u16::MAX;
+
+impl Touches {
+    pub fn new(words: u64) -> Self {
+        Self {
+            lines: vec![Touch::default(); words.div_ceil(Word::PER_LINE) as usize],
+        }
+    }
+
+    #[inline]
+    pub fn touch(&mut self, thread: usize, word: Word, store: bool) {
+        let touch = &mut self.lines[word.line().0 as usize];
+        let thread = (thread + 1) as u16;
+        if touch.by != thread {
+            touch.by = if touch.by == 0 { thread } else { SEVERAL };
+        }
+        touch.stores = touch.stores.saturating_add(u32::from(store));
+    }
+
+    pub fn stores_to_touched_by_several(&self) -> u64 {
+        let several = self.lines.iter().filter(|touch| touch.by == SEVERAL);
+        several.map(|touch| u64::from(touch.stores)).sum()
+    }
+}

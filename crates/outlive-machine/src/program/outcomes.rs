@@ -1,0 +1,158 @@
+//! All that small programs can come to: the judge of litmus tests.
+
+use std::collections::{BTreeSet, HashSet};
+
+use super::reference::{Reference, ReferenceError, State, waits_for_stores};
+use super::{Image, Op, Order, Synchronisation, Thread};
+
+/// What a run of a program can come to.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Outcome {
+    /// What the loads and atomics of each thread got, in program order.
+    pub loads: Vec<Vec<u64>>,
+    /// What memory holds in the end.
+    pub memory: Vec<u64>,
+}
+
+/// All outcomes of a small program: each interleaving, and with [`Order::TotalStore`] each moment at which a store can leave
+/// its buffer, is followed to its end. The number of states grows exponentially with the threads; programs of a dozen
+/// operations are done in milliseconds.
+///
+/// Where several threads wait for a condition, the oldest is woken.
+///
+/// ```
+/// use outlive_machine::program::{Coroutine, Image, Order, Recording, Synchronisation, Word, outcomes};
+///
+/// // Two threads write a word each and read the other's.
+/// let thread = |thread: usize| {
+///     Coroutine::new(thread, 2, Recording::On, move |cpu| {
+///         cpu.store(Word(thread as u64), 1);
+///         cpu.load(Word(1 - thread as u64));
+///     })
+/// };
+/// let image = Image { words: 2, runs: vec![] };
+/// let both_read_zero = |order| {
+///     let all = outcomes(&image, &Synchronisation::default(), vec![thread(0), thread(1)], order);
+///     all.unwrap().iter().any(|outcome| outcome.loads == [[0], [0]])
+/// };
+/// assert!(!both_read_zero(Order::Sequential));
+/// assert!(both_read_zero(Order::TotalStore));
+/// ```
+///
+/// # Errors
+///
+/// If any run cannot end, or a thread does what it must not.
+pub fn outcomes<T: Thread + Clone>(
+    image: &Image,
+    synchronisation: &Synchronisation,
+    threads: Vec<T>,
+    order: Order,
+) -> Result<BTreeSet<Outcome>, ReferenceError> {
+    let mut first = Reference::new(image, synchronisation, threads, order, 0);
+    for thread in &mut first.threads {
+        thread.seen = Some(Vec::new());
+    }
+    let mut outcomes = BTreeSet::new();
+    let mut known = HashSet::new();
+    let mut open = vec![first];
+    while let Some(mut world) = open.pop() {
+        settle(&mut world)?;
+        // By what its loads got and how far it is, a thread is known.
+        if !known.insert(key(&world)) {
+            continue;
+        }
+        let threads = world.threads.len();
+        let before = open.len();
+        for thread in 0..threads {
+            let running = &world.threads[thread];
+            if !running.buffer.is_empty() {
+                let mut next = world.clone();
+                next.drain(thread);
+                open.push(next);
+            }
+            let State::Runs = running.state else { continue };
+            let empty = running.buffer.is_empty();
+            match world.peek(thread)? {
+                Some(op) if waits_for_stores(op) && !empty => {}
+                _ => {
+                    let mut next = world.clone();
+                    next.step(thread)?;
+                    open.push(next);
+                }
+            }
+        }
+        if open.len() > before {
+            continue;
+        }
+        if world.threads.iter().any(|one| one.state != State::Ended) {
+            return Err(ReferenceError::Deadlock(world.waits()));
+        }
+        let loads = world.threads.iter_mut().map(|one| one.seen.take());
+        outcomes.insert(Outcome {
+            loads: loads.map(Option::unwrap_or_default).collect(),
+            memory: world.memory,
+        });
+    }
+    Ok(outcomes)
+}
+
+/// Does all that concerns the thread alone: in whichever order with what others do, it comes to the same.
+fn settle<T: Thread>(world: &mut Reference<T>) -> Result<(), ReferenceError> {
+    for thread in 0..world.threads.len() {
+        while world.threads[thread].state == State::Runs {
+            match world.peek(thread)? {
+                Some(
+                    Op::Compute(_)
+                    | Op::PrivateLoad(_)
+                    | Op::PrivateStore(_)
+                    | Op::Acquire(_)
+                    | Op::Release(_),
+                )
+                | None => world.step(thread)?,
+                Some(_) => break,
+            };
+        }
+    }
+    Ok(())
+}
+
+fn key<T>(world: &Reference<T>) -> Vec<u64> {
+    let mut key = world.memory.clone();
+    for running in &world.threads {
+        let (state, object) = match running.state {
+            State::Runs => (0, 0),
+            State::Lock(lock) => (1, lock.0),
+            State::Barrier(barrier) => (2, barrier),
+            State::Condition(condition) => (3, condition),
+            State::Ended => (4, 0),
+            // What it waits for follows from how far it is.
+            State::EventCount(count, _) => (5, count),
+        };
+        key.extend([running.done, state, u64::from(object)]);
+        // Numbers of elements first, so that two worlds with one key are one.
+        let seen = running.seen.as_deref().unwrap_or_default();
+        key.push(seen.len() as u64);
+        key.extend(seen);
+        key.push(running.buffer.len() as u64);
+        key.extend(
+            running
+                .buffer
+                .iter()
+                .flat_map(|(word, value)| [word.0, *value]),
+        );
+    }
+    let owner = |owner: &Option<usize>| owner.map_or(0, |thread| thread as u64 + 1);
+    key.extend(world.owners.iter().map(owner));
+    key.extend(
+        world
+            .barriers
+            .iter()
+            .map(|(arrived, _)| u64::from(*arrived)),
+    );
+    key.extend(&world.event_counts);
+    for waiting in &world.conditions {
+        key.push(waiting.len() as u64);
+        key.extend(waiting.iter().map(|thread| *thread as u64));
+    }
+    key
+}

@@ -1,0 +1,496 @@
+//! A machine without time: it says what programs may do, and whether what they computed is right.
+
+use std::collections::VecDeque;
+
+use thiserror::Error;
+
+use super::counts::{Counts, Touches};
+use super::{
+    Coroutine, Image, LockId, Next, Op, Recording, Synchronisation, Thread, Wait, Waits, Word,
+    Workload,
+};
+use crate::engine::Random;
+
+/// In which order stores become visible.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Order {
+    /// At once: sequential consistency.
+    Sequential,
+    /// Through a store buffer of each thread, in order, at any later time; its own loads look there first: x86-TSO.
+    TotalStore,
+}
+
+/// Why a program did not end.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[non_exhaustive]
+pub enum ReferenceError {
+    /// All threads that have not ended wait for one another.
+    #[error("deadlock: {0}")]
+    Deadlock(Waits),
+    /// A word beyond the memory of the workload.
+    #[error(
+        "thread {thread} does {op:?}, but the workload has words 0 to {words} (exclusive) only"
+    )]
+    Outside {
+        /// Who.
+        thread: usize,
+        /// What it did.
+        op: Op,
+        /// How many words there are.
+        words: u64,
+    },
+    /// A lock, barrier, condition or event count that the workload does not have.
+    #[error("thread {thread} does {op:?}, but the workload has no such object")]
+    NoSuchObject {
+        /// Who.
+        thread: usize,
+        /// What it did.
+        op: Op,
+    },
+    /// A lock was given back or waited with by a thread that does not have it.
+    #[error("thread {thread} does {op:?} without having the lock")]
+    NotOwner {
+        /// Who.
+        thread: usize,
+        /// What it did.
+        op: Op,
+    },
+    /// A thread waits for a value, but all its loads have been answered.
+    #[error("thread {thread} waits for a value, but all its loads have been answered")]
+    Mute {
+        /// Who.
+        thread: usize,
+    },
+    /// As many operations as were allowed.
+    #[error("not ended after {limit} operations; does a thread spin?")]
+    Limit {
+        /// How many.
+        limit: u64,
+    },
+}
+
+/// How many stores a store buffer holds.
+const BUFFER: usize = 56;
+
+/// A thread does less than two to the power of this operations on end: mostly few, at times many.
+const BURST: u64 = 6;
+
+/// A machine without time. It interleaves threads at random and repeats for a seed; loads are answered at once.
+///
+/// ```
+/// use outlive_machine::program::{Coroutine, Image, Order, Recording, Reference, Synchronisation, Word};
+///
+/// let image = Image { words: 8, runs: vec![(Word(0), vec![20, 22])] };
+/// let thread = Coroutine::new(0, 1, Recording::Off, |cpu| {
+///     let [a, b] = cpu.load_all([Word(0), Word(1)]);
+///     cpu.store(Word(2), a + b);
+/// });
+/// let mut machine = Reference::new(&image, &Synchronisation::default(), vec![thread], Order::Sequential, 1);
+/// let counts = machine.run()?;
+/// assert_eq!(machine.word(Word(2)), 42);
+/// assert_eq!((counts.loads, counts.stores), (2, 1));
+/// # Ok::<(), outlive_machine::program::ReferenceError>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct Reference<T = Coroutine> {
+    pub(super) memory: Vec<u64>,
+    pub(super) threads: Vec<Running<T>>,
+    pub(super) owners: Vec<Option<usize>>,
+    /// How many have arrived, of how many.
+    pub(super) barriers: Vec<(u32, u32)>,
+    pub(super) conditions: Vec<VecDeque<usize>>,
+    pub(super) event_counts: Vec<u64>,
+    order: Order,
+    random: Random,
+    counts: Counts,
+    touches: Touches,
+    limit: u64,
+}
+
+/// A thread and where it is.
+#[derive(Clone, Debug)]
+pub(super) struct Running<T> {
+    source: T,
+    /// What it does next, if it was asked already.
+    op: Option<Op>,
+    pub state: State,
+    pub buffer: VecDeque<(Word, u64)>,
+    /// How many operations it did, and what its loads got if that is kept.
+    pub done: u64,
+    pub seen: Option<Vec<u64>>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) enum State {
+    Runs,
+    /// Until a lock is given back.
+    Lock(LockId),
+    Barrier(u32),
+    Condition(u32),
+    /// Until the event count is this.
+    EventCount(u32, u64),
+    Ended,
+}
+
+impl Reference<Coroutine> {
+    /// A machine for a workload, sequentially consistent.
+    pub fn of(workload: &Workload, recording: Recording, seed: u64) -> Self {
+        Self::new(
+            workload.image(),
+            workload.synchronisation(),
+            workload.threads(recording),
+            Order::Sequential,
+            seed,
+        )
+    }
+}
+
+impl<T: Thread> Reference<T> {
+    /// A machine with these threads, which interleaves them as `seed` says.
+    pub fn new(
+        image: &Image,
+        synchronisation: &Synchronisation,
+        threads: Vec<T>,
+        order: Order,
+        seed: u64,
+    ) -> Self {
+        let mut memory = vec![0; image.words as usize];
+        for (first, values) in &image.runs {
+            let first = first.0 as usize;
+            memory[first..first + values.len()].copy_from_slice(values);
+        }
+        let running = |source| Running {
+            source,
+            op: None,
+            state: State::Runs,
+            buffer: VecDeque::new(),
+            done: 0,
+            seen: None,
+        };
+        Self {
+            memory,
+            threads: threads.into_iter().map(running).collect(),
+            owners: vec![None; synchronisation.locks.len()],
+            barriers: synchronisation
+                .barriers
+                .iter()
+                .map(|barrier| (0, barrier.threads))
+                .collect(),
+            conditions: vec![VecDeque::new(); synchronisation.conditions.len()],
+            event_counts: vec![0; synchronisation.event_counts as usize],
+            order,
+            random: Random::new(seed),
+            counts: Counts::default(),
+            touches: Touches::new(image.words),
+            limit: u64::MAX,
+        }
+    }
+
+    /// Gives up with an error after so many operations.
+    #[must_use]
+    pub fn with_limit(mut self, limit: u64) -> Self {
+        self.limit = limit;
+        self
+    }
+
+    /// Runs until all threads have ended and all stores are visible, and says what they did.
+    ///
+    /// # Errors
+    ///
+    /// If they cannot all end, or one does what it must not.
+    pub fn run(&mut self) -> Result<Counts, ReferenceError> {
+        let mut ready = Vec::new();
+        let mut left = self.limit;
+        loop {
+            self.ready(&mut ready);
+            if ready.is_empty() {
+                break;
+            }
+            let thread = ready[self.random.below(ready.len() as u64) as usize];
+            let burst = 1 << self.random.below(BURST);
+            for _ in 0..=self.random.below(burst) {
+                if left == 0 {
+                    return Err(ReferenceError::Limit { limit: self.limit });
+                }
+                left -= 1;
+                self.drain_some(thread);
+                self.step(thread)?;
+                if self.threads[thread].state != State::Runs {
+                    break;
+                }
+            }
+            // Stores become visible also while their threads do nothing.
+            self.drain_some(thread);
+            let any = self.random.below(self.threads.len() as u64);
+            self.drain_some(any as usize);
+        }
+        if self.threads.iter().any(|one| one.state != State::Ended) {
+            return Err(ReferenceError::Deadlock(self.waits()));
+        }
+        for thread in 0..self.threads.len() {
+            self.drain_all(thread);
+        }
+        Ok(self.counts())
+    }
+
+    /// What a word is, as the machine's memory says: stores in buffers are not there yet.
+    pub fn word(&self, word: Word) -> u64 {
+        self.memory[word.0 as usize]
+    }
+
+    /// What the threads have done so far.
+    pub fn counts(&self) -> Counts {
+        Counts {
+            stores_to_touched_by_several: self.touches.stores_to_touched_by_several(),
+            ..self.counts
+        }
+    }
+
+    /// Who waits for what.
+    pub fn waits(&self) -> Waits {
+        let wait = |(thread, running): (usize, &Running<T>)| {
+            let wait = match running.state {
+                State::Runs | State::Ended => return None,
+                State::Lock(lock) => Wait::Lock {
+                    lock,
+                    owner: self.owners[lock.0 as usize]
+                        .map(|owner| (owner, self.threads[owner].state == State::Ended)),
+                },
+                State::Barrier(barrier) => Wait::Barrier {
+                    barrier: super::BarrierId(barrier),
+                    arrived: self.barriers[barrier as usize].0 as usize,
+                    threads: self.barriers[barrier as usize].1 as usize,
+                },
+                State::Condition(condition) => Wait::Condition {
+                    condition: super::ConditionId(condition),
+                },
+                State::EventCount(count, wanted) => Wait::EventCount {
+                    count: super::EventCountId(count),
+                    is: self.event_counts[count as usize],
+                    wanted,
+                },
+            };
+            Some((thread, wait))
+        };
+        Waits(self.threads.iter().enumerate().filter_map(wait).collect())
+    }
+
+    fn ready(&self, ready: &mut Vec<usize>) {
+        ready.clear();
+        let threads = self.threads.iter().enumerate();
+        ready.extend(
+            threads.filter_map(|(thread, one)| (one.state == State::Runs).then_some(thread)),
+        );
+    }
+
+    /// Makes some stores of the thread visible, or none.
+    #[inline]
+    fn drain_some(&mut self, thread: usize) {
+        if self.threads[thread].buffer.is_empty() {
+            return;
+        }
+        while self.random.below(4) == 0 || self.threads[thread].buffer.len() == BUFFER {
+            if !self.drain(thread) {
+                break;
+            }
+        }
+    }
+
+    pub(super) fn drain_all(&mut self, thread: usize) {
+        while self.drain(thread) {}
+    }
+
+    /// Makes the oldest store of the thread visible, if there is one.
+    pub(super) fn drain(&mut self, thread: usize) -> bool {
+        let Some((word, value)) = self.threads[thread].buffer.pop_front() else {
+            return false;
+        };
+        self.memory[word.0 as usize] = value;
+        true
+    }
+
+    /// What the thread does next.
+    pub(super) fn peek(&mut self, thread: usize) -> Result<Option<Op>, ReferenceError> {
+        let running = &mut self.threads[thread];
+        if running.op.is_none() {
+            match running.source.next() {
+                Next::Op(op) => {
+                    self.counts.count(op);
+                    running.op = Some(op);
+                }
+                Next::Waits => return Err(ReferenceError::Mute { thread }),
+                Next::Ended => {}
+            }
+        }
+        Ok(running.op)
+    }
+
+    /// Lets the thread do one operation. Says whether it did: it may have found that it has to wait, or that it has ended.
+    pub(super) fn step(&mut self, thread: usize) -> Result<bool, ReferenceError> {
+        let Some(op) = self.peek(thread)? else {
+            self.threads[thread].state = State::Ended;
+            return Ok(false);
+        };
+        if waits_for_stores(op) {
+            self.drain_all(thread);
+        }
+        if !self.execute(thread, op)? {
+            return Ok(false);
+        }
+        // Who waited with a lock has to take it again.
+        self.threads[thread].op = match op {
+            Op::Wait(_, lock) => Some(Op::Lock(lock)),
+            _ => None,
+        };
+        self.threads[thread].done += 1;
+        Ok(true)
+    }
+
+    fn execute(&mut self, thread: usize, op: Op) -> Result<bool, ReferenceError> {
+        match op {
+            Op::Compute(_) | Op::PrivateLoad(_) | Op::PrivateStore(_) | Op::Fence => {}
+            Op::Acquire(_) | Op::Release(_) => {}
+            Op::Load(word) => {
+                let old = self.access(thread, word, op, false)?;
+                self.give(thread, old);
+            }
+            Op::Store(word, value) => {
+                self.access(thread, word, op, true)?;
+                match self.order {
+                    Order::Sequential => self.memory[word.0 as usize] = value,
+                    Order::TotalStore => self.threads[thread].buffer.push_back((word, value)),
+                }
+            }
+            Op::Atomic(word, update) => {
+                let old = self.access(thread, word, op, true)?;
+                self.memory[word.0 as usize] = update.apply(old);
+                self.give(thread, old);
+            }
+            Op::Lock(lock) => {
+                let owner = object(&mut self.owners, lock.0, thread, op)?;
+                if owner.is_some() {
+                    self.threads[thread].state = State::Lock(lock);
+                    return Ok(false);
+                }
+                *owner = Some(thread);
+            }
+            Op::Unlock(lock) => self.unlock(thread, lock, op)?,
+            Op::Barrier(barrier) => {
+                let (arrived, threads) = object(&mut self.barriers, barrier.0, thread, op)?;
+                *arrived += 1;
+                self.threads[thread].state = State::Barrier(barrier.0);
+                if *arrived == *threads {
+                    *arrived = 0;
+                    self.wake(State::Barrier(barrier.0));
+                }
+            }
+            Op::Wait(condition, lock) => {
+                object(&mut self.conditions, condition.0, thread, op)?.push_back(thread);
+                self.unlock(thread, lock, op)?;
+                self.threads[thread].state = State::Condition(condition.0);
+            }
+            Op::Signal(condition) => {
+                if let Some(woken) =
+                    object(&mut self.conditions, condition.0, thread, op)?.pop_front()
+                {
+                    self.threads[woken].state = State::Runs;
+                }
+            }
+            Op::Broadcast(condition) => {
+                object(&mut self.conditions, condition.0, thread, op)?.clear();
+                self.wake(State::Condition(condition.0));
+            }
+            Op::Await(count, wanted) => {
+                if *object(&mut self.event_counts, count.0, thread, op)? < wanted {
+                    self.threads[thread].state = State::EventCount(count.0, wanted);
+                    return Ok(false);
+                }
+            }
+            Op::Advance(count) => {
+                let is = object(&mut self.event_counts, count.0, thread, op)?;
+                *is += 1;
+                let is = *is;
+                self.wake(State::EventCount(count.0, is));
+            }
+        }
+        Ok(true)
+    }
+
+    /// What the thread finds in the word.
+    fn access(
+        &mut self,
+        thread: usize,
+        word: Word,
+        op: Op,
+        store: bool,
+    ) -> Result<u64, ReferenceError> {
+        let words = self.memory.len() as u64;
+        let Some(value) = self.memory.get(word.0 as usize) else {
+            return Err(ReferenceError::Outside { thread, op, words });
+        };
+        self.touches.touch(thread, word, store);
+        let mut own = self.threads[thread].buffer.iter().rev();
+        let own = own.find(|(other, _)| *other == word);
+        Ok(own.map_or(*value, |(_, value)| *value))
+    }
+
+    fn give(&mut self, thread: usize, value: u64) {
+        let running = &mut self.threads[thread];
+        running.source.deliver(value);
+        if let Some(seen) = &mut running.seen {
+            seen.push(value);
+        }
+    }
+
+    fn unlock(&mut self, thread: usize, lock: LockId, op: Op) -> Result<(), ReferenceError> {
+        let owner = object(&mut self.owners, lock.0, thread, op)?;
+        if *owner != Some(thread) {
+            return Err(ReferenceError::NotOwner { thread, op });
+        }
+        *owner = None;
+        // All who wait try again; who comes first takes it.
+        self.wake(State::Lock(lock));
+        Ok(())
+    }
+
+    fn wake(&mut self, state: State) {
+        for running in &mut self.threads {
+            if running.state == state {
+                running.state = State::Runs;
+            }
+        }
+    }
+}
+
+/// Whether the operation comes after all earlier stores of its thread are visible.
+pub(super) const fn waits_for_stores(op: Op) -> bool {
+    match op {
+        Op::Atomic(..)
+        | Op::Fence
+        | Op::Lock(_)
+        | Op::Unlock(_)
+        | Op::Barrier(_)
+        | Op::Wait(..)
+        | Op::Signal(_)
+        | Op::Broadcast(_)
+        | Op::Advance(_) => true,
+        Op::Compute(_)
+        | Op::Load(_)
+        | Op::Store(..)
+        | Op::PrivateLoad(_)
+        | Op::PrivateStore(_)
+        | Op::Acquire(_)
+        | Op::Release(_)
+        | Op::Await(..) => false,
+    }
+}
+
+fn object<O>(
+    objects: &mut [O],
+    number: u32,
+    thread: usize,
+    op: Op,
+) -> Result<&mut O, ReferenceError> {
+    let error = ReferenceError::NoSuchObject { thread, op };
+    objects.get_mut(number as usize).ok_or(error)
+}

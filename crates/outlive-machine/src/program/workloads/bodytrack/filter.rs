@@ -1,0 +1,54 @@
+//! The particle filter: how particles are drawn, weighed and moved.
+
+use super::body::{POSE, Pose};
+use super::picture::walk;
+use crate::engine::Random;
+
+/// Where the body is expected at the beginning: near where it is.
+pub(super) fn expected() -> Pose {
+    let mut pose = walk(0);
+    for (number, angle) in pose.iter_mut().enumerate() {
+        *angle += 0.03 * [1.0, -1.0, 0.5][number % 3];
+    }
+    pose
+}
+
+/// The particles at the beginning, all alike, and the state of each one's generator.
+pub(super) fn begin(particles: u64, seed: u64) -> (Vec<Pose>, Vec<u64>) {
+    let mut random = Random::new(seed);
+    let states = (0..particles).map(|_| random.bits()).collect();
+    (vec![expected(); particles as usize], states)
+}
+
+/// The weight of a particle in a layer, from its distance and the best one's: in later layers only the best count.
+pub(super) fn weight(distance: f64, best: f64, layer: u32) -> f64 {
+    let sharpness = 20.0 * f64::from(1 << layer.min(16));
+    (-(distance - best) * sharpness).exp()
+}
+
+/// Where in the sum of all weights a particle finds the one that it follows.
+pub(super) fn place_in_sum(particle: u64, particles: u64, offset: f64, total: f64) -> f64 {
+    (particle as f64 + offset) / particles as f64 * total
+}
+
+/// A number from 0 to 1 (exclusive).
+pub(super) fn fraction(bits: u64) -> f64 {
+    (bits >> 11) as f64 / (1u64 << 53) as f64
+}
+
+/// The pose of a particle that follows another one, and the new state of its generator.
+pub(super) fn follow(parent: Pose, state: u64, layer: u32) -> (Pose, u64) {
+    let mut random = Random::new(state);
+    let spread = 0.06 * 0.65f64.powi(layer.min(16) as i32);
+    let pose = parent.map(|number| {
+        // Four uniform numbers make one that is nearly normal.
+        let sum: f64 = (0..4).map(|_| fraction(random.bits())).sum();
+        (number + (sum - 2.0) * 1.7 * spread).clamp(-3.0, 3.0)
+    });
+    (pose, random.bits())
+}
+
+/// Instructions of [`follow`] for each number of the pose: four draws of eight operations, and six to use them.
+pub(super) const FOLLOW: u32 = 38 * POSE as u32;
+/// Instructions of [`weight`]: an exponential function and the sum.
+pub(super) const WEIGHT: u32 = 30;

@@ -1,0 +1,82 @@
+//! Workloads: real algorithms on simulated memory, with results that are checked.
+//!
+//! Each is of the nature of a program that machines of this kind are measured with, and says in its file what it takes from it,
+//! what it leaves out, and how its instructions are counted. Its parameters are a plain struct: `at` a [`Scale`], or any
+//! others; its `workload` makes it for a number of threads.
+//!
+//! ```
+//! use outlive_machine::program::workloads::{self, Ycsb};
+//! use outlive_machine::program::{Recording, Reference, Scale};
+//!
+//! let few = Ycsb { accesses: 20, ..Ycsb::at(Scale::Test) }.workload(2);
+//! let mut machine = Reference::of(&few, Recording::Off, 1);
+//! machine.run()?;
+//! few.check(&|word| machine.word(word))?;
+//!
+//! assert!(workloads::by_name("ycsb", 4, Scale::Test).is_some());
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+
+mod barnes;
+mod bodies;
+mod bodytrack;
+#[cfg(test)]
+mod broken;
+mod canneal;
+mod clusters;
+mod fluid;
+mod ocean;
+mod private;
+mod raytrace;
+mod streamcluster;
+mod vector;
+mod ycsb;
+
+pub use barnes::Barnes;
+pub use bodytrack::Bodytrack;
+pub use canneal::Canneal;
+pub use fluid::Fluidanimate;
+pub use ocean::{Ocean, Partitions};
+pub use raytrace::Raytrace;
+pub use streamcluster::Streamcluster;
+pub use ycsb::Ycsb;
+
+use super::{Scale, Workload};
+
+/// Makes a workload for so many threads.
+pub type Make = fn(usize, Scale) -> Workload;
+
+/// All workloads: their names and how to make them.
+pub const ALL: &[(&str, Make)] = &[
+    ("ycsb", |threads, scale| Ycsb::at(scale).workload(threads)),
+    ("ocean-cp", |threads, scale| {
+        Ocean::at(Partitions::Contiguous, scale).workload(threads)
+    }),
+    ("ocean-ncp", |threads, scale| {
+        Ocean::at(Partitions::NonContiguous, scale).workload(threads)
+    }),
+    ("barnes", |threads, scale| {
+        Barnes::at(scale).workload(threads)
+    }),
+    ("streamcluster", |threads, scale| {
+        Streamcluster::at(scale).workload(threads)
+    }),
+    ("raytrace", |threads, scale| {
+        Raytrace::at(scale).workload(threads)
+    }),
+    ("canneal", |threads, scale| {
+        Canneal::at(scale).workload(threads)
+    }),
+    ("fluidanimate", |threads, scale| {
+        Fluidanimate::at(scale).workload(threads)
+    }),
+    ("bodytrack", |threads, scale| {
+        Bodytrack::at(scale).workload(threads)
+    }),
+];
+
+/// The workload of this name.
+pub fn by_name(name: &str, threads: usize, scale: Scale) -> Option<Workload> {
+    let (_, make) = ALL.iter().find(|(known, _)| *known == name)?;
+    Some(make(threads, scale))
+}

@@ -1,0 +1,162 @@
+//! Ray tracing, as SPLASH-2's `raytrace` does it with its input `balls4`.
+//!
+//! A scene of spheres and triangles stands in shared memory behind a uniform grid, together with the frame buffer. Each
+//! thread has a pool of tiles of the picture, under a lock; who has none left takes from the others' pools. Every ray gets a
+//! number from one counter under one lock, as in the original, where that lock is what the threads wait for; a ray marks by
+//! its number which primitives it was tested with (each thread has marks of its own). From where a ray meets a surface, rays
+//! go to the lights, and one is mirrored. What each contributes is added to the pixel in the frame buffer.
+//!
+//! Left out of the original: transparency, highlights, antialiasing and the hierarchy of grids (there is one, of a finer
+//! mesh); preprocessing and files.
+//!
+//! Private are the stack of rays, the walk through the grid, the record of the nearest hit and the marks. The original keeps
+//! all of these in structures that it reaches by pointers, so they are accesses there and here: a ray has 10 words, a walk
+//! begins by writing 24, and a step through the grid reads 9 of them and writes 6.
+//!
+//! Instructions that access no memory are counted from the formulas: one for each operation, each comparison with its branch
+//! and each index (see `effort`, `BEGIN`, `STEP` and `RAY`).
+//!
+//! Checked: each colour of each pixel is, to the last bit, what a plain renderer finds, with as many rays.
+
+mod grid;
+mod plain;
+mod scene;
+mod shape;
+mod trace;
+
+use self::grid::Frame;
+use self::scene::{Camera, Scene};
+use self::shape::{Material, Primitive};
+pub(super) use self::trace::Locks;
+use self::trace::{Layout, Tracer};
+use super::super::{Allocator, Cpu, Origin, Scale, Word, Workload};
+
+/// What is rendered, and how large.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Raytrace {
+    /// Pixels along each side of the picture.
+    pub side: u64,
+    /// Pixels along each side of a tile.
+    pub tile: u64,
+    /// How deep spheres stand on spheres: (9^(levels + 1) - 1) / 8 of them. `balls4` has 4.
+    pub levels: u32,
+}
+
+impl Raytrace {
+    /// The parameters at a scale.
+    pub fn at(scale: Scale) -> Self {
+        let (side, tile, levels) = match scale {
+            Scale::Test => (12, 3, 1),
+            Scale::Study => (96, 4, 4),
+            Scale::Tenfold => (304, 8, 4),
+            Scale::Full => (1408, 8, 4),
+        };
+        Self { side, tile, levels }
+    }
+
+    /// The workload.
+    ///
+    /// # Panics
+    ///
+    /// If a tile has no pixels.
+    pub fn workload(self, threads: usize) -> Workload {
+        self.build(threads, Locks::ALL)
+    }
+
+    /// The workload; or one that takes only some of its locks.
+    pub(super) fn build(self, threads: usize, locks: Locks) -> Workload {
+        assert!(self.tile > 0, "a tile has no pixels");
+        let scene = Scene::new(self.levels, self.side);
+        let mut memory = Allocator::new();
+        let layout = self.lay_out(&mut memory, &scene, threads);
+        let primitives = scene.primitives.len();
+        let body = move |cpu: &mut Cpu<'_>| Tracer::new(layout, primitives, locks).run(cpu);
+        Workload::new("raytrace", threads, memory, Self::origin(), body).with_check(move |memory| {
+            let (picture, rays) = plain::render(&scene, self.side);
+            let found = layout.rays.at(memory, 0);
+            if found != rays {
+                return Err(format!(
+                    "{found} rays were numbered; there should be {rays}"
+                ));
+            }
+            for (pixel, right) in (0..).zip(&picture) {
+                for (part, right) in (0..3).zip(right) {
+                    let found = layout.picture.at(memory, pixel * 3 + part);
+                    if found.to_bits() != right.to_bits() {
+                        let (x, y) = (pixel % self.side, pixel / self.side);
+                        return Err(format!(
+                            "colour {part} of pixel ({x}, {y}) is {found}; it should be {right}"
+                        ));
+                    }
+                }
+            }
+            Ok(())
+        })
+    }
+
+    fn lay_out(self, memory: &mut Allocator, scene: &Scene, threads: usize) -> Layout {
+        let across = self.side.div_ceil(self.tile);
+        let tiles = across * across;
+        let pools: Vec<u64> = (0..threads as u64)
+            .flat_map(|thread| {
+                let bound = |thread| tiles * thread / threads as u64;
+                let mut line = [0; Word::PER_LINE as usize];
+                line[..2].copy_from_slice(&[bound(thread), bound(thread + 1)]);
+                line
+            })
+            .collect();
+        let primitives: Vec<u64> = scene
+            .primitives
+            .iter()
+            .flat_map(|one| one.to_words())
+            .collect();
+        let materials: Vec<u64> = (scene.materials.iter())
+            .flat_map(|one| {
+                let mut words = [0; Material::WORDS as usize];
+                words[..4].copy_from_slice(&one.to_words());
+                words
+            })
+            .collect();
+        let cells: Vec<u64> = (scene.grid.cells.iter())
+            .map(|&(first, count)| u64::from(first) << 32 | u64::from(count))
+            .collect();
+        let entries: Vec<u64> = scene
+            .grid
+            .entries
+            .iter()
+            .map(|&number| u64::from(number))
+            .collect();
+        Layout {
+            side: self.side,
+            tile: self.tile,
+            pool_locks: memory.locks(threads as u32),
+            ray_lock: memory.lock(),
+            end: memory.barrier(threads),
+            rays: memory.array(1),
+            pools: memory.array_of(&pools),
+            camera: memory.array_of(&scene.camera.to_words()),
+            lights: memory.array_of(&scene.lights.concat()),
+            frame: memory.array_of(&scene.grid.frame.to_words()),
+            cells: memory.array_of(&cells),
+            entries: memory.array_of(&entries),
+            materials: memory.array_of(&materials),
+            primitives: memory.array_of(&primitives),
+            picture: memory.array(self.side * self.side * 3),
+        }
+    }
+
+    fn origin() -> Origin {
+        Origin {
+            program: "SPLASH-2 raytrace",
+            stores: Some(0.17),
+            shared_stores: Some(0.05),
+            source: "recorded with 4 threads and a small input",
+        }
+    }
+}
+
+const _: () = {
+    // One line for a sphere, two for a triangle; the frame and camera are read at once.
+    assert!(Primitive::WORDS == 2 * Word::PER_LINE);
+    assert!(Frame::WORDS + Camera::WORDS < 256);
+};

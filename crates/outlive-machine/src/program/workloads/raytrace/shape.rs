@@ -1,0 +1,186 @@
+//! What a scene is made of, and where rays meet it.
+
+use super::super::vector::{Vector, add, cross, dot, scale, sub, unit};
+
+/// Rays begin so far from the surface that they leave.
+const CLEARANCE: f64 = 1e-6;
+
+/// A point and a direction of length 1.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Ray {
+    pub(super) from: Vector,
+    pub(super) toward: Vector,
+}
+
+impl Ray {
+    /// The point that is `distance` along.
+    pub(super) fn at(&self, distance: f64) -> Vector {
+        add(self.from, scale(self.toward, distance))
+    }
+
+    /// The ray that a mirror with this normal sends back from `point`.
+    pub(super) fn reflected(&self, point: Vector, normal: Vector) -> Self {
+        let back = 2.0 * dot(self.toward, normal);
+        Self {
+            from: point,
+            toward: unit(sub(self.toward, scale(normal, back))),
+        }
+    }
+}
+
+/// The form of a primitive.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Form {
+    Sphere { centre: Vector, radius: f64 },
+    Triangle { corner: Vector, edges: [Vector; 2] },
+}
+
+/// A primitive: a form of some material.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Primitive {
+    pub(super) form: Form,
+    pub(super) material: u32,
+}
+
+impl Primitive {
+    /// Words in shared memory: two lines, so that a sphere needs one of them only.
+    pub(super) const WORDS: u64 = 16;
+    const SPHERE: u64 = 0;
+    const TRIANGLE: u64 = 1;
+
+    /// Numbers after the first word of a form whose first word is `head`.
+    pub(super) fn numbers(head: u64) -> u64 {
+        if head & 1 == Self::SPHERE { 4 } else { 9 }
+    }
+
+    /// Instructions of [`meets`](Self::meets): one for each operation and each comparison with its branch.
+    pub(super) fn effort(head: u64) -> u32 {
+        if head & 1 == Self::SPHERE { 23 } else { 55 }
+    }
+
+    /// As words of shared memory.
+    pub(super) fn to_words(self) -> [u64; Self::WORDS as usize] {
+        let mut words = [0; Self::WORDS as usize];
+        let (kind, numbers) = match self.form {
+            Form::Sphere { centre, radius } => (Self::SPHERE, [&centre[..], &[radius]].concat()),
+            Form::Triangle { corner, edges } => {
+                (Self::TRIANGLE, [corner, edges[0], edges[1]].concat())
+            }
+        };
+        words[0] = u64::from(self.material) << 1 | kind;
+        for (word, number) in words[1..].iter_mut().zip(numbers) {
+            *word = number.to_bits();
+        }
+        words
+    }
+
+    /// From its first word and the numbers after it.
+    pub(super) fn from_words(head: u64, n: &[f64]) -> Self {
+        let form = if head & 1 == Self::SPHERE {
+            Form::Sphere {
+                centre: [n[0], n[1], n[2]],
+                radius: n[3],
+            }
+        } else {
+            Form::Triangle {
+                corner: [n[0], n[1], n[2]],
+                edges: [[n[3], n[4], n[5]], [n[6], n[7], n[8]]],
+            }
+        };
+        Self {
+            form,
+            material: (head >> 1) as u32,
+        }
+    }
+
+    /// How far along the ray it is met first, if it is.
+    pub(super) fn meets(&self, ray: &Ray) -> Option<f64> {
+        let distance = match self.form {
+            Form::Sphere { centre, radius } => {
+                let to = sub(centre, ray.from);
+                let along = dot(to, ray.toward);
+                let square = along * along - (dot(to, to) - radius * radius);
+                if square < 0.0 {
+                    return None;
+                }
+                let half = square.sqrt();
+                if along - half > CLEARANCE {
+                    along - half
+                } else {
+                    along + half
+                }
+            }
+            Form::Triangle { corner, edges } => {
+                let across = cross(ray.toward, edges[1]);
+                let volume = dot(edges[0], across);
+                if volume == 0.0 {
+                    return None;
+                }
+                let to = sub(ray.from, corner);
+                let u = dot(to, across) / volume;
+                let beside = cross(to, edges[0]);
+                let v = dot(ray.toward, beside) / volume;
+                if u < 0.0 || v < 0.0 || u + v > 1.0 {
+                    return None;
+                }
+                dot(edges[1], beside) / volume
+            }
+        };
+        (distance > CLEARANCE).then_some(distance)
+    }
+
+    /// The direction that its surface faces at `point`, toward where the ray comes from.
+    pub(super) fn normal(&self, point: Vector, ray: &Ray) -> Vector {
+        let out = match self.form {
+            Form::Sphere { centre, .. } => unit(sub(point, centre)),
+            Form::Triangle { edges, .. } => unit(cross(edges[0], edges[1])),
+        };
+        if dot(out, ray.toward) > 0.0 {
+            scale(out, -1.0)
+        } else {
+            out
+        }
+    }
+
+    /// The corners of a box around it.
+    pub(super) fn bounds(&self) -> [Vector; 2] {
+        match self.form {
+            Form::Sphere { centre, radius } => [sub(centre, [radius; 3]), add(centre, [radius; 3])],
+            Form::Triangle { corner, edges } => {
+                let others = [add(corner, edges[0]), add(corner, edges[1])];
+                others.iter().fold([corner; 2], |[low, high], point| {
+                    [
+                        std::array::from_fn(|axis| low[axis].min(point[axis])),
+                        std::array::from_fn(|axis| high[axis].max(point[axis])),
+                    ]
+                })
+            }
+        }
+    }
+}
+
+/// How a surface looks.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Material {
+    pub(super) colour: Vector,
+    /// How much of the light is mirrored, from 0 to 1.
+    pub(super) mirror: f64,
+}
+
+impl Material {
+    /// Words in shared memory; four of them are used.
+    pub(super) const WORDS: u64 = 8;
+
+    pub(super) fn to_words(self) -> [u64; 4] {
+        let [r, g, b] = self.colour;
+        [r, g, b, self.mirror].map(f64::to_bits)
+    }
+
+    pub(super) fn from_words(words: [u64; 4]) -> Self {
+        let [r, g, b, mirror] = words.map(f64::from_bits);
+        Self {
+            colour: [r, g, b],
+            mirror,
+        }
+    }
+}

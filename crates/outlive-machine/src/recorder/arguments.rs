@@ -1,0 +1,199 @@
+//! A compiler's arguments, as far as they say what is compiled and what is linked.
+
+use super::BuildError;
+use std::ffi::{OsStr, OsString};
+use std::path::Path;
+
+/// What a source file's name ends with.
+const SOURCES: [&str; 9] = ["c", "C", "cc", "cp", "cpp", "cxx", "c++", "i", "ii"];
+/// Options whose value is the next argument.
+const WITH_VALUE: [&str; 27] = [
+    "-o",
+    "-I",
+    "-L",
+    "-l",
+    "-D",
+    "-U",
+    "-A",
+    "-B",
+    "-T",
+    "-u",
+    "-z",
+    "-e",
+    "-include",
+    "-imacros",
+    "-isystem",
+    "-idirafter",
+    "-iquote",
+    "-iprefix",
+    "-iwithprefix",
+    "-isysroot",
+    "-MF",
+    "-MT",
+    "-MQ",
+    "-Xlinker",
+    "-Xassembler",
+    "-Xpreprocessor",
+    "--param",
+];
+const NOT_LINKED: [&str; 5] = ["-c", "-S", "-E", "-M", "-MM"];
+
+/// One argument, or an option with its value.
+enum Part<'a> {
+    Source(&'a OsStr),
+    /// Anything else that is no option: an object, a library, a script of the linker.
+    File(&'a OsStr),
+    /// The file to be made, and the option before it.
+    Output(&'a [OsString]),
+    Option(&'a [OsString]),
+}
+
+pub(super) struct Arguments<'a> {
+    all: &'a [OsString],
+    parts: Vec<Part<'a>>,
+}
+
+/// What a program is linked of.
+pub(super) enum Input<'a> {
+    Source(&'a OsStr),
+    /// An object, a library or an option, in its place.
+    Other(&'a OsStr),
+}
+
+impl<'a> Arguments<'a> {
+    pub fn parse(all: &'a [OsString]) -> Result<Self, BuildError> {
+        let mut parts = Vec::new();
+        let mut at = 0;
+        while at < all.len() {
+            let text = all[at].to_string_lossy();
+            let refused = |hint| {
+                Err(BuildError::Argument {
+                    argument: all[at].clone(),
+                    hint,
+                })
+            };
+            if text.starts_with("-fsanitize") {
+                return refused(
+                    "a sanitizer and the recorder cannot both have the program; leave it out",
+                );
+            }
+            if text.starts_with("-x") {
+                return refused("give the file a name that says its language");
+            }
+            if text.starts_with('@') {
+                return refused("write the arguments out");
+            }
+            let with_value = WITH_VALUE.contains(&&*text) && at + 1 < all.len();
+            let here = &all[at..=at + usize::from(with_value)];
+            at += here.len();
+            parts.push(if text.starts_with("-o") && !text.starts_with("-openmp") {
+                Part::Output(here)
+            } else if text.starts_with('-') {
+                Part::Option(here)
+            } else {
+                let ending = Path::new(&here[0]).extension().and_then(OsStr::to_str);
+                match ending {
+                    Some(ending) if SOURCES.contains(&ending) => Part::Source(&here[0]),
+                    _ => Part::File(&here[0]),
+                }
+            });
+        }
+        Ok(Self { all, parts })
+    }
+
+    /// All, as they are.
+    pub fn all(&self) -> impl Iterator<Item = &'a OsStr> + use<'a> {
+        self.all.iter().map(OsString::as_os_str)
+    }
+
+    /// Whether there is anything to compile or link: else the compiler is only asked something.
+    pub fn has_inputs(&self) -> bool {
+        self.parts
+            .iter()
+            .any(|part| matches!(part, Part::Source(_) | Part::File(_)))
+    }
+
+    pub fn compiles_only(&self) -> bool {
+        self.all
+            .iter()
+            .any(|argument| NOT_LINKED.iter().any(|option| argument == option))
+    }
+
+    pub fn makes_library(&self) -> bool {
+        self.all
+            .iter()
+            .any(|argument| argument == "-shared" || argument == "-r")
+    }
+
+    /// The options that are for a compilation, whichever source it is of. Those for the linker do no harm there.
+    pub fn options(&self) -> impl Iterator<Item = &'a OsStr> {
+        let options = self.parts.iter().filter_map(|part| match part {
+            Part::Option(option) => Some(*option),
+            _ => None,
+        });
+        options.flatten().map(OsString::as_os_str)
+    }
+
+    /// What is linked, in order: sources, and everything else, the file to be made among it.
+    pub fn inputs(&self) -> impl Iterator<Item = Input<'a>> {
+        self.parts.iter().flat_map(|part| match part {
+            Part::Source(source) => vec![Input::Source(source)],
+            Part::File(file) => vec![Input::Other(file)],
+            Part::Output(option) | Part::Option(option) => {
+                let parts = option.iter().map(OsString::as_os_str);
+                parts.map(Input::Other).collect()
+            }
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn words(text: &str) -> Vec<OsString> {
+        text.split_whitespace().map(OsString::from).collect()
+    }
+
+    fn joined<'a>(parts: impl Iterator<Item = &'a OsStr>) -> String {
+        parts
+            .map(|part| part.to_string_lossy())
+            .collect::<Vec<_>>()
+            .join(" ")
+    }
+
+    #[test]
+    fn sources_are_told_from_the_rest() {
+        let all = words("-O3 a.c -I include -D N=3 b.cpp other.o -o out -lm -Wl,-z,now");
+        let arguments = Arguments::parse(&all).unwrap();
+        assert!(arguments.has_inputs() && !arguments.compiles_only() && !arguments.makes_library());
+        assert_eq!(
+            joined(arguments.options()),
+            "-O3 -I include -D N=3 -lm -Wl,-z,now"
+        );
+        let linked = arguments.inputs().map(|input| match input {
+            Input::Source(_) => OsStr::new("SOURCE"),
+            Input::Other(other) => other,
+        });
+        let linked = joined(linked);
+        assert_eq!(
+            linked,
+            "-O3 SOURCE -I include -D N=3 SOURCE other.o -o out -lm -Wl,-z,now"
+        );
+    }
+
+    #[test]
+    fn what_only_compiles_or_only_asks_is_known() {
+        let [compiles, asks, library] = ["-c a.c", "--version", "-shared a.o -o a.so"].map(words);
+        assert!(Arguments::parse(&compiles).unwrap().compiles_only());
+        assert!(!Arguments::parse(&asks).unwrap().has_inputs());
+        assert!(Arguments::parse(&library).unwrap().makes_library());
+    }
+
+    #[test]
+    fn what_cannot_be_is_refused() {
+        for text in ["-fsanitize=address a.c", "-x c -", "@file"] {
+            assert!(Arguments::parse(&words(text)).is_err(), "{text}");
+        }
+    }
+}

@@ -1,0 +1,192 @@
+//! What a trace says about itself, besides the events and the image.
+
+use super::Flaw;
+use super::varint::{Reader, put};
+use crate::program::{Barrier, EventCountId, Synchronisation, Word};
+
+/// What is in a trace.
+///
+/// ```
+/// use outlive_machine::trace::About;
+///
+/// let about = About { words: 64, threads: 2, ..About::default() };
+/// assert!(about.synchronisation().locks.is_empty());
+/// ```
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct About {
+    /// How many words of shared memory there are; every word that is named is below.
+    pub words: u64,
+    /// How many threads there are, at least 1.
+    pub threads: u32,
+    /// Whether threads were seen to wait for one another by reading the same word again and again.
+    pub spins: bool,
+    /// Whether only the region of interest was recorded.
+    pub region_only: bool,
+    /// Each lock.
+    pub locks: Vec<TracedLock>,
+    /// The word of each condition variable.
+    pub conditions: Vec<Word>,
+    /// Each barrier.
+    pub barriers: Vec<Barrier>,
+    /// Each event count: whether it must be kept to, or only if the replay is to be in the [recorded
+    /// order](super::Order::Recorded).
+    pub event_counts: Vec<bool>,
+    /// Where the trace came from: names and what they are, as `program`, `recorder`, `gaps`.
+    pub origin: Vec<(String, String)>,
+}
+
+/// A lock in a trace.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TracedLock {
+    /// Its word.
+    pub word: Word,
+    /// Counts how often it has been given back, if who took it when was recorded.
+    pub order: Option<EventCountId>,
+}
+
+/// Who has more threads than this has no trace of ours.
+pub(super) const MOST_THREADS: u32 = 1 << 16;
+/// A pebibyte: no machine has as much, and numbers of bytes do not overflow.
+const MOST_WORDS: u64 = 1 << 47;
+
+impl About {
+    /// What a machine needs to know of it.
+    pub fn synchronisation(&self) -> Synchronisation {
+        Synchronisation {
+            locks: self.locks.iter().map(|lock| lock.word).collect(),
+            conditions: self.conditions.clone(),
+            barriers: self.barriers.clone(),
+            event_counts: self.event_counts.len() as u32,
+        }
+    }
+
+    pub(super) fn encode(&self) -> Vec<u8> {
+        let mut out = Vec::new();
+        put(&mut out, self.words);
+        put(&mut out, self.threads.into());
+        put(
+            &mut out,
+            u64::from(self.spins) | u64::from(self.region_only) << 1,
+        );
+        put(&mut out, self.event_counts.len() as u64);
+        out.extend(self.event_counts.iter().map(|must| u8::from(*must)));
+        put(&mut out, self.locks.len() as u64);
+        for lock in &self.locks {
+            put(&mut out, lock.word.0);
+            put(
+                &mut out,
+                lock.order.map_or(0, |order| u64::from(order.0) + 1),
+            );
+        }
+        put(&mut out, self.conditions.len() as u64);
+        for word in &self.conditions {
+            put(&mut out, word.0);
+        }
+        put(&mut out, self.barriers.len() as u64);
+        for barrier in &self.barriers {
+            put(&mut out, barrier.counter.0);
+            put(&mut out, barrier.threads.into());
+        }
+        put(&mut out, self.origin.len() as u64);
+        for text in self.origin.iter().flat_map(|(name, what)| [name, what]) {
+            put(&mut out, text.len() as u64);
+            out.extend_from_slice(text.as_bytes());
+        }
+        out
+    }
+
+    pub(super) fn decode(bytes: &[u8]) -> Result<Self, Flaw> {
+        let mut from = Reader::new(bytes);
+        let mut about = Self {
+            words: from.number()?,
+            threads: from.small("threads")?,
+            ..Self::default()
+        };
+        let flags = from.number()?;
+        if flags > 3 {
+            return Err(from.wrong("flags"));
+        }
+        (about.spins, about.region_only) = (flags & 1 != 0, flags & 2 != 0);
+        // Each of what is counted takes a byte at least, so nothing is made that is larger than a few times the file.
+        let count = |from: &mut Reader<'_>| {
+            let count = from.number()?;
+            usize::try_from(count)
+                .ok()
+                .filter(|count| *count <= from.remains())
+                .ok_or(from.wrong("count"))
+        };
+        for _ in 0..count(&mut from)? {
+            about.event_counts.push(match from.byte()? {
+                0 => false,
+                1 => true,
+                _ => return Err(from.wrong("event count")),
+            });
+        }
+        for _ in 0..count(&mut from)? {
+            let word = Word(from.number()?);
+            let order = from.small("order")?.checked_sub(1).map(EventCountId);
+            about.locks.push(TracedLock { word, order });
+        }
+        for _ in 0..count(&mut from)? {
+            about.conditions.push(Word(from.number()?));
+        }
+        for _ in 0..count(&mut from)? {
+            about.barriers.push(Barrier {
+                counter: Word(from.number()?),
+                threads: from.small("threads")?,
+            });
+        }
+        for _ in 0..count(&mut from)? {
+            let mut text = || {
+                let length = count(&mut from)?;
+                let bytes = from.take(length)?.to_vec();
+                String::from_utf8(bytes).map_err(|_| from.wrong("text"))
+            };
+            let name = text()?;
+            about.origin.push((name, text()?));
+        }
+        if from.remains() > 0 {
+            return Err(Flaw::Surplus { items: 1 });
+        }
+        about.check()?;
+        Ok(about)
+    }
+
+    /// Whether it can be, so that who replays needs not ask.
+    pub(super) fn check(&self) -> Result<(), Flaw> {
+        let wrong = |field| Err(Flaw::Field(field));
+        if self.words > MOST_WORDS {
+            return wrong("words");
+        }
+        if !(1..=MOST_THREADS).contains(&self.threads) {
+            return wrong("threads");
+        }
+        let has_line = |word: Word, lines: u64| {
+            word.place() == 0
+                && word
+                    .0
+                    .checked_add(lines * Word::PER_LINE)
+                    .is_some_and(|end| end <= self.words)
+        };
+        for lock in &self.locks {
+            if !has_line(lock.word, 1) {
+                return wrong("word of a lock");
+            }
+            if lock
+                .order
+                .is_some_and(|order| order.0 as usize >= self.event_counts.len())
+            {
+                return wrong("order of a lock");
+            }
+        }
+        if !self.conditions.iter().all(|word| has_line(*word, 1)) {
+            return wrong("word of a condition variable");
+        }
+        for barrier in &self.barriers {
+            if !has_line(barrier.counter, 2) || barrier.threads == 0 {
+                return wrong("barrier");
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,128 @@
+//! The end of a trace: where its blocks are.
+
+use super::block::{HEADER, Kind};
+use super::{Flaw, MAGIC, TraceError, VERSION};
+
+/// Bytes before the first block.
+pub(super) const START: u64 = 16;
+const FOOTER: u64 = 32;
+const ENTRY: usize = 16;
+const END: [u8; 8] = *b"ecarTtuO";
+
+/// Where a block is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Place {
+    pub offset: u64,
+    /// With its header.
+    pub length: u64,
+    pub kind: Kind,
+    pub thread: u32,
+}
+
+/// What a trace begins with.
+pub(super) fn start() -> [u8; START as usize] {
+    let mut bytes = [0; START as usize];
+    bytes[..8].copy_from_slice(&MAGIC);
+    bytes[8..12].copy_from_slice(&VERSION.to_le_bytes());
+    bytes
+}
+
+/// What a trace ends with, if it is `end` bytes long before it.
+pub(super) fn encode(places: &[Place], end: u64) -> Vec<u8> {
+    let mut out = Vec::with_capacity(places.len() * ENTRY + FOOTER as usize);
+    for place in places {
+        out.extend_from_slice(&place.offset.to_le_bytes());
+        out.extend_from_slice(&place.thread.to_le_bytes());
+        out.extend_from_slice(&[place.kind as u8, 0, 0, 0]);
+    }
+    out.extend_from_slice(&end.to_le_bytes());
+    out.extend_from_slice(&(places.len() as u64).to_le_bytes());
+    let sum = crc32fast::hash(&out);
+    out.extend_from_slice(&sum.to_le_bytes());
+    out.extend_from_slice(&[0; 4]);
+    out.extend_from_slice(&END);
+    out
+}
+
+/// The places of all blocks of a trace of `length` bytes, in the order of the file, with nothing between them.
+pub(super) fn read(
+    length: u64,
+    mut read: impl FnMut(u64, usize) -> Result<Vec<u8>, TraceError>,
+) -> Result<Vec<Place>, TraceError> {
+    let truncated = TraceError::Truncated { length };
+    let start = read(0, START.min(length) as usize)?;
+    if start.len() < 8 || start[..8] != MAGIC {
+        return Err(TraceError::Foreign);
+    }
+    if length < START {
+        return Err(truncated);
+    }
+    let found = u32::from_le_bytes(start[8..12].try_into().expect("four bytes"));
+    if found != VERSION {
+        return Err(TraceError::Version {
+            found,
+            known: VERSION,
+        });
+    }
+    if start[12..] != [0; 4] {
+        return Err(TraceError::damaged(12, Flaw::Field("reserved bytes")));
+    }
+    let Some(footer_at) = length.checked_sub(FOOTER).filter(|at| *at >= START) else {
+        return Err(truncated);
+    };
+    let footer = read(footer_at, FOOTER as usize)?;
+    if footer[24..] != END {
+        return Err(truncated);
+    }
+    let number =
+        |at: usize| u64::from_le_bytes(footer[at..at + 8].try_into().expect("eight bytes"));
+    let (end, count) = (number(0), number(8));
+    let fits = count
+        .checked_mul(ENTRY as u64)
+        .and_then(|bytes| end.checked_add(bytes))
+        == Some(footer_at);
+    if !fits || end < START || footer[20..24] != [0; 4] {
+        return Err(TraceError::damaged(
+            footer_at,
+            Flaw::Field("place of the index"),
+        ));
+    }
+    // No longer than the file, which has it.
+    let entries = read(end, (footer_at - end) as usize)?;
+    let mut sum = crc32fast::Hasher::new();
+    sum.update(&entries);
+    sum.update(&footer[..16]);
+    if sum.finalize().to_le_bytes() != footer[16..20] {
+        return Err(TraceError::damaged(end, Flaw::Checksum));
+    }
+    let mut places = Vec::with_capacity(entries.len() / ENTRY);
+    let mut next = START;
+    for (index, entry) in entries.chunks_exact(ENTRY).enumerate() {
+        let wrong = |name| TraceError::damaged(end + (index * ENTRY) as u64, Flaw::Field(name));
+        let offset_of =
+            |entry: &[u8]| u64::from_le_bytes(entry[..8].try_into().expect("eight bytes"));
+        let offset = offset_of(entry);
+        let after = entries
+            .get((index + 1) * ENTRY..)
+            .filter(|rest| !rest.is_empty());
+        let block_end = after.map_or(end, offset_of);
+        let kind = Kind::of(entry[12]).ok_or(wrong("kind of a block"))?;
+        if offset != next || block_end < offset + HEADER as u64 || block_end > end {
+            return Err(wrong("place of a block"));
+        }
+        if entry[13..] != [0; 3] {
+            return Err(wrong("reserved bytes"));
+        }
+        next = block_end;
+        places.push(Place {
+            offset,
+            length: block_end - offset,
+            kind,
+            thread: u32::from_le_bytes(entry[8..12].try_into().expect("four bytes")),
+        });
+    }
+    if next != end {
+        return Err(TraceError::damaged(end, Flaw::Field("place of the index")));
+    }
+    Ok(places)
+}

@@ -1,0 +1,179 @@
+//! Does again what was recorded, as a thread of a simulated machine.
+
+use super::read::Cursor;
+use super::{Event, Trace, TraceError};
+use crate::program::{EventCountId, LockId, Next, Op, Thread, Update, Word};
+use std::collections::{BTreeSet, VecDeque};
+use std::sync::Arc;
+
+/// What of the recorded order a replay keeps to.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Order {
+    /// What the trace says must be kept to. Of recorded programs: threads begin after they were made; those who waited
+    /// at a condition variable or semaphore go on after what they waited for; atomic variables that threads may
+    /// synchronise by keep to their order, and if threads were seen to spin, counters, too. Locks go to whoever the
+    /// machine gives them to, but for those that condition variables were used with.
+    #[default]
+    Needed,
+    /// All locks and atomics go in the recorded order. In a program without data races, each word then gets the values
+    /// that it got in the recorded run, in the same order.
+    Recorded,
+}
+
+/// How stores to a part of a word are done again.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Parts {
+    /// One store of the whole word as it was then. If another thread writes another part of that word meanwhile, what
+    /// it wrote may be overwritten: the right times, and in such words perhaps not the right values.
+    #[default]
+    Whole,
+    /// The same, but in words of which several threads wrote a part each, two atomics, of which the first makes the
+    /// bytes zero and the second puts the new ones there: always the right values, and more time than a store takes.
+    Exact,
+}
+
+/// How a trace is done again.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Replay {
+    /// What of the recorded order is kept to.
+    pub order: Order,
+    /// How stores to a part of a word are done.
+    pub parts: Parts,
+}
+
+impl Trace {
+    /// Its threads, ready to be done again. All of the trace is read for this, once.
+    ///
+    /// # Errors
+    ///
+    /// If anything in the trace is damaged or cannot be read.
+    pub fn threads(&self, replay: Replay) -> Result<Vec<TraceThread>, TraceError> {
+        let survey = self.survey()?;
+        let about = self.about();
+        let plan = Arc::new(Plan {
+            replay,
+            in_parts: survey.in_parts,
+            locks: about.locks.iter().map(|lock| lock.order).collect(),
+            kept: about
+                .event_counts
+                .iter()
+                .map(|must| *must || replay.order == Order::Recorded)
+                .collect(),
+        });
+        let thread = |thread| TraceThread {
+            cursor: Cursor::new(self.clone(), thread),
+            plan: plan.clone(),
+            ready: VecDeque::with_capacity(4),
+        };
+        Ok((0..about.threads).map(thread).collect())
+    }
+}
+
+/// What is the same for all threads of a replay.
+#[derive(Debug)]
+struct Plan {
+    replay: Replay,
+    in_parts: BTreeSet<Word>,
+    locks: Vec<Option<EventCountId>>,
+    kept: Vec<bool>,
+}
+
+impl Plan {
+    fn keeps(&self, count: EventCountId) -> bool {
+        self.kept[count.0 as usize]
+    }
+
+    fn order_of(&self, lock: LockId) -> Option<EventCountId> {
+        self.locks[lock.0 as usize].filter(|count| self.keeps(*count))
+    }
+
+    fn take(&self, lock: LockId, turn: u64, ready: &mut VecDeque<Op>) {
+        if let Some(count) = self.order_of(lock) {
+            ready.push_back(Op::Await(count, turn));
+        }
+        ready.push_back(Op::Lock(lock));
+    }
+
+    fn give(&self, lock: LockId, ready: &mut VecDeque<Op>) {
+        ready.push_back(Op::Unlock(lock));
+        if let Some(count) = self.order_of(lock) {
+            ready.push_back(Op::Advance(count));
+        }
+    }
+
+    /// What has to be done for an event.
+    fn ops(&self, event: Event, ready: &mut VecDeque<Op>) {
+        match event {
+            Event::Compute(count) => ready.push_back(Op::Compute(count)),
+            Event::Load { word, .. } => ready.push_back(Op::Load(word)),
+            Event::Store { word, value } => ready.push_back(Op::Store(word, value)),
+            Event::StorePart { word, mask, value } => {
+                let bits = super::event::bits(mask);
+                if self.replay.parts == Parts::Exact && self.in_parts.contains(&word) {
+                    ready.push_back(Op::Atomic(word, Update::And(!bits)));
+                    ready.push_back(Op::Atomic(word, Update::Or(value & bits)));
+                } else {
+                    ready.push_back(Op::Store(word, value));
+                }
+            }
+            // Whatever it was: the sum of all differences is the difference that they made together, in whatever order they
+            // are done again. A compare-and-swap done as such would fail in another order, and an exchange would leave
+            // what an earlier one left in the recorded run.
+            Event::Atomic {
+                word,
+                read,
+                written,
+                ..
+            } => {
+                ready.push_back(Op::Atomic(word, Update::Add(written.wrapping_sub(read))));
+            }
+            Event::Fence => ready.push_back(Op::Fence),
+            Event::PrivateLoad(address) => ready.push_back(Op::PrivateLoad(address)),
+            Event::PrivateStore(address) => ready.push_back(Op::PrivateStore(address)),
+            Event::Lock { lock, turn } | Event::WaitEnd { lock, turn, .. } => {
+                self.take(lock, turn, ready)
+            }
+            Event::Unlock(lock) | Event::WaitBegin { lock, .. } => self.give(lock, ready),
+            Event::Barrier(barrier) => ready.push_back(Op::Barrier(barrier)),
+            // Nobody waits there, since who waited takes the lock in its turn: this is for the access.
+            Event::Signal(condition) => ready.push_back(Op::Signal(condition)),
+            Event::Broadcast(condition) => ready.push_back(Op::Broadcast(condition)),
+            Event::Acquire(word) => ready.push_back(Op::Acquire(word)),
+            Event::Release(word) => ready.push_back(Op::Release(word)),
+            Event::Await(count, value) if self.keeps(count) => {
+                ready.push_back(Op::Await(count, value))
+            }
+            Event::Advance(count) if self.keeps(count) => ready.push_back(Op::Advance(count)),
+            Event::Await(..) | Event::Advance(_) | Event::RegionBegin | Event::RegionEnd => {}
+        }
+    }
+}
+
+/// A recorded thread that is done again. A clone is a position: the block that is being read is shared.
+///
+/// The trace has been read once when there is such a thread. If the file changes after that, its next operation panics
+/// with what is wrong.
+#[derive(Clone, Debug)]
+pub struct TraceThread {
+    cursor: Cursor,
+    plan: Arc<Plan>,
+    ready: VecDeque<Op>,
+}
+
+impl Thread for TraceThread {
+    fn next(&mut self) -> Next {
+        loop {
+            if let Some(op) = self.ready.pop_front() {
+                return Next::Op(op);
+            }
+            match self.cursor.next() {
+                Ok(Some(event)) => self.plan.ops(event, &mut self.ready),
+                Ok(None) => return Next::Ended,
+                Err(error) => panic!("the trace was whole when it was opened: {error}"),
+            }
+        }
+    }
+
+    /// Nothing follows from it: what a recorded thread does is known.
+    fn deliver(&mut self, _: u64) {}
+}

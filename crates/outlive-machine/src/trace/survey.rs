@@ -1,0 +1,133 @@
+//! Reads all of a trace: whether it is whole, and what is in it.
+
+use super::{Event, Trace, TraceError};
+use crate::program::Word;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// How often what was done, by a thread or by all. One that reads and writes more than a word is as many as it has
+/// words.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// All events.
+    pub events: u64,
+    /// Instructions: those between events, and one for each access, fence and operation on a lock, barrier or condition
+    /// variable.
+    pub instructions: u64,
+    /// Reads of shared words.
+    pub loads: u64,
+    /// Writes of shared words, those of a part among them.
+    pub stores: u64,
+    /// Of these, of a part of the word.
+    pub part_stores: u64,
+    /// Atomic instructions on shared words.
+    pub atomics: u64,
+    /// Reads of private data.
+    pub private_loads: u64,
+    /// Writes of private data.
+    pub private_stores: u64,
+    /// Locks taken, after waits too.
+    pub locks: u64,
+    /// Barriers arrived at.
+    pub barriers: u64,
+    /// Waits at condition variables.
+    pub waits: u64,
+    /// Full fences.
+    pub fences: u64,
+}
+
+impl Counts {
+    fn add(&mut self, event: &Event) {
+        self.events += 1;
+        let mut instructions = 1;
+        match event {
+            Event::Compute(count) => instructions = u64::from(*count),
+            Event::Load { .. } => self.loads += 1,
+            Event::Store { .. } => self.stores += 1,
+            Event::StorePart { .. } => {
+                (self.stores, self.part_stores) = (self.stores + 1, self.part_stores + 1)
+            }
+            Event::Atomic { .. } => self.atomics += 1,
+            Event::Fence => self.fences += 1,
+            Event::PrivateLoad(_) => self.private_loads += 1,
+            Event::PrivateStore(_) => self.private_stores += 1,
+            Event::Lock { .. } | Event::WaitEnd { .. } => self.locks += 1,
+            Event::Barrier(_) => self.barriers += 1,
+            Event::WaitBegin { .. } => self.waits += 1,
+            Event::Unlock(_) | Event::Signal(_) | Event::Broadcast(_) => {}
+            Event::Acquire(_) | Event::Release(_) | Event::Await(..) | Event::Advance(_) => {
+                instructions = 0
+            }
+            Event::RegionBegin | Event::RegionEnd => instructions = 0,
+        }
+        self.instructions += instructions;
+    }
+
+    fn add_all(&mut self, other: &Self) {
+        self.events += other.events;
+        self.instructions += other.instructions;
+        self.loads += other.loads;
+        self.stores += other.stores;
+        self.part_stores += other.part_stores;
+        self.atomics += other.atomics;
+        self.private_loads += other.private_loads;
+        self.private_stores += other.private_stores;
+        self.locks += other.locks;
+        self.barriers += other.barriers;
+        self.waits += other.waits;
+        self.fences += other.fences;
+    }
+}
+
+/// What is in a whole trace.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Survey {
+    /// Of each thread.
+    pub threads: Vec<Counts>,
+    /// Of all of them.
+    pub total: Counts,
+    /// Words of the image that are told, so that are not zero for the most part.
+    pub image_words: u64,
+    /// Words of which several threads wrote a part each. They are written again in a way of their own
+    /// ([`Parts::Exact`](super::Parts::Exact)).
+    pub in_parts: BTreeSet<Word>,
+}
+
+impl Trace {
+    /// Reads all of the trace. Whoever has done so meets no error in it later, unless the file changes.
+    ///
+    /// # Errors
+    ///
+    /// If anything in it is damaged or cannot be read.
+    pub fn survey(&self) -> Result<Survey, TraceError> {
+        let mut survey = Survey {
+            image_words: self
+                .image()?
+                .runs
+                .iter()
+                .map(|(_, run)| run.len() as u64)
+                .sum(),
+            ..Survey::default()
+        };
+        let mut writers = BTreeMap::new();
+        for thread in 0..self.about().threads {
+            let mut counts = Counts::default();
+            for event in self.events(thread) {
+                let event = event?;
+                counts.add(&event);
+                let part = match event {
+                    Event::StorePart { word, .. } => Some(word),
+                    Event::Atomic { word, mask, .. } if mask != 0xff => Some(word),
+                    _ => None,
+                };
+                if let Some(word) = part
+                    && *writers.entry(word).or_insert(thread) != thread
+                {
+                    survey.in_parts.insert(word);
+                }
+            }
+            survey.total.add_all(&counts);
+            survey.threads.push(counts);
+        }
+        Ok(survey)
+    }
+}

@@ -1,0 +1,249 @@
+//! Random programs on caches of a few lines, which force every race: values, rights, inclusion.
+
+use outlive_machine::cluster::{self, Cluster, Workload};
+use outlive_machine::description::Description;
+use outlive_machine::engine::Random;
+use outlive_machine::line::LineAddress;
+use outlive_machine::program::{Image, Next, Op, Synchronisation, Thread, Update, Word};
+
+/// Draws its operations.
+#[derive(Clone, Debug)]
+struct Walker {
+    random: Random,
+    number: u64,
+    left: u32,
+    words: u64,
+    /// Loads and atomics whose values have not come.
+    open: u32,
+    added: u64,
+    /// All that it was told.
+    seen: u64,
+}
+
+impl Walker {
+    fn new(seed: u64, number: u64, ops: u32, words: u64) -> Walker {
+        Walker {
+            random: Random::new(seed * 1_000 + number),
+            number,
+            left: ops,
+            words,
+            open: 0,
+            added: 0,
+            seen: 0,
+        }
+    }
+}
+
+impl Thread for Walker {
+    fn next(&mut self) -> Next {
+        if self.open > 0 && self.random.below(16) == 0 {
+            return Next::Waits;
+        }
+        if self.left == 0 {
+            return Next::Ended;
+        }
+        self.left -= 1;
+        // The last line is for counting.
+        let word = Word(self.random.below(self.words));
+        let value = self.number << 32 | u64::from(self.left);
+        let private = self.random.below(1024) * 8;
+        let op = match self.random.below(100) {
+            0..38 => Op::Load(word),
+            38..75 => Op::Store(word, value),
+            75..80 => Op::Atomic(word, Update::Exchange(value)),
+            80..84 => {
+                self.added += 1;
+                Op::Atomic(Word(self.words), Update::Add(1))
+            }
+            84..86 => Op::Fence,
+            86..90 => Op::PrivateLoad(private),
+            90..94 => Op::PrivateStore(private),
+            _ => Op::Compute(self.random.below(200) as u32),
+        };
+        self.open += u32::from(matches!(op, Op::Load(_) | Op::Atomic(..)));
+        Next::Op(op)
+    }
+
+    fn deliver(&mut self, value: u64) {
+        self.open -= 1;
+        self.seen = self.seen.rotate_left(5) ^ value;
+    }
+}
+
+fn tiny(protocol: &str, quantum: &str, reorder: &str) -> Description {
+    format!(
+        r#"
+        [system]
+        compute_nodes = 4
+        memory_nodes = 2
+        cores_per_node = 2
+        [l1]
+        size = "128 B"
+        ways = 1
+        [l2]
+        size = "256 B"
+        ways = 2
+        [l3]
+        size = "512 B"
+        ways = 2
+        [ours.core]
+        quantum = "{quantum}"
+        l1_misses = 3
+        store_buffer = 8
+        [ours.coherence]
+        protocol = "{protocol}"
+        write_back_buffer = 1
+        [ours.fabric]
+        reorder_bound = "{reorder}"
+        [ours.memory]
+        interleave = "64 B"
+        "#
+    )
+    .parse()
+    .expect("a machine that can be")
+}
+
+/// Runs random threads and checks the machine's state every so many events; returns the accesses and a digest.
+fn walk(description: &Description, seed: u64, lines: u64, ops: u32, every: u64) -> (u64, String) {
+    let words = lines * 8;
+    let threads: Vec<Walker> = (0..8).map(|n| Walker::new(seed, n, ops, words)).collect();
+    let image = Image {
+        words: words + 8,
+        runs: vec![(Word(3), vec![5, 6, 7])],
+    };
+    let workload = Workload {
+        threads,
+        image: image.clone(),
+        synchronisation: Synchronisation::default(),
+    };
+    let mut simulation = Cluster::simulation(description, workload, seed).unwrap();
+    simulation.machine_mut().judge_values(&image);
+    if let Some(line) = std::env::var("FOLLOW")
+        .ok()
+        .and_then(|line| line.parse().ok())
+    {
+        simulation.machine_mut().follow(LineAddress(line));
+    }
+    let mut events = 0u64;
+    while simulation.step() {
+        events += 1;
+        if events.is_multiple_of(every) {
+            simulation
+                .machine()
+                .check()
+                .unwrap_or_else(|what| panic!("event {events}: {what}"));
+        }
+    }
+    if let Err(stuck) = cluster::run(&mut simulation) {
+        panic!("{stuck}\n{}", simulation.machine().life().join("\n"));
+    }
+    let machine = simulation.machine();
+    machine.check_quiet().unwrap();
+    let added: u64 = (0..8).map(|n| machine.thread(n).added).sum();
+    assert_eq!(machine.word(Word(words)), added, "every addition counts");
+    let statistics = machine.statistics();
+    let total = statistics.total();
+    assert!(total.commits > 0 && total.forwarded > 0);
+    let seen: Vec<u64> = (0..8).map(|n| machine.thread(n).seen).collect();
+    (
+        total.loads + total.stores + total.atomics,
+        format!("{events} {statistics:?} {seen:?}"),
+    )
+}
+
+#[test]
+fn values_and_rights_hold_at_every_event() {
+    for seed in 0..12 {
+        let (quantum, reorder) =
+            [("20 ns", "2 ns"), ("1 ns", "300 ns"), ("100 ns", "0 ns")][seed as usize % 3];
+        let description = tiny("wb", quantum, reorder);
+        walk(
+            &description,
+            seed,
+            [1, 3, 12, 40][seed as usize % 4],
+            400,
+            1,
+        );
+    }
+}
+
+#[test]
+fn values_hold_over_millions_of_accesses() {
+    let mut accesses = 0;
+    for seed in 100..116 {
+        let (quantum, reorder) = [("20 ns", "2 ns"), ("5 ns", "500 ns")][seed as usize % 2];
+        let description = tiny("wb", quantum, reorder);
+        accesses += walk(
+            &description,
+            seed,
+            [2, 7, 20, 64][seed as usize % 4],
+            20_000,
+            997,
+        )
+        .0;
+    }
+    assert!(accesses > 2_000_000, "{accesses}");
+}
+
+#[test]
+fn written_through_all_of_it_holds_too() {
+    for seed in 0..12 {
+        let (quantum, reorder) =
+            [("20 ns", "2 ns"), ("1 ns", "300 ns"), ("100 ns", "0 ns")][seed as usize % 3];
+        let description = tiny("wt", quantum, reorder);
+        walk(
+            &description,
+            seed,
+            [1, 3, 12, 40][seed as usize % 4],
+            400,
+            1,
+        );
+    }
+}
+
+#[test]
+fn a_run_repeats_to_the_byte() {
+    for protocol in ["wb", "wt"] {
+        let description = tiny(protocol, "20 ns", "50 ns");
+        let one = walk(&description, 7, 20, 1_000, u64::MAX);
+        assert_eq!(one, walk(&description, 7, 20, 1_000, u64::MAX));
+        assert_ne!(one, walk(&description, 8, 20, 1_000, u64::MAX));
+    }
+}
+
+#[test]
+fn a_clone_goes_on_as_the_original_does() {
+    let description = tiny("wb", "20 ns", "50 ns");
+    let image = Image {
+        words: 168,
+        ..Image::default()
+    };
+    let workload = Workload {
+        threads: (0..8).map(|n| Walker::new(3, n, 2_000, 160)).collect(),
+        image,
+        synchronisation: Synchronisation::default(),
+    };
+    let mut original = Cluster::simulation(&description, workload, 3).unwrap();
+    for _ in 0..5_000 {
+        assert!(original.step());
+    }
+    let mut fork = original.clone();
+    let forked_at = fork.machine().statistics();
+    let end = cluster::run(&mut original).unwrap();
+    assert_eq!(
+        fork.machine().statistics(),
+        forked_at,
+        "the original has left it alone"
+    );
+    assert_eq!(cluster::run(&mut fork).unwrap(), end);
+    let digest = |simulation: &outlive_machine::engine::Simulation<Cluster<Walker>>| {
+        let machine = simulation.machine();
+        let seen: Vec<u64> = (0..8).map(|n| machine.thread(n).seen).collect();
+        format!(
+            "{} {seen:?} {:?}",
+            simulation.handled(),
+            machine.statistics()
+        )
+    };
+    assert_eq!(digest(&original), digest(&fork));
+}

@@ -1,0 +1,76 @@
+//! Event counts carry an order into a machine: who awaits goes on when others have advanced so often, and sees what they wrote.
+
+use outlive_machine::program::{
+    EventCountId, Image, Op, Order, Reference, ReferenceError, Script, Synchronisation, Word,
+    outcomes,
+};
+
+const COUNT: EventCountId = EventCountId(0);
+
+fn memory() -> (Image, Synchronisation) {
+    let image = Image {
+        words: 8,
+        runs: vec![],
+    };
+    let synchronisation = Synchronisation {
+        event_counts: 1,
+        ..Synchronisation::default()
+    };
+    (image, synchronisation)
+}
+
+#[test]
+fn who_awaits_sees_what_was_stored_before_the_advance() {
+    let (image, synchronisation) = memory();
+    let loads = |waits: bool| {
+        let writer = |word| Script::new([Op::Store(Word(word), 7), Op::Advance(COUNT)]);
+        let awaited = if waits { 2 } else { 0 };
+        let reader = Script::new([
+            Op::Await(COUNT, awaited),
+            Op::Load(Word(0)),
+            Op::Load(Word(1)),
+        ]);
+        let threads = vec![writer(0), writer(1), reader];
+        let all = outcomes(&image, &synchronisation, threads, Order::TotalStore).unwrap();
+        let of_reader = all
+            .into_iter()
+            .map(|mut outcome| outcome.loads.swap_remove(2));
+        of_reader.collect::<std::collections::BTreeSet<_>>()
+    };
+    assert_eq!(loads(true), [vec![7, 7]].into());
+    assert_eq!(loads(false).len(), 4);
+}
+
+#[test]
+fn who_awaits_for_ever_is_named() {
+    let (image, synchronisation) = memory();
+    let threads = vec![
+        Script::new([Op::Advance(COUNT)]),
+        Script::new([Op::Await(COUNT, 2)]),
+    ];
+    let mut machine = Reference::new(&image, &synchronisation, threads, Order::Sequential, 1);
+    let error = machine.run().unwrap_err();
+    assert!(matches!(error, ReferenceError::Deadlock(_)));
+    let text = error.to_string();
+    assert!(
+        text.contains("thread 1 waits for event count 0 to be 2, which is 1"),
+        "{text}"
+    );
+}
+
+#[test]
+fn an_event_count_that_is_not_there_is_an_error() {
+    let (image, _) = memory();
+    let threads = vec![Script::new([Op::Await(COUNT, 0)])];
+    let mut machine = Reference::new(
+        &image,
+        &Synchronisation::default(),
+        threads,
+        Order::Sequential,
+        1,
+    );
+    assert!(matches!(
+        machine.run(),
+        Err(ReferenceError::NoSuchObject { .. })
+    ));
+}

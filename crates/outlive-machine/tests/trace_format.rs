@@ -1,0 +1,453 @@
+//! Traces: what is written is read, a position can be copied, and what is damaged or cut is an error and nothing worse.
+
+use outlive_machine::program::{
+    self, Barrier, BarrierId, ConditionId, EventCountId, LockId, Next, Op, Reference, Thread,
+    Update, Word,
+};
+use outlive_machine::trace::{
+    About, AtomicKind, Encoding, Event, Flaw, Order, Parts, Replay, Trace, TraceError, TraceWriter,
+    TracedLock,
+};
+use proptest::prelude::*;
+use std::collections::BTreeSet;
+
+fn about() -> About {
+    About {
+        words: 1 << 20,
+        threads: 3,
+        locks: vec![
+            TracedLock {
+                word: Word(64),
+                order: Some(EventCountId(0)),
+            },
+            TracedLock {
+                word: Word(72),
+                order: None,
+            },
+        ],
+        conditions: vec![Word(80)],
+        barriers: vec![Barrier {
+            counter: Word(88),
+            threads: 3,
+        }],
+        event_counts: vec![false, true],
+        origin: vec![("program".into(), "a test".into())],
+        ..About::default()
+    }
+}
+
+fn bits(mask: u8) -> u64 {
+    (0..8)
+        .filter(|byte| mask & (1 << byte) != 0)
+        .map(|byte| 0xff << (8 * byte))
+        .sum()
+}
+
+fn event() -> impl Strategy<Value = Event> {
+    let word = || prop_oneof![0..64u64, 0..1u64 << 20].prop_map(Word);
+    let value = || prop_oneof![0..300u64, any::<u64>()];
+    let lock = || (0..2u32).prop_map(LockId);
+    let count = || (0..2u32).prop_map(EventCountId);
+    let kind = prop::sample::select(vec![
+        AtomicKind::Exchange,
+        AtomicKind::Add,
+        AtomicKind::Or,
+        AtomicKind::And,
+        AtomicKind::Xor,
+        AtomicKind::Nand,
+        AtomicKind::Swapped,
+    ]);
+    let condition = ConditionId(0);
+    prop_oneof![
+        (1..1000u32).prop_map(Event::Compute),
+        (word(), prop::option::of(value())).prop_map(|(word, value)| Event::Load { word, value }),
+        (word(), value()).prop_map(|(word, value)| Event::Store { word, value }),
+        (word(), 1..255u8, value()).prop_map(|(word, mask, value)| Event::StorePart {
+            word,
+            mask,
+            value
+        }),
+        (word(), 1..=255u8, kind, value(), value()).prop_map(
+            |(word, mask, kind, read, written)| Event::Atomic {
+                word,
+                mask,
+                kind,
+                read: read & bits(mask),
+                written: written & bits(mask),
+            }
+        ),
+        Just(Event::Fence),
+        any::<u64>().prop_map(Event::PrivateLoad),
+        any::<u64>().prop_map(Event::PrivateStore),
+        (lock(), value()).prop_map(|(lock, turn)| Event::Lock { lock, turn }),
+        lock().prop_map(Event::Unlock),
+        Just(Event::Barrier(BarrierId(0))),
+        lock().prop_map(move |lock| Event::WaitBegin { condition, lock }),
+        (lock(), value()).prop_map(move |(lock, turn)| Event::WaitEnd {
+            condition,
+            lock,
+            turn
+        }),
+        Just(Event::Signal(condition)),
+        Just(Event::Broadcast(condition)),
+        word().prop_map(Event::Acquire),
+        word().prop_map(Event::Release),
+        (count(), value()).prop_map(|(count, value)| Event::Await(count, value)),
+        count().prop_map(Event::Advance),
+        Just(Event::RegionBegin),
+        Just(Event::RegionEnd),
+    ]
+}
+
+fn written(threads: &[Vec<Event>], encoding: Encoding) -> Vec<u8> {
+    let mut writer = TraceWriter::new(Vec::new(), 3, encoding).unwrap();
+    writer.image(Word(3), &[1, 0, u64::MAX]).unwrap();
+    writer.image(Word(100), &vec![7; 20_000]).unwrap();
+    for (thread, events) in threads.iter().enumerate() {
+        for event in events {
+            writer.event(thread as u32, *event).unwrap();
+        }
+    }
+    writer.finish(&about()).unwrap()
+}
+
+fn encoding() -> impl Strategy<Value = Encoding> {
+    prop_oneof![Just(Encoding::Plain), Just(Encoding::Deflate)]
+}
+
+/// Reads all that there is, in every way; whatever it is, it ends.
+fn read_all(bytes: Vec<u8>) -> Result<usize, TraceError> {
+    let trace = Trace::from_bytes(bytes)?;
+    let image = trace.image()?;
+    assert!(
+        image
+            .runs
+            .iter()
+            .all(|(word, run)| word.0 + run.len() as u64 <= image.words)
+    );
+    let mut events = 0;
+    for mut thread in trace.threads(Replay::default())? {
+        while thread.next() != Next::Ended {
+            events += 1;
+        }
+    }
+    Ok(events)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
+    #[test]
+    fn what_is_written_is_read(
+        threads in prop::collection::vec(prop::collection::vec(event(), 0..400), 3),
+        encoding in encoding(),
+    ) {
+        let trace = Trace::from_bytes(written(&threads, encoding)).unwrap();
+        prop_assert_eq!(trace.about(), &about());
+        let image = trace.image().unwrap();
+        prop_assert_eq!(image.words, 1 << 20);
+        let mut memory = vec![0; 30_000];
+        for (word, run) in image.runs {
+            memory[word.0 as usize..][..run.len()].copy_from_slice(&run);
+        }
+        prop_assert_eq!(&memory[..7], &[0, 0, 0, 1, 0, u64::MAX, 0]);
+        prop_assert!(memory[100..20_100].iter().all(|value| *value == 7) && memory[20_100] == 0);
+        for (thread, events) in threads.iter().enumerate() {
+            let read: Vec<_> = trace.events(thread as u32).map(Result::unwrap).collect();
+            prop_assert_eq!(&read, events);
+        }
+        prop_assert_eq!(trace.events(3).count(), 0);
+        let survey = trace.survey().unwrap();
+        prop_assert_eq!(survey.total.events, threads.iter().map(|events| events.len() as u64).sum::<u64>());
+    }
+
+    #[test]
+    fn a_changed_byte_is_found(
+        events in prop::collection::vec(event(), 1..200),
+        encoding in encoding(),
+        at in any::<prop::sample::Index>(),
+        change in 1..=255u8,
+    ) {
+        let mut bytes = written(&[events], encoding);
+        let at = at.index(bytes.len());
+        bytes[at] ^= change;
+        let error = read_all(bytes).expect_err("every byte counts");
+        // It says where; the magic at either end is not there at all then.
+        let says = matches!(
+            error,
+            TraceError::Damaged { .. } | TraceError::Foreign | TraceError::Version { .. } | TraceError::Truncated { .. }
+        );
+        prop_assert!(says, "{}", error);
+    }
+
+    #[test]
+    fn a_cut_trace_is_found(events in prop::collection::vec(event(), 1..50), at in any::<prop::sample::Index>()) {
+        let mut bytes = written(&[events], Encoding::Plain);
+        bytes.truncate(at.index(bytes.len()));
+        let error = read_all(bytes).expect_err("it was cut");
+        prop_assert!(matches!(error, TraceError::Truncated { .. } | TraceError::Foreign), "{}", error);
+    }
+
+    #[test]
+    fn any_contents_with_fitting_checksums_are_read_or_refused(
+        contents in prop::collection::vec(any::<u8>(), 0..200),
+        kind in 1..=3u8,
+        deflated in any::<bool>(),
+        items in 0..20u32,
+        plain in 0..400u32,
+    ) {
+        let _ = read_all(forged(&contents, kind, deflated, items, plain));
+    }
+}
+
+/// A trace with one block of these contents, whose checksums fit.
+fn forged(contents: &[u8], kind: u8, deflated: bool, items: u32, plain: u32) -> Vec<u8> {
+    let mut bytes = b"OutTrace\x01\0\0\0\0\0\0\0".to_vec();
+    let mut places = Vec::new();
+    let whole = TraceWriter::new(Vec::new(), 3, Encoding::Plain)
+        .unwrap()
+        .finish(&about())
+        .unwrap();
+    // The block that says what is in the trace is the only one there.
+    let about_block = &whole[16..whole.len() - 48];
+    for block in [about_block.to_vec(), {
+        let mut block = b"TBLK".to_vec();
+        block.extend([kind, u8::from(deflated), 0, 0, 0, 0, 0, 0]);
+        let plain = if deflated {
+            plain
+        } else {
+            contents.len() as u32
+        };
+        for number in [contents.len() as u32, plain, items, 0] {
+            block.extend(number.to_le_bytes());
+        }
+        let mut sum = crc32fast::Hasher::new();
+        sum.update(&block);
+        sum.update(contents);
+        block.extend(sum.finalize().to_le_bytes());
+        block.extend(contents);
+        block
+    }] {
+        places.extend((bytes.len() as u64).to_le_bytes());
+        places.extend([0, 0, 0, 0, block[4], 0, 0, 0]);
+        bytes.extend(block);
+    }
+    let end = bytes.len() as u64;
+    places.extend(end.to_le_bytes());
+    places.extend(2u64.to_le_bytes());
+    let sum = crc32fast::hash(&places);
+    bytes.extend(places);
+    bytes.extend(sum.to_le_bytes());
+    bytes.extend([0; 4]);
+    bytes.extend(b"ecarTtuO");
+    bytes
+}
+
+#[test]
+fn forged_traces_can_be_whole() {
+    // A fence and a store: else the property above would show nothing.
+    assert_eq!(read_all(forged(&[6, 3, 4, 9], 3, false, 2, 0)).unwrap(), 2);
+    let error = read_all(forged(&[6, 3, 4, 9], 3, false, 1, 0)).unwrap_err();
+    let surplus = Flaw::Surplus { items: 1 };
+    assert!(
+        matches!(error, TraceError::Damaged { what, .. } if what == surplus),
+        "{error}"
+    );
+    let error = read_all(forged(&[6, 3, 4], 3, false, 2, 0)).unwrap_err();
+    let ends = Flaw::Ends { item: 1 };
+    assert!(
+        matches!(error, TraceError::Damaged { what, .. } if what == ends),
+        "{error}"
+    );
+}
+
+#[test]
+fn what_cannot_stand_in_a_trace_is_not_written() {
+    let mut writer = TraceWriter::new(Vec::new(), 1, Encoding::Plain).unwrap();
+    for event in [
+        Event::Compute(0),
+        Event::StorePart {
+            word: Word(0),
+            mask: 0xff,
+            value: 1,
+        },
+        Event::Atomic {
+            word: Word(0),
+            mask: 1,
+            kind: AtomicKind::Add,
+            read: 256,
+            written: 0,
+        },
+    ] {
+        assert!(matches!(
+            writer.event(0, event),
+            Err(TraceError::Unwritable(_))
+        ));
+    }
+    assert!(matches!(
+        writer.event(1, Event::Fence),
+        Err(TraceError::Unwritable(_))
+    ));
+    assert!(matches!(
+        writer.finish(&about()),
+        Err(TraceError::Unwritable(_))
+    ));
+}
+
+/// The operations of the first thread.
+fn ops(threads: &[Vec<Event>], replay: Replay) -> Vec<Op> {
+    let trace = Trace::from_bytes(written(threads, Encoding::Deflate)).unwrap();
+    let mut thread = trace.threads(replay).unwrap().swap_remove(0);
+    let next = || match thread.next() {
+        Next::Op(op) => Some(op),
+        Next::Ended => None,
+        Next::Waits => panic!("a trace waits for nothing"),
+    };
+    std::iter::from_fn(next).collect()
+}
+
+#[test]
+fn a_replay_keeps_to_the_order_that_it_is_asked_for() {
+    let (free, kept) = (EventCountId(0), EventCountId(1));
+    let lock = LockId(0);
+    let events = [vec![
+        Event::Lock { lock, turn: 4 },
+        Event::Unlock(lock),
+        Event::Await(kept, 2),
+        Event::Advance(free),
+    ]];
+    let needed = [Op::Lock(lock), Op::Unlock(lock), Op::Await(kept, 2)];
+    assert_eq!(ops(&events, Replay::default()), needed);
+    let recorded = Replay {
+        order: Order::Recorded,
+        ..Replay::default()
+    };
+    let all = [
+        Op::Await(free, 4),
+        Op::Lock(lock),
+        Op::Unlock(lock),
+        Op::Advance(free),
+        Op::Await(kept, 2),
+        Op::Advance(free),
+    ];
+    assert_eq!(ops(&events, recorded), all);
+}
+
+/// What memory ends with after these threads, over some interleavings.
+fn ends(threads: &[Vec<Event>], replay: Replay, word: Word) -> BTreeSet<u64> {
+    let trace = Trace::from_bytes(written(threads, Encoding::Plain)).unwrap();
+    let (image, synchronisation) = (trace.image().unwrap(), trace.about().synchronisation());
+    let end = |seed| {
+        let threads = trace.threads(replay).unwrap();
+        let order = program::Order::TotalStore;
+        let mut machine = Reference::new(&image, &synchronisation, threads, order, seed);
+        machine.run().unwrap();
+        machine.word(word)
+    };
+    (0..40).map(end).collect()
+}
+
+#[test]
+fn only_the_recorded_order_of_locks_leaves_what_the_program_left() {
+    let (lock, word) = (LockId(0), Word(9));
+    let section = |turn| {
+        vec![
+            Event::Lock { lock, turn },
+            Event::Store { word, value: turn },
+            Event::Unlock(lock),
+        ]
+    };
+    let threads = [section(1), section(0), section(2)];
+    let recorded = Replay {
+        order: Order::Recorded,
+        ..Replay::default()
+    };
+    assert_eq!(ends(&threads, recorded, word), [2].into());
+    assert_eq!(ends(&threads, Replay::default(), word), [0, 1, 2].into());
+}
+
+#[test]
+fn only_exact_parts_keep_what_others_write_to_the_same_word() {
+    let word = Word(9);
+    let part = |mask, value| vec![Event::StorePart { word, mask, value }];
+    // The second had seen the first's.
+    let threads = [part(0x0f, 1), part(0xf0, 1 | 1 << 32)];
+    let exact = Replay {
+        parts: Parts::Exact,
+        ..Replay::default()
+    };
+    assert_eq!(ends(&threads, exact, word), [1 | 1 << 32].into());
+    assert_eq!(
+        ends(&threads, Replay::default(), word),
+        [1, 1 | 1 << 32].into()
+    );
+}
+
+#[test]
+fn atomics_come_to_the_same_in_any_order() {
+    let word = Word(9);
+    let atomic = |kind, mask, read, written| {
+        vec![Event::Atomic {
+            word,
+            mask,
+            kind,
+            read,
+            written,
+        }]
+    };
+    // A byte that goes below zero beside another one; and one that is swapped.
+    let threads = [
+        atomic(AtomicKind::Add, 1, 0, 0xff),
+        atomic(AtomicKind::Swapped, 2, 0x700, 0x300),
+        atomic(AtomicKind::Exchange, 2, 0, 0x700),
+    ];
+    assert_eq!(ends(&threads, Replay::default(), word), [0x3ff].into());
+}
+
+#[test]
+fn parts_of_a_word_are_exact_if_that_is_asked_for() {
+    let part = |word, mask, value| Event::StorePart {
+        word: Word(word),
+        mask,
+        value,
+    };
+    let threads = [
+        vec![part(5, 0x0f, 7), part(6, 0x0f, 7)],
+        vec![part(5, 0xf0, 1 << 40 | 7)],
+    ];
+    let whole = [Op::Store(Word(5), 7), Op::Store(Word(6), 7)];
+    assert_eq!(ops(&threads, Replay::default()), whole);
+    let exact = Replay {
+        parts: Parts::Exact,
+        ..Replay::default()
+    };
+    let only_where_needed = [
+        Op::Atomic(Word(5), Update::And(0xffff_ffff_0000_0000)),
+        Op::Atomic(Word(5), Update::Or(7)),
+        Op::Store(Word(6), 7),
+    ];
+    assert_eq!(ops(&threads, exact), only_where_needed);
+}
+
+#[test]
+fn a_copied_position_goes_on_alone() {
+    let events: Vec<_> = (0..50_000)
+        .map(|value| Event::Store {
+            word: Word(value % 64),
+            value,
+        })
+        .collect();
+    let trace = Trace::from_bytes(written(&[events], Encoding::Deflate)).unwrap();
+    let mut thread = trace.threads(Replay::default()).unwrap().swap_remove(0);
+    let rest = |thread: &mut dyn Thread| {
+        let next = || Some(thread.next()).filter(|next| *next != Next::Ended);
+        std::iter::from_fn(next).collect::<Vec<_>>()
+    };
+    for _ in 0..30_000 {
+        thread.next();
+    }
+    let mut copy = thread.clone();
+    let first = rest(&mut thread);
+    assert_eq!(first.len(), 20_000);
+    assert_eq!(first, rest(&mut copy));
+}

@@ -1,0 +1,263 @@
+//! Real programs, built and recorded and done again: on a machine without time, memory ends up as it was in the program
+//! itself.
+
+use outlive_machine::program::{self, Reference, Word};
+use outlive_machine::recorder::{BuildError, build};
+use outlive_machine::trace::{Event, Order, Parts, Replay, Trace};
+use std::ffi::OsString;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+/// A directory of the test's own, which goes with it, and a compiler.
+struct Workshop {
+    directory: tempfile::TempDir,
+    compiler: &'static str,
+}
+
+impl Workshop {
+    /// None if there is no such compiler here.
+    fn new(compiler: &'static str) -> Option<Self> {
+        if Command::new(compiler).arg("--version").output().is_err() {
+            eprintln!(
+                "SKIPPED: there is no compiler `{compiler}`, so nothing was recorded and nothing was shown"
+            );
+            return None;
+        }
+        Some(Self {
+            directory: tempfile::tempdir().unwrap(),
+            compiler,
+        })
+    }
+
+    fn path(&self, name: &str) -> std::path::PathBuf {
+        self.directory.path().join(name)
+    }
+
+    fn build(&self, source: &str, options: &[&str]) {
+        let source = Path::new(env!("CARGO_MANIFEST_DIR")).join(source);
+        let mut command: Vec<OsString> = vec![self.compiler.into()];
+        command.extend(options.iter().map(OsString::from));
+        command.extend([
+            source.into(),
+            "-o".into(),
+            self.path("program").into(),
+            "-lpthread".into(),
+        ]);
+        build(&command).unwrap();
+    }
+
+    /// Runs the program, recorded, with a limit: what it printed, and the trace.
+    fn record(&self, environment: &[(&str, &str)]) -> (String, Trace) {
+        let mut child = Command::new(self.path("program"))
+            .env("OUTLIVE_TRACE", self.path("trace"))
+            .envs(environment.iter().copied())
+            .stdout(std::fs::File::create(self.path("said")).unwrap())
+            .stderr(Stdio::inherit())
+            .spawn()
+            .unwrap();
+        let begun = Instant::now();
+        let status = loop {
+            if let Some(status) = child.try_wait().unwrap() {
+                break status;
+            }
+            if begun.elapsed() > Duration::from_secs(120) {
+                child.kill().unwrap();
+                child.wait().unwrap();
+                panic!("the recorded program hangs");
+            }
+            std::thread::sleep(Duration::from_millis(5));
+        };
+        assert!(status.success(), "{status}");
+        let said = std::fs::read_to_string(self.path("said")).unwrap();
+        (said, Trace::open(&self.path("trace")).unwrap())
+    }
+}
+
+/// A machine that has done the trace again.
+fn replayed(
+    trace: &Trace,
+    replay: Replay,
+    order: program::Order,
+    seed: u64,
+) -> Reference<impl program::Thread + use<>> {
+    let threads = trace.threads(replay).unwrap();
+    let synchronisation = trace.about().synchronisation();
+    let mut machine = Reference::new(
+        &trace.image().unwrap(),
+        &synchronisation,
+        threads,
+        order,
+        seed,
+    )
+    .with_limit(100_000_000);
+    machine.run().unwrap();
+    machine
+}
+
+/// Which of the words that the program printed are otherwise: number, as printed, as replayed.
+fn differences<T: program::Thread>(said: &str, machine: &Reference<T>) -> Vec<(u64, u64, u64)> {
+    let mut words = 0;
+    let mut differences = Vec::new();
+    for line in said.lines() {
+        let (word, value) = line.split_once(' ').expect("a word and its value");
+        let (word, value) = (word.parse().expect("shared"), value.parse().unwrap());
+        let replayed = machine.word(Word(word));
+        if replayed != value {
+            differences.push((word, value, replayed));
+        }
+        words += 1;
+    }
+    assert!(words > 4, "the program printed {words} words");
+    differences
+}
+
+const EXACT: Replay = Replay {
+    order: Order::Recorded,
+    parts: Parts::Exact,
+};
+
+fn is_the_same_again(workshop: &Workshop, environment: &[(&str, &str)]) -> Trace {
+    let (said, trace) = workshop.record(environment);
+    for seed in 0..3 {
+        for order in [program::Order::Sequential, program::Order::TotalStore] {
+            let machine = replayed(&trace, EXACT, order, seed);
+            let found = differences(&said, &machine);
+            assert!(found.is_empty(), "{order:?}, seed {seed}: {found:?}");
+        }
+        // In another order it comes to its end, too.
+        replayed(&trace, Replay::default(), program::Order::TotalStore, seed);
+    }
+    trace
+}
+
+#[test]
+fn a_program_of_c_ends_with_the_same_memory() {
+    let Some(workshop) = Workshop::new("cc") else {
+        return;
+    };
+    for options in [&["-O3"][..], &["-O0"]] {
+        workshop.build("tests/recorded/everything.c", options);
+        let trace = is_the_same_again(&workshop, &[]);
+        let survey = trace.survey().unwrap();
+        // The thread that was made in the end has the slot of the first.
+        assert_eq!(trace.about().threads, 4);
+        assert_eq!(trace.about().barriers.len(), 1);
+        assert!(
+            !survey.in_parts.is_empty()
+                && survey.total.locks >= 1600
+                && survey.total.barriers == 80
+        );
+        is_the_same_again(
+            &workshop,
+            &[("OUTLIVE_RECORD", "roi"), ("OUTLIVE_GAP", "3.25")],
+        );
+        is_the_same_again(&workshop, &[("OUTLIVE_LOADS", "values")]);
+    }
+}
+
+#[test]
+fn a_program_of_cpp_ends_with_the_same_memory() {
+    let Some(workshop) = Workshop::new("c++") else {
+        return;
+    };
+    workshop.build("tests/recorded/threads.cpp", &["-O3"]);
+    let trace = is_the_same_again(&workshop, &[]);
+    assert_eq!(trace.about().threads, 4);
+    // What threads other than the first allocate can be private.
+    workshop.record(&[("OUTLIVE_SHARED", "main")]);
+}
+
+#[test]
+fn nobody_spins_in_a_trace() {
+    let Some(workshop) = Workshop::new("cc") else {
+        return;
+    };
+    workshop.build("tests/recorded/everything.c", &["-O3"]);
+    let (_, trace) = workshop.record(&[]);
+    for thread in 0..trace.about().threads {
+        let mut last = None;
+        let loads = trace.events(thread).map(Result::unwrap).filter(|event| {
+            matches!(
+                event,
+                Event::Load { .. }
+                    | Event::Store { .. }
+                    | Event::StorePart { .. }
+                    | Event::Atomic { .. }
+            )
+        });
+        let mut longest = 0;
+        let mut run = 0;
+        for event in loads {
+            run = if last == Some(event) { run + 1 } else { 0 };
+            longest = longest.max(run);
+            last = Some(event);
+        }
+        // A few in a row are in the program itself.
+        assert!(
+            longest <= 3,
+            "thread {thread} does the same {longest} times on end"
+        );
+    }
+}
+
+#[test]
+fn the_example_can_be_recorded() {
+    let Some(workshop) = Workshop::new("cc") else {
+        return;
+    };
+    workshop.build("examples/heat.c", &["-O3"]);
+    let plain = Command::new(workshop.path("program")).output().unwrap();
+    let (said, trace) = workshop.record(&[("OUTLIVE_RECORD", "roi")]);
+    assert_eq!(said, String::from_utf8(plain.stdout).unwrap());
+    assert!(trace.about().region_only);
+    let survey = trace.survey().unwrap();
+    assert!(
+        survey
+            .threads
+            .iter()
+            .all(|thread| thread.stores > 1000 && thread.barriers > 0)
+    );
+    replayed(&trace, Replay::default(), program::Order::TotalStore, 1);
+}
+
+#[test]
+fn a_program_that_dies_leaves_no_trace_that_is_read() {
+    let Some(workshop) = Workshop::new("cc") else {
+        return;
+    };
+    let source = workshop.path("dies.c");
+    std::fs::write(
+        &source,
+        "#include <stdlib.h>\nlong x;\nint main(void) { x = 1; abort(); }\n",
+    )
+    .unwrap();
+    let program = workshop.path("dies");
+    build(&[
+        "cc".into(),
+        source.into(),
+        "-o".into(),
+        program.clone().into(),
+    ])
+    .unwrap();
+    let trace = workshop.path("trace");
+    let status = Command::new(program)
+        .env("OUTLIVE_TRACE", &trace)
+        .status()
+        .unwrap();
+    assert!(!status.success());
+    let error = Trace::open(&trace).unwrap_err().to_string();
+    assert!(error.contains("did not come to its end"), "{error}");
+}
+
+#[test]
+fn a_failing_compiler_is_an_error() {
+    let Some(workshop) = Workshop::new("cc") else {
+        return;
+    };
+    let missing = workshop.path("missing.c");
+    let error = build(&["cc".into(), missing.into()]).unwrap_err();
+    assert!(matches!(error, BuildError::Failed { .. }), "{error}");
+    let error = build(&["no-such-compiler-here".into(), "a.c".into()]).unwrap_err();
+    assert!(matches!(error, BuildError::Start { .. }), "{error}");
+}
