@@ -1,9 +1,9 @@
 //! A pod whose workers are processes that can be killed.
 
 use super::text;
-use crate::WorkerPool;
+use crate::{Volunteer, WorkerPool};
 use outlive::heap::LocalHeap;
-use outlive::membership::{ProcessOptions, Settings, Status};
+use outlive::membership::{Settings, Status};
 use outlive::pod::{Pod, PodOptions};
 use outlive::supervise::Stop;
 use std::os::unix::fs::MetadataExt;
@@ -17,11 +17,8 @@ pub const PATIENCE: Duration = Duration::from_secs(120);
 
 /// How many ids the pod has.
 pub(super) const IDS: u32 = 256;
-/// Hosts of children have these ids in turn.
-const HOSTS: std::ops::RangeInclusive<u32> = 8..=100;
 
 const POD: &str = "OUTLIVE_CHAOS_POD";
-const HOST: &str = "OUTLIVE_CHAOS_HOST";
 const THREADS: &str = "OUTLIVE_CHAOS_THREADS";
 const ROLE: &str = "OUTLIVE_CHAOS_ROLE";
 const POOL: &str = "pool";
@@ -48,7 +45,6 @@ pub struct Scene {
     pub pod: Pod,
     command: Box<dyn Fn() -> Command>,
     children: Vec<(Child, u32)>,
-    next_host: u32,
 }
 
 impl std::fmt::Debug for Scene {
@@ -85,7 +81,6 @@ impl Scene {
             pod,
             command: Box::new(command),
             children: Vec::new(),
-            next_host: *HOSTS.start(),
         })
     }
 
@@ -94,14 +89,8 @@ impl Scene {
     /// # Errors
     /// If it cannot be started.
     pub fn start(&mut self, threads: u32, role: Role) -> Result<(), String> {
-        let host = self.next_host;
-        self.next_host = match host == *HOSTS.end() {
-            true => *HOSTS.start(),
-            false => host + 1,
-        };
         let child = (self.command)()
             .env(POD, &self.path)
-            .env(HOST, host.to_string())
             .env(THREADS, threads.to_string())
             .env(ROLE, (role as u32).to_string())
             // An interruption is for the driver, who ends in good order.
@@ -220,11 +209,12 @@ pub fn work() -> Result<bool, String> {
         let said = std::env::var(name).map_err(text)?;
         said.parse().map_err(text)
     };
-    let (host, threads) = (number(HOST)?, number(THREADS)?);
+    let threads = number(THREADS)?;
     let role = Role::ALL.get(number(ROLE)? as usize);
     let role = role.ok_or("there is no such role")?;
     let pod = Pod::open(path).map_err(text)?;
-    let process = pod.join(ProcessOptions::on_host(host)).map_err(text)?;
+    // As a host of its own, whichever id that has: in a long run every id is used again and again.
+    let process = Volunteer::new().join(&pod).map_err(text)?;
     let worker = || -> Result<(), String> {
         let member = process.enter(None, "worker").map_err(text)?;
         let heap = member.heap(&pod).map_err(text)?;
