@@ -5,8 +5,8 @@ pagerank_ray.py GRAPH ITERATIONS DAMPING ROWS WORKERS REPORT RANKS TEMPORARY [IN
 GRAPH is what pagerank_mpi.c reads. A task computes ROWS rows from the graph, which every worker process maps, and from
 the vector, which is in Ray's object store; it returns its part of the next one. In iteration IN, the first of which is 1, the
 process of one task is killed when it has computed its rows, and Ray makes another one do it. REPORT gets the line
-"done ITERATIONS SECONDS RESIDUAL KILLED", where the seconds are those of the iterations: Ray has been started and its
-workers have been warmed up. RANKS gets all ranks, 64 bits each. Ray's own files go to TEMPORARY.
+"done ITERATIONS SECONDS RESIDUAL KILLED PROCESSOR", where the seconds are those of the iterations: Ray has been started and its
+workers have been warmed up. PROCESSOR is the processor time of all of Ray's processes meanwhile. RANKS gets all ranks, 64 bits each. Ray's own files go to TEMPORARY.
 """
 
 import os
@@ -20,17 +20,22 @@ import ray
 MAPPED = {}
 
 
-def mapped(path):
+def opened(path):
     """The graph at `path`: where rows begin, sources, how many edges leave each vertex."""
+    magic, vertices, edges = np.memmap(path, np.uint64, "r", 0, 3)
+    assert int(magic).to_bytes(8, "little") == b"outlgrp1", "this is no graph"
+    vertices, edges = int(vertices), int(edges)
+    begins = np.memmap(path, np.uint64, "r", 24, vertices + 1)
+    at = 24 + 8 * (vertices + 1)
+    sources = np.memmap(path, np.uint32, "r", at, edges)
+    leaving = np.memmap(path, np.uint32, "r", at + 4 * edges, vertices)
+    return begins, sources, leaving
+
+
+def mapped(path):
+    """The same in a worker, opened once. (Ray sends MAPPED along with the functions: in the driver it stays empty.)"""
     if path not in MAPPED:
-        magic, vertices, edges = np.memmap(path, np.uint64, "r", 0, 3)
-        assert int(magic).to_bytes(8, "little") == b"outlgrp1", "this is no graph"
-        vertices, edges = int(vertices), int(edges)
-        begins = np.memmap(path, np.uint64, "r", 24, vertices + 1)
-        at = 24 + 8 * (vertices + 1)
-        sources = np.memmap(path, np.uint32, "r", at, edges)
-        leaving = np.memmap(path, np.uint32, "r", at + 4 * edges, vertices)
-        MAPPED[path] = begins, sources, leaving
+        MAPPED[path] = opened(path)
     return MAPPED[path]
 
 
@@ -66,6 +71,24 @@ def warm(path):
     time.sleep(0.2)
 
 
+def spent():
+    """The processor seconds of this process and all below it, those of their children that have ended included."""
+    below, ticks = {}, {}
+    for process in filter(str.isdigit, os.listdir("/proc")):
+        try:
+            with open(f"/proc/{process}/stat") as stat:
+                # What comes after the name, which may have spaces in it: the state, the parent, and so on.
+                words = stat.read().rpartition(")")[2].split()
+        except OSError:
+            continue
+        below.setdefault(int(words[1]), []).append(int(process))
+        ticks[int(process)] = sum(map(int, words[11:15]))
+    tree = [os.getpid()]
+    for process in tree:
+        tree.extend(below.get(process, []))
+    return sum(ticks.get(process, 0) for process in tree) / os.sysconf("SC_CLK_TCK")
+
+
 def main(path, iterations, damping, rows, workers, report, ranks, temporary, dies_in="0"):
     iterations, rows, workers = int(iterations), int(rows), int(workers)
     damping, dies_in = float(damping), int(dies_in)
@@ -77,14 +100,14 @@ def main(path, iterations, damping, rows, workers, report, ranks, temporary, die
         _temp_dir=temporary,
     )
     ray.get([warm.remote(path) for _ in range(workers)])
-    _, _, leaving = mapped(path)
+    _, _, leaving = opened(path)
     vertices = len(leaving)
     even = 1.0 / vertices
     brings = even / np.maximum(leaving, 1)
     lost = np.count_nonzero(leaving == 0) * even
     parts = [(first, min(first + rows, vertices)) for first in range(0, vertices, rows)]
     marker, residual = temporary + "/killed", float("inf")
-    began = time.perf_counter()
+    before, began = spent(), time.perf_counter()
     for iteration in range(1, iterations + 1):
         base = (1.0 - damping) * even + damping * lost * even
         there = ray.put(brings)
@@ -99,10 +122,10 @@ def main(path, iterations, damping, rows, workers, report, ranks, temporary, die
         brings = np.concatenate([part for part, _, _ in found])
         residual = sum(changed for _, changed, _ in found)
         lost = sum(dangling for _, _, dangling in found)
-    seconds = time.perf_counter() - began
+    seconds, processor = time.perf_counter() - began, spent() - before
     (brings * np.maximum(leaving, 1)).astype(np.float64).tofile(ranks)
     with open(report, "a") as out:
-        out.write(f"done {iterations} {seconds:.9f} {residual:.17g} {int(os.path.exists(marker))}\n")
+        out.write(f"done {iterations} {seconds:.9f} {residual:.17g} {int(os.path.exists(marker))} {processor:.2f}\n")
     ray.shutdown()
 
 

@@ -123,17 +123,20 @@ impl Study {
     /// Runs it. `progress` hears what is being measured.
     ///
     /// # Errors
-    /// If something could not be measured, or the plan's stop was set. Nothing is left behind then either.
-    pub fn run(&self, plan: &Plan, progress: &mut dyn FnMut(&str)) -> Result<Vec<Row>, StudyError> {
+    /// If something could not be measured, or the plan's stop was set; what was measured before comes with it. Nothing is left
+    /// behind then either.
+    pub fn run(&self, plan: &Plan, progress: &mut dyn FnMut(&str)) -> Result<Vec<Row>, Unfinished> {
         let before = Ticks::now();
         let mut run = Run {
             plan,
             progress: RefCell::new(progress),
             rows: Vec::new(),
         };
-        (self.body)(&mut run)?;
+        let ended = (self.body)(&mut run);
         let mut rows = run.rows;
-        if let (Some(before), Some(now)) = (before, Ticks::now()) {
+        if !rows.is_empty()
+            && let (Some(before), Some(now)) = (before, Ticks::now())
+        {
             let stolen = now.stolen_since(before);
             rows.push(
                 Row::new(
@@ -147,8 +150,22 @@ impl Study {
         for row in &mut rows {
             self.name.clone_into(&mut row.study);
         }
-        Ok(rows)
+        match ended {
+            Ok(()) => Ok(rows),
+            Err(error) => Err(Unfinished { rows, error }),
+        }
     }
+}
+
+/// A study that did not come to its end.
+#[derive(Debug, thiserror::Error)]
+#[error("{error}")]
+pub struct Unfinished {
+    /// What had been measured by then.
+    pub rows: Vec<Row>,
+    /// Why it ended.
+    #[source]
+    pub error: StudyError,
 }
 
 /// A study that is being run.
@@ -194,5 +211,28 @@ impl Run<'_> {
     /// Adds to the answer.
     pub fn answer(&mut self, rows: impl IntoIterator<Item = Row>) {
         self.rows.extend(rows);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const HALF: Study = Study {
+        name: "half",
+        about: "a study whose second part fails",
+        body: |run| {
+            run.answer([Row::new("the first part", "time", "s").ours(1.0)]);
+            Err(StudyError::void("there is no second part"))
+        },
+    };
+
+    #[test]
+    fn what_was_measured_before_a_failure_is_told() {
+        let launcher = Launcher::this_program([]).unwrap();
+        let plan = Plan::new(Effort::Tiny, launcher);
+        let Unfinished { rows, error } = HALF.run(&plan, &mut |_| ()).unwrap_err();
+        assert_eq!((rows[0].study.as_str(), rows[0].ours), ("half", Some(1.0)));
+        assert!(error.to_string().contains("there is no second part"));
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! The studies start this very program again for their parts, so it has a main function of its own.
 
-use outlive_studies::{Effort, Launcher, Plan, Row, StudyError, chart, sheet, studies};
+use outlive_studies::{Effort, Launcher, Plan, Row, StudyError, Unfinished, chart, sheet, studies};
 use std::collections::BTreeSet;
 use std::sync::atomic::Ordering;
 use std::time::Instant;
@@ -103,7 +103,10 @@ fn a_study_that_is_told_to_stop_leaves_nothing() {
         let plan = plan();
         plan.stop.store(true, Ordering::Relaxed);
         match study.run(&plan, &mut |_| ()) {
-            Err(StudyError::Stopped) => {}
+            Err(Unfinished {
+                error: StudyError::Stopped,
+                ..
+            }) => {}
             other => panic!("{} was told to stop: {other:?}", study.name),
         }
         assert_eq!(left_behind(), BTreeSet::new(), "{} left files", study.name);

@@ -5,7 +5,8 @@ use crate::output;
 use clap::Args;
 use indicatif::{ProgressBar, ProgressStyle};
 use outlive_studies::{
-    Effort, Launcher, Plan, Row, Study as OneStudy, StudyError, chart, machine, sheet, studies,
+    Effort, Launcher, Plan, Row, Study as OneStudy, StudyError, Unfinished, chart, machine, sheet,
+    studies,
 };
 use serde::Serialize;
 use signal_hook::consts::{SIGINT, SIGTERM};
@@ -21,7 +22,7 @@ use std::sync::Arc;
     outlive study list\n  \
     outlive study locks --quick\n  \
     outlive study modc-fig3 modc-fig4 --scale 20\n  \
-    outlive study lupin-table3 lupin-table4  # LUPIN's six programs; some minutes, and 4 GB of memory\n  \
+    outlive study lupin-table3 lupin-table4  # LUPIN's six programs; half an hour, and 12 GB of memory\n  \
     outlive study all --output /tmp/studies --json\n\n\
     Every claim is a ratio to a named peer, measured in turns in one run; a goal holds when the 95% interval of \
     the median ratio reaches it. Lines \"A/A\" are the peer beside itself: what this machine makes of equal things. \
@@ -143,13 +144,10 @@ impl Study {
             bar.tick();
         });
         bar.finish_and_clear();
-        let rows = rows.map_err(|error| match error {
-            StudyError::Stopped => Failure::new(format_args!(
-                "the study {} was interrupted; nothing was written",
-                study.name
-            )),
-            error => Failure::new(format_args!("the study {}: {error}", study.name)),
-        })?;
+        let rows = match rows {
+            Ok(rows) => rows,
+            Err(unfinished) => return Err(self.unfinished(study, unfinished)?),
+        };
         let (csv, svg) = (self.file(study, "csv"), self.file(study, "svg"));
         File::create(&csv)
             .and_then(|file| sheet::csv(&rows, file))
@@ -158,8 +156,7 @@ impl Study {
         let drawn = drawn.map_err(Failure::new)?;
         fs::write(&svg, drawn).map_err(|error| unwritten(&svg, &error))?;
         if !self.json {
-            output::line(format_args!("\n{}: {}", study.name, study.about))?;
-            output::print(sheet::table(&rows))?;
+            table(study, "", &rows)?;
             output::line(verdict(&rows))?;
             output::line(format_args!(
                 "written: {}, {}",
@@ -170,9 +167,30 @@ impl Study {
         Ok(rows)
     }
 
+    /// Shows what there is of a study that failed, which may be the work of half an hour.
+    fn unfinished(&self, study: &OneStudy, it: Unfinished) -> Result<Failure, Failure> {
+        if !self.json && !it.rows.is_empty() {
+            table(study, ", as far as it came", &it.rows)?;
+        }
+        let why = match it.error {
+            StudyError::Stopped => " was interrupted".into(),
+            error => format!(": {error}"),
+        };
+        let name = study.name;
+        Ok(Failure::new(format_args!(
+            "the study {name}{why}; nothing was written"
+        )))
+    }
+
     fn file(&self, study: &OneStudy, extension: &str) -> PathBuf {
         self.output.join(study.name).with_extension(extension)
     }
+}
+
+fn table(study: &OneStudy, how_far: &str, rows: &[Row]) -> Result<(), Failure> {
+    let OneStudy { name, about, .. } = study;
+    output::line(format_args!("\n{name}{how_far}: {about}"))?;
+    output::print(sheet::table(rows))
 }
 
 /// A goal that does not hold is something wrong that was found.

@@ -1,7 +1,8 @@
 //! PageRank on Ray (`peers/pagerank_ray.py`), if this was built with the feature `ray`: the engine that people use.
 //!
-//! The process of a task is killed when it has computed its rows; Ray starts another and lets it do the task. Its time is that
-//! of the iterations: Ray and its workers have been started before. Ours includes the starting of processes.
+//! The process of a task is killed when it has computed its rows; Ray starts another and lets it do the task. Its times are those
+//! of the iterations, processor time of all its processes: Ray and its workers have been started before. Ours include the starting
+//! of processes.
 //!
 //! Python is `python3`, or what the environment variable `OUTLIVE_RAY_PYTHON` names: one that has Ray and numpy.
 
@@ -114,10 +115,7 @@ mod there {
             }
             let peer = format!("Ray, tasks of {} rows", self.rows);
             for (case, costs) in &found {
-                for ((metric, of), peer) in [
-                    (WALL, peer.clone()),
-                    (CPU, format!("{peer}, its start included")),
-                ] {
+                for (metric, of) in [WALL, CPU] {
                     let comparison = Comparison {
                         case,
                         metric,
@@ -171,18 +169,16 @@ mod there {
                 .unwrap_or("")
                 .split_whitespace();
             let mut word = || words.next().and_then(|word| word.parse::<f64>().ok());
-            let (iterations, seconds, _residual, killed) = (word(), word(), word(), word());
+            let (iterations, wall, _residual, killed, cpu) =
+                (word(), word(), word(), word(), word());
             let is_sound = ended.status.success()
                 && iterations == Some(f64::from(subject.of.iterations))
                 && killed == Some(if dies_in.is_some() { 1.0 } else { 0.0 });
-            let Some(seconds) = seconds.filter(|_| is_sound) else {
+            let (true, Some(wall), Some(cpu)) = (is_sound, wall, cpu) else {
                 return Err(ended.void(WHO));
             };
             self.files.expect_ranks(subject, WHO)?;
-            Ok(Cost {
-                wall: seconds,
-                ..ended.cost
-            })
+            Ok(Cost { wall, cpu })
         }
     }
 }
