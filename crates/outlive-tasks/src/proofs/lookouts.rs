@@ -48,7 +48,7 @@ const SLABS: u64 = 52;
 
 impl Case {
     fn prepare(self, memory: Marked) {
-        let world = World::create_warm(memory, SLABS);
+        let world = World::create_warm(memory, SLABS, &super::world::SHAPE);
         let run_one = |submits: bool| {
             let member = world.act_as(2);
             let local = world.local(&member);

@@ -132,7 +132,7 @@ impl Sweep for Removals {
     }
 
     fn prepare(&self, memory: Marked) {
-        let world = World::create_warm(memory, SLABS);
+        let world = World::create_warm(memory, SLABS, &super::world::SHAPE);
         let member = world.act_as(3);
         let local = world.local(&member);
         let hand = world.hand(&local);

@@ -24,9 +24,11 @@ pub fn add_to(suite: &mut Suite) {
     for case in Case::SOUND {
         suite.add(Pool(case));
     }
+    super::guests::add_to(suite);
     super::lookouts::add_to(suite);
     super::places::add_to(suite);
     super::removals::add_to(suite);
+    super::requests::add_to(suite);
     suite
         .declare::<SubmitPoint>()
         .declare::<OpenPoint>()
@@ -48,9 +50,11 @@ pub fn broken() -> Vec<(Box<dyn Sweep>, &'static str)> {
     );
     let demanding: (Box<dyn Sweep>, _) = (Box::new(Pool(Case::DemandsRoom)), "asked: 128");
     let mut broken = vec![published, demanding];
+    broken.extend(super::guests::broken());
     broken.extend(super::lookouts::broken_sweeps());
     broken.extend(super::places::broken());
     broken.extend(super::removals::broken());
+    broken.extend(super::requests::broken());
     broken
 }
 
@@ -137,7 +141,7 @@ impl Case {
     }
 
     fn prepare(self, memory: Marked) {
-        let world = World::create_warm(memory, SLABS);
+        let world = World::create_warm(memory, SLABS, &super::world::SHAPE);
         let member = world.act_as(3);
         let local = world.local(&member);
         let hand = world.hand(&local);
