@@ -117,6 +117,22 @@ fn workers_come_when_more_have_failed_than_may() {
     }
 }
 
+/// Who comes since there is more to do is nobody's successor, though somebody has died before.
+#[test]
+fn only_who_comes_for_a_dead_one_is_said_to_have_replaced_it() {
+    let stage = Stage::new("elastic-successors");
+    let (expected, _) = bytes(&stage, &WIDE);
+    let elastic = ["--hosts", "2", "--spares", "3", "--elastic", "1..5"];
+    let kill = ["--kill", "1", "--supervise", "none", "--may-fail", "1"];
+    let (found, summary) = bytes(&stage, &[&WIDE[..], &elastic, &kill].concat());
+    assert!(found == expected, "{summary:#}");
+    assert_killed(&summary, 1, true);
+    let by = summary["failures"][0]["taken_over_by"].as_array().unwrap();
+    let came = counted(&summary, "came", "by_failures");
+    assert!(by.len() as u64 <= came, "{summary:#}");
+    assert!(counted(&summary, "came", "by_ready") >= 1, "{summary:#}");
+}
+
 /// Who comes by hand stands by, as the run's own workers do.
 #[test]
 fn who_comes_to_an_elastic_run_takes_the_place_of_a_dead_one() {

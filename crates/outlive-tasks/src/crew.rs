@@ -122,31 +122,35 @@ pub(crate) struct Crew<'w, M: Memory = Native> {
 impl<'w, M: Memory> Crew<'w, M> {
     /// A worker of the first slot that can be had.
     pub fn claim(layout: Layout<M>, hand: Hand<'w, M>) -> Result<Self, PoolError> {
-        Self::claim_from(layout, hand, 0)
+        let (heap, recoverers) = (hand.heap, hand.recoverers);
+        let hooks = &mut Publisher { layout, hand };
+        let engine = Engine::claim(layout.slots, heap, recoverers, hooks)?;
+        Ok(Self::of(layout, hand, engine))
     }
 
-    /// The same, of those from number `first` on; of the others if there is none.
-    pub fn claim_from(layout: Layout<M>, hand: Hand<'w, M>, first: u32) -> Result<Self, PoolError> {
-        let mut publisher = Publisher { layout, hand };
-        let engine = Engine::claim_from(
-            layout.slots,
-            first,
-            hand.heap,
-            hand.recoverers,
-            &mut publisher,
-        )?;
-        Ok(Self {
+    /// A worker besides those whom the pool wants.
+    pub fn claim_as_guest(layout: Layout<M>, hand: Hand<'w, M>) -> Result<Self, PoolError> {
+        // Beyond the places of those whom the pool wants: else it would have one of these, and the last of them another.
+        let first = layout.wanted();
+        let (heap, recoverers) = (hand.heap, hand.recoverers);
+        let hooks = &mut Publisher { layout, hand };
+        let engine = Engine::claim_guest(layout.slots, first, heap, recoverers, hooks)?;
+        Ok(Self::of(layout, hand, engine))
+    }
+
+    fn of(layout: Layout<M>, hand: Hand<'w, M>, engine: Engine<'w, M>) -> Self {
+        Self {
             layout,
             hand,
             engine,
-            publisher,
+            publisher: Publisher { layout, hand },
             jobs: Vec::new(),
             version: None,
             listed: 0,
             ported: true,
             lookout: Lookout::default(),
             forgets_to_note: false,
-        })
+        }
     }
 
     /// The next task: from a deque, of a dead worker, the root of a job, or one that waits and need not.

@@ -318,6 +318,14 @@ impl<M: Memory> Layout<M> {
         None
     }
 
+    /// Wrong: says how many are wanted, and then whose word that is. For the proofs that see it.
+    pub fn ask_for_in_two_steps(self, workers: u32) {
+        let by = self.load(WANTED, Ordering::Relaxed) >> 32 << 32;
+        let store = |word: u64| self.memory.store(self.at + WANTED, word, Ordering::Relaxed);
+        store(by | u64::from(workers));
+        store(said(workers, Trigger::Request));
+    }
+
     /// Says, for the pool itself, that `to` workers are wanted instead of `from`, unless somebody has said something else
     /// meanwhile.
     pub fn want_instead(self, from: u32, to: u32) -> bool {

@@ -3,7 +3,7 @@
 //! ```text
 //!  header:  magic | capacity | size of chunks | smallest array        used: slots that were ever claimed
 //!
-//!  slot:    0x000  owner      the instance that works here, or nobody | buffer  the array of its deque
+//!  slot:    0x000  owner      the instance that works here, and whether it is a guest; or nobody | buffer  the array of its deque
 //!           0x080  top        where others steal
 //!           0x100  bottom     where the owner pushes and pops
 //!           0x180  running    its last task | heartbeat | chunks  the head of a list | fresh  a chunk on its way there
@@ -17,7 +17,8 @@
 //!
 //! `owner` moves by compare-and-swap from nobody or from an instance that is gone, whose log has been settled *before*:
 //! its steps in the heap ended in cells of this slot. So there is one writer at any time, and plain stores suffice
-//! for all but `owner` and `top`. A slot is never taken back: its deque and its chunks wait for the next owner, and
+//! for all but `owner` and `top`. That it works besides those whom the pool wants, as a *guest*, stands in the same word: whoever
+//! claims a slot says both at once, and whoever dies has said both or nothing. A slot is never taken back: its deque and its chunks wait for the next owner, and
 //! meanwhile are stolen from.
 //!
 //! | death of the owner | what is left | who goes on |
@@ -43,7 +44,7 @@ use crate::deque::Array;
 use crate::descriptor::{Task, damaged};
 use crate::supply;
 use outlive::heap::LocalHeap;
-use outlive::membership::Instance;
+use outlive::membership::{Generations, Instance};
 use outlive::memory::{Memory, Native, Offset, Ordering};
 
 const MAGIC: u64 = u64::from_le_bytes(*b"outtasks");
@@ -55,7 +56,6 @@ const FIRST: u64 = 0x100;
 
 const OWNER: u64 = 0x000;
 const BUFFER: u64 = 0x008;
-const GUEST: u64 = 0x010;
 const TOP: u64 = 0x080;
 const BOTTOM: u64 = 0x100;
 const RUNNING: u64 = 0x180;
@@ -64,6 +64,10 @@ const CHUNKS: u64 = 0x190;
 const FRESH: u64 = 0x198;
 const ARRAYS: u64 = 0x200;
 const STRIDE: u64 = 0x300;
+
+/// In an owner's word: it is a guest. No instance has that bit: ids are below 2^16.
+const GUEST: u64 = 1 << 31;
+const _: () = assert!((Generations::<Native>::MOST as u64) <= GUEST);
 
 /// How a pool's slots are made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -104,11 +108,33 @@ pub struct Slots<M: Memory = Native> {
     settings: Settings,
 }
 
+/// Who works in a slot, or worked there and is gone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Occupant {
+    /// Who it is.
+    pub worker: Instance,
+    /// Whether it works besides those whom the pool wants, and counts for none of them.
+    pub is_guest: bool,
+}
+
+impl Occupant {
+    fn to_word(self) -> u64 {
+        self.worker.to_word() | if self.is_guest { GUEST } else { 0 }
+    }
+
+    fn from_word(word: u64) -> Option<Self> {
+        Some(Self {
+            worker: Instance::from_word(word & !GUEST)?,
+            is_guest: word & GUEST != 0,
+        })
+    }
+}
+
 /// What can be seen of a slot from outside.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SlotView {
     /// Who works there.
-    pub owner: Option<Instance>,
+    pub owner: Option<Occupant>,
     /// How many entries its deque has, about.
     pub queued: u64,
     /// The last task that its owner had or tried to have, with its status.
@@ -250,7 +276,7 @@ impl<M: Memory> Slots<M> {
             None => None,
         };
         Ok(SlotView {
-            owner: slot.owner(),
+            owner: slot.occupant(),
             queued: slot.queued(),
             running,
             heartbeat: slot.heartbeat(),
@@ -351,12 +377,18 @@ impl<M: Memory> Slot<M> {
     /// Who works here.
     #[inline]
     pub fn owner(self) -> Option<Instance> {
-        // Acquire: what the one before had done.
-        Instance::from_word(self.load(OWNER, Ordering::Acquire))
+        self.occupant().map(|occupant| occupant.worker)
     }
 
-    pub(crate) fn claim(self, from: Option<Instance>, to: Instance) -> bool {
-        let from = from.map_or(Instance::NOBODY, Instance::to_word);
+    /// Who works here, and whether as a guest: from one word.
+    #[inline]
+    pub fn occupant(self) -> Option<Occupant> {
+        // Acquire: what the one before had done.
+        Occupant::from_word(self.load(OWNER, Ordering::Acquire))
+    }
+
+    pub(crate) fn claim(self, from: Option<Occupant>, to: Occupant) -> bool {
+        let from = from.map_or(Instance::NOBODY, Occupant::to_word);
         // AcqRel: acquire, for what the last owner did; release, for whoever meets the new one's tasks.
         let order = (Ordering::AcqRel, Ordering::Relaxed);
         self.memory
@@ -370,19 +402,14 @@ impl<M: Memory> Slot<M> {
             .store(self.at + OWNER, Instance::NOBODY, Ordering::Release);
     }
 
-    /// Says that its owner, `guest`, works besides those whom the pool wants, or that it is one of these. By the owner.
-    ///
-    /// # Crash
-    /// It is said or not; of the next owner it says nothing, who is another instance.
-    pub(crate) fn set_guest(self, guest: Option<Instance>) {
-        let guest = guest.map_or(Instance::NOBODY, Instance::to_word);
-        // Relaxed: whoever sees the old word counts one more or one less, and counts again.
-        self.memory.store(self.at + GUEST, guest, Ordering::Relaxed);
-    }
-
-    /// Whether `owner`, who has it or had, works besides those whom the pool wants.
-    pub(crate) fn has_guest(self, owner: Instance) -> bool {
-        self.load(GUEST, Ordering::Relaxed) == owner.to_word()
+    /// Wrong: its owner says that it is a guest when it has the slot already. For the proofs that see it.
+    pub(crate) fn say_guest(self, worker: Instance) {
+        let guest = Occupant {
+            worker,
+            is_guest: true,
+        };
+        self.memory
+            .store(self.at + OWNER, guest.to_word(), Ordering::Relaxed);
     }
 
     /// The last task that its owner had or tried to have.

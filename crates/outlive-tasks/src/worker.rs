@@ -20,7 +20,7 @@ use crate::context::Context;
 use crate::crew::{Crew, Judged, ticket_of};
 use crate::frontier::Frontier;
 use crate::layout::{Hand, Layout};
-use crate::pool::{Resizer, living};
+use crate::pool::{Resizer, is_surplus, living};
 use crate::registry::{Definition, Registry, TaskError};
 use crate::{EngineError, JobState, PoolError, Running, Spec, SubmitError, Task};
 use core::any::Any;
@@ -109,11 +109,10 @@ impl<'w> Worker<'w> {
         stop: &'w Stop,
         besides: bool,
     ) -> Result<Self, PoolError> {
-        // Beyond the places of those whom the pool wants: else it would be one of them, and the last of these one too many.
-        let first = if besides { layout.wanted() } else { 0 };
-        let crew = Crew::claim_from(layout, hand, first)?;
-        // Until this is said, for a moment, it counts as one of them: a spare that looks just then looks again soon.
-        crew.engine.slot().set_guest(besides.then(|| hand.me()));
+        let crew = match besides {
+            true => Crew::claim_as_guest(layout, hand)?,
+            false => Crew::claim(layout, hand)?,
+        };
         Ok(Self {
             crew,
             registry,
@@ -280,24 +279,17 @@ impl<'w> Worker<'w> {
         self.resizer.look(self.layout, self.hand)
     }
 
-    /// Whether it is told to stop, or is one too many: of those that are, the last slots' are.
+    /// Whether it is told to stop, or is one too many.
     fn is_to_end(&self) -> Option<Ended> {
         if self.stop.is_stopped() {
             return Some(Ended::Stopped);
         }
-        let (slots, mine) = (self.layout.slots, self.crew.engine.number());
-        let wanted = self.layout.wanted();
-        if mine < wanted || self.besides && wanted > 0 {
+        if self.besides && self.layout.wanted() > 0 {
             return None;
         }
         let generations = self.hand.heap.member().generations();
-        let lives = |number: &u32| {
-            let slot = slots.slot(*number);
-            let counts = |owner| !generations.is_gone(owner) && !slot.has_guest(owner);
-            slot.owner().is_some_and(counts)
-        };
-        let before = (0..mine).filter(lives).count();
-        (before as u64 >= u64::from(wanted)).then_some(Ended::Surplus)
+        let mine = self.crew.engine.number();
+        is_surplus(self.layout, generations, mine).then_some(Ended::Surplus)
     }
 
     /// Whether nobody else works.

@@ -3,7 +3,7 @@
 use super::find::Taken;
 use super::{Engine, EngineError, Hooks};
 use crate::deque::Deque;
-use crate::slot::Slots;
+use crate::slot::{Occupant, Slots};
 use crate::status::State;
 use crate::supply::Supply;
 use outlive::heap::LocalHeap;
@@ -42,19 +42,29 @@ impl<'w, M: Memory> Engine<'w, M> {
         recoverers: &'w Recoverers<M>,
         hooks: &mut H,
     ) -> Result<Self, H::Error> {
-        Self::claim_from(slots, 0, heap, recoverers, hooks)
+        Self::claim_any((slots, 0, false), heap, recoverers, hooks)
     }
 
-    /// The same of the first slot from number `first` on that can be had; of the others if there is none.
+    /// A worker of the first slot from number `first` on that can be had, of the others if there is none: besides those whom the
+    /// pool wants. That it is a guest is said by the step that claims the slot.
     ///
     /// # Errors
     /// As [`claim`](Self::claim).
     ///
     /// # Crash
-    /// As [`claim`](Self::claim).
-    pub fn claim_from<H: Hooks<M>>(
+    /// The slot is a dead guest's, and can be claimed again.
+    pub fn claim_guest<H: Hooks<M>>(
         slots: Slots<M>,
         first: u32,
+        heap: &'w LocalHeap<'w, M>,
+        recoverers: &'w Recoverers<M>,
+        hooks: &mut H,
+    ) -> Result<Self, H::Error> {
+        Self::claim_any((slots, first, true), heap, recoverers, hooks)
+    }
+
+    fn claim_any<H: Hooks<M>>(
+        (slots, first, is_guest): (Slots<M>, u32, bool),
         heap: &'w LocalHeap<'w, M>,
         recoverers: &'w Recoverers<M>,
         hooks: &mut H,
@@ -62,7 +72,8 @@ impl<'w, M: Memory> Engine<'w, M> {
         let capacity = slots.settings().capacity;
         let first = first.min(capacity);
         for number in (first..capacity).chain(0..first) {
-            if let Some(engine) = Self::claim_slot(slots, number, heap, recoverers, hooks)? {
+            let place = (slots, number, is_guest);
+            if let Some(engine) = Self::claim_place(place, heap, recoverers, hooks)? {
                 return Ok(engine);
             }
         }
@@ -86,9 +97,18 @@ impl<'w, M: Memory> Engine<'w, M> {
         recoverers: &'w Recoverers<M>,
         hooks: &mut H,
     ) -> Result<Option<Self>, H::Error> {
+        Self::claim_place((slots, number, false), heap, recoverers, hooks)
+    }
+
+    fn claim_place<H: Hooks<M>>(
+        (slots, number, is_guest): (Slots<M>, u32, bool),
+        heap: &'w LocalHeap<'w, M>,
+        recoverers: &'w Recoverers<M>,
+        hooks: &mut H,
+    ) -> Result<Option<Self>, H::Error> {
         let (memory, member, slot) = (slots.memory(), heap.member(), slots.slot(number));
-        let owner = slot.owner();
-        if let Some(owner) = owner {
+        let before = slot.occupant();
+        if let Some(Occupant { worker: owner, .. }) = before {
             if !member.generations().is_gone(owner) {
                 return Ok(None);
             }
@@ -100,8 +120,11 @@ impl<'w, M: Memory> Engine<'w, M> {
                 return Ok(None);
             }
         }
-        let me = member.instance();
-        if !slot.claim(owner, me) {
+        let me = Occupant {
+            worker: member.instance(),
+            is_guest,
+        };
+        if !slot.claim(before, me) {
             return Ok(None);
         }
         memory.crash_point(ClaimPoint::Claimed);
@@ -124,7 +147,7 @@ impl<'w, M: Memory> Engine<'w, M> {
             supply: Supply::none(slot, memory, settings.chunk),
             inherited: true,
             held: None,
-            random: me.to_word().wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1,
+            random: me.worker.to_word().wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1,
         };
         // While somebody commits the predecessor's task, the children's descriptors stay as they are.
         match engine.is_free_of_commits(hooks) {

@@ -1,9 +1,11 @@
 //! How much a pool has to do, and what should come of that (MODC §3.1): more workers, fewer, or others for the dead.
 
+use super::Trigger;
 use crate::jobs::Root;
 use crate::layout::Layout;
 use crate::{JobState, PoolError};
 use outlive::membership::Generations;
+use outlive::memory::Memory;
 
 /// When a pool should be resized by itself (MODC §3.1).
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -69,16 +71,49 @@ pub(crate) struct Load {
 }
 
 /// How many workers live.
-pub(crate) fn living(layout: Layout, generations: Generations) -> u32 {
+pub(crate) fn living<M: Memory>(layout: Layout<M>, generations: Generations<M>) -> u32 {
     census(layout, generations).0
 }
 
+/// Whether the worker of slot `number`, who is no guest, is one too many: of those that are, the last slots' are.
+#[inline]
+pub(crate) fn is_surplus<M: Memory>(
+    layout: Layout<M>,
+    generations: Generations<M>,
+    number: u32,
+) -> bool {
+    let wanted = layout.wanted();
+    if number < wanted {
+        return false;
+    }
+    let counts = |before: &u32| {
+        let occupant = layout.slots.slot(*before).occupant();
+        occupant.is_some_and(|one| !one.is_guest && !generations.is_gone(one.worker))
+    };
+    (0..number).filter(counts).count() as u64 >= u64::from(wanted)
+}
+
+/// Why a spare is wanted, if one is.
+pub(crate) fn wants_a_spare<M: Memory>(
+    layout: Layout<M>,
+    generations: Generations<M>,
+) -> Result<Option<Trigger>, PoolError> {
+    let load = Load::of(layout, generations)?;
+    let (wanted, said) = layout.wanted_by();
+    let is_wanted = load.wants_a_spare(wanted, layout.original(), layout.elastic());
+    // Those who died had come: more than these are wanted because somebody said so.
+    let why = match load.own() + load.dead < wanted {
+        true => said,
+        false => Trigger::Failures,
+    };
+    Ok(is_wanted.then_some(why))
+}
+
 /// How many workers live; how many of them are guests; and how many others died whose places nobody has taken.
-fn census(layout: Layout, generations: Generations) -> (u32, u32, u32) {
-    let slots = (0..layout.slots.used()).map(|number| layout.slots.slot(number));
-    let owned = slots.filter_map(|slot| Some((slot, slot.owner()?)));
-    owned.fold((0, 0, 0), |(living, guests, dead), (slot, owner)| {
-        match (generations.is_gone(owner), slot.has_guest(owner)) {
+fn census<M: Memory>(layout: Layout<M>, generations: Generations<M>) -> (u32, u32, u32) {
+    let slots = (0..layout.slots.used()).filter_map(|number| layout.slots.slot(number).occupant());
+    slots.fold((0, 0, 0), |(living, guests, dead), occupant| {
+        match (generations.is_gone(occupant.worker), occupant.is_guest) {
             (false, is_guest) => (living + 1, guests + u32::from(is_guest), dead),
             (true, false) => (living, guests, dead + 1),
             (true, true) => (living, guests, dead),
@@ -88,7 +123,10 @@ fn census(layout: Layout, generations: Generations) -> (u32, u32, u32) {
 
 impl Load {
     /// The present one, one slot after another as they are read.
-    pub fn of(layout: Layout, generations: Generations) -> Result<Self, PoolError> {
+    pub fn of<M: Memory>(
+        layout: Layout<M>,
+        generations: Generations<M>,
+    ) -> Result<Self, PoolError> {
         let (living, guests, dead) = census(layout, generations);
         let queued = |number| layout.slots.slot(number).queued();
         let is_open = |number: u32| {

@@ -16,10 +16,11 @@ pub(crate) use elastic::Resizer;
 pub use header::{DestroyPoint, MakePoint};
 pub use job::{Job, JobError};
 pub use load::{Advice, Band};
-pub(crate) use load::{Elastic, living};
+pub(crate) use load::{Elastic, Load, is_surplus, living, wants_a_spare};
 pub use options::Options;
 pub use status::{PoolStatus, WorkerStatus};
-pub use trigger::{Trigger, Turn};
+pub(crate) use trigger::ask;
+pub use trigger::{AskPoint, Trigger, Turn};
 
 use crate::PoolError;
 use crate::crew::blocks_of;
@@ -31,7 +32,6 @@ use crate::registry::Registry;
 use crate::worker::{Ended, Served, Worker, shown};
 use core::time::Duration;
 use header::Place;
-use load::Load;
 use outlive::heap::LocalHeap;
 use outlive::membership::{Generations, Instance};
 use outlive::memory::Offset;
@@ -205,7 +205,7 @@ impl WorkerPool {
         while !stop.is_stopped() {
             let bells = member.bells();
             let seen = bells.map(|bells| bells.read(key));
-            if let Some(why) = self.wants_a_spare(member.generations())? {
+            if let Some(why) = wants_a_spare(self.layout, member.generations())? {
                 let mut has_come = false;
                 let come = || {
                     has_come = true;
@@ -270,19 +270,6 @@ impl WorkerPool {
         Ok(left)
     }
 
-    /// Why a spare is wanted, if one is.
-    fn wants_a_spare(&self, generations: Generations) -> Result<Option<Trigger>, PoolError> {
-        let (layout, load) = (self.layout, Load::of(self.layout, generations)?);
-        let (wanted, said) = layout.wanted_by();
-        let is_wanted = load.wants_a_spare(wanted, layout.original(), layout.elastic());
-        // Those who died had come: more than these are wanted because somebody said so.
-        let why = match load.own() + load.dead < wanted {
-            true => said,
-            false => Trigger::Failures,
-        };
-        Ok(is_wanted.then_some(why))
-    }
-
     /// How many workers live.
     pub fn workers(&self, heap: &LocalHeap<'_>) -> u32 {
         living(self.layout, heap.member().generations())
@@ -327,9 +314,8 @@ impl WorkerPool {
                 most: *room.end(),
             });
         }
-        let before = layout.ask_for(workers);
+        let before = ask(layout, heap.member(), workers)?;
         let before = before.ok_or_else(|| PoolError::Over { name: name.into() })?;
-        layout.barrier.interrupt(heap.member())?;
         Ok(before.min(layout.slots.settings().capacity))
     }
 

@@ -4,6 +4,7 @@ use super::load::{Advice, Band, Load};
 use crate::frontier::Frontier;
 use crate::jobs::Root;
 use crate::layout::Layout;
+use crate::slot::Occupant;
 use crate::{JobState, PoolError, Status};
 use core::ops::RangeInclusive;
 use outlive::membership::Instance;
@@ -71,7 +72,9 @@ impl PoolStatus {
         for number in 0..layout.slots.used() {
             let view = layout.slots.look(number)?;
             ready += view.queued;
-            let Some(worker) = view.owner else { continue };
+            let Some(Occupant { worker, is_guest }) = view.owner else {
+                continue;
+            };
             let lives = !generations.is_gone(worker);
             let running = view.running.filter(|(_, status)| status.state().is_held());
             let running = running.map(|(at, status)| {
@@ -82,7 +85,7 @@ impl PoolStatus {
                 slot: number,
                 worker,
                 lives,
-                is_guest: layout.slots.slot(number).has_guest(worker),
+                is_guest,
                 queued: view.queued,
                 running,
                 heartbeat: view.heartbeat,

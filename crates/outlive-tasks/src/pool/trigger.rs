@@ -1,7 +1,10 @@
 //! Why workers come and go while an application runs: the two triggers of MODC §3.1, and whoever asks for it.
 
+use crate::PoolError;
 use crate::layout::Layout;
 use core::ops::RangeInclusive;
+use outlive::membership::Member;
+use outlive::memory::Memory;
 
 /// Why a worker comes to a pool, or goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -43,6 +46,35 @@ pub enum Turn {
     Comes(Trigger),
     /// It is one too many, and stands by again.
     Goes(Trigger),
+}
+
+outlive::memory::crash_points! {
+    /// Where it may be cut short that somebody asks for another number of workers.
+    pub enum AskPoint for "tasks.ask" {
+        /// It is said how many are wanted, and who said so; those who sleep have not been told.
+        Said,
+        /// They have.
+        Told,
+    }
+}
+
+/// Says for somebody else than the pool that it wants so many workers, and tells those who wait. How many were wanted; `None` if none,
+/// and then nothing is said.
+///
+/// # Crash
+/// It is said or not, and by whom with it; those who sleep look by themselves.
+pub(crate) fn ask<M: Memory>(
+    layout: Layout<M>,
+    member: &Member<M>,
+    workers: u32,
+) -> Result<Option<u32>, PoolError> {
+    let before = layout.ask_for(workers);
+    if before.is_some() {
+        layout.memory.crash_point(AskPoint::Said);
+        layout.barrier.interrupt(member)?;
+        layout.memory.crash_point(AskPoint::Told);
+    }
+    Ok(before)
 }
 
 /// Within what the number of workers of a pool can be changed from outside: its capacity, or what it resizes itself within.

@@ -6,12 +6,14 @@
 //! *Under interleavings and deaths.* Number 2 brings what a task waits for while 0 and 1 look, who never come to the barrier, as those beside whom somebody
 //! works for ever: so no judge finds it for them.
 
+use super::case::{Case, OfPool};
 use super::sweeps::{LARGER_ARRAY, demand_fan};
 use super::world::{COPY_KEY, FAN, NAME, Way, World, bytes};
 use crate::PoolError;
 use crate::crew::{Crew, Judged, ticket_of};
 use crate::engine::StartWaitingPoint;
 use crate::jobs::JobState;
+use crate::layout::Hand;
 use outlive::memory::Memory;
 use outlive_prove::fixtures::weakened::Weakened;
 use outlive_prove::kill::{Crash, Marked, Suite, Sweep};
@@ -21,20 +23,20 @@ use std::sync::OnceLock;
 
 /// Adds the sweeps of this file.
 pub fn add_to(suite: &mut Suite) {
-    for case in [Case::Finds, Case::Judges] {
-        suite.add(Waiters(case));
+    for case in [Find::Finds, Find::Judges] {
+        suite.add(OfPool(case));
     }
     suite.declare::<StartWaitingPoint>();
 }
 
 /// Ways to get the sweeps wrong: they must fail, each with a part of what must be said.
 pub fn broken_sweeps() -> Vec<(Box<dyn Sweep>, &'static str)> {
-    vec![(Box::new(Waiters(Case::FindsWithoutNote)), "key 6 was run")]
+    vec![(Box::new(OfPool(Find::FindsWithoutNote)), "key 6 was run")]
 }
 
 /// What the victim does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Case {
+enum Find {
     /// Looks for those that wait, and runs them.
     Finds,
     /// Judges, when all calls are answered, and runs what is found then.
@@ -43,12 +45,10 @@ enum Case {
     FindsWithoutNote,
 }
 
-/// How many slabs the heap of the sweeps has room for.
-const SLABS: u64 = 52;
+impl Case for Find {
+    const WHAT: &'static str = "pool waiters";
 
-impl Case {
-    fn prepare(self, memory: Marked) {
-        let world = World::create_warm(memory, SLABS);
+    fn prepare(self, world: &World<Marked>) {
         let run_one = |submits: bool| {
             let member = world.act_as(2);
             let local = world.local(&member);
@@ -74,11 +74,7 @@ impl Case {
         }
     }
 
-    fn operate(self, memory: Marked) -> Result<(), PoolError> {
-        let world = World::open(memory);
-        let victim = world.act_as(0);
-        let local = world.local(&victim);
-        let hand = world.hand(&local);
+    fn operate(self, world: &World<Marked>, hand: Hand<'_, Marked>) -> Result<(), PoolError> {
         let way = Way {
             by_victim: true,
             ..Way::default()
@@ -86,7 +82,7 @@ impl Case {
         let mut crew = Crew::claim(world.layout, hand)?;
         crew.forgets_to_note = self == Self::FindsWithoutNote;
         if self == Self::Judges {
-            let mut seat = world.layout.barrier.join(&victim)?;
+            let mut seat = world.layout.barrier.join(hand.heap.member())?;
             let moment = world.layout.barrier.moment()?;
             assert!(crew.find()?.is_none(), "nobody has called");
             let arrival = seat.arrive_since(moment)?.expect("there is nobody else");
@@ -103,47 +99,20 @@ impl Case {
         crew.engine.give_up()?;
         Ok(())
     }
-}
 
-struct Waiters(Case);
-
-impl Sweep for Waiters {
-    fn name(&self) -> String {
-        format!("pool waiters {:?}", self.0)
-    }
-
-    fn size(&self) -> u64 {
-        bytes(SLABS)
-    }
-
-    fn prepare(&self, memory: Marked) {
-        self.0.prepare(memory);
-    }
-
-    fn operate(&self, memory: Marked) {
-        self.0.operate(memory).expect("it can be done");
-    }
-
-    fn recover(&self, memory: Marked, crash: &Crash) {
-        let world = World::open(memory);
-        for id in 0..=crash.recoverers_lost {
-            world.die(id);
-        }
-        let survivor = world.act_as(1 + crash.recoverers_lost);
-        let local = world.local(&survivor);
-        let hand = world.hand(&local);
+    fn survive(self, world: &World<Marked>, hand: Hand<'_, Marked>, _: &Crash) {
         for _ in 0..2 {
             world.work(hand, Way::default()).expect("it can be done");
         }
-        world.recoverers.recover_all(&survivor).unwrap();
     }
 
-    fn check(&self, memory: Marked, crash: &Crash) -> Result<(), String> {
-        let world = World::open(memory);
-        let survivor = world.act_as(1 + crash.recoverers_lost);
-        let local = world.local(&survivor);
-        demand_fan(&world, world.hand(&local), crash)?;
-        world.demand_sound(&local)
+    fn check(
+        self,
+        world: &World<Marked>,
+        hand: Hand<'_, Marked>,
+        crash: &Crash,
+    ) -> Result<(), String> {
+        demand_fan(world, hand, crash)
     }
 }
 

@@ -1,9 +1,12 @@
 //! The proofs of names, jobs and judgements: what `outlive prove kill` and `outlive prove schedule` run of them.
 
+mod case;
+mod guests;
 mod lookouts;
 mod places;
 mod races;
 mod removals;
+mod requests;
 pub mod scenarios;
 pub mod sweeps;
 mod world;

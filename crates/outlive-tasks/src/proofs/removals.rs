@@ -1,20 +1,22 @@
 //! The removal of data and of jobs, killed at every instruction.
 //!
-//! Number 3 has run the job and is dead; the victim, number 0, removes something of it, or submits a job that depends on it; 1 and 2 go
-//! on, and remove it again.
+//! Number 3 has run the job and is dead; the victim removes something of it, or submits a job that depends on it; survivors
+//! remove it again.
 //! Whatever happened it is gone then, or is there and in use; and nothing has leaked.
 
-use super::world::{FAIL, LEAF, NAME, SPLIT, Way, World, bytes};
+use super::case::{Case, OfPool};
+use super::world::{FAIL, LEAF, NAME, SPLIT, Way, World};
 use crate::PoolError;
 use crate::crew::Crew;
 use crate::jobs::{JobState, RemoveJobPoint, name_key};
+use crate::layout::Hand;
 use crate::names::RemovePoint;
 use outlive_prove::kill::{Crash, Marked, Suite, Sweep};
 
 /// Adds the sweeps of this file.
 pub fn add_to(suite: &mut Suite) {
-    for case in Case::SOUND {
-        suite.add(Removals(case));
+    for case in Removal::SOUND {
+        suite.add(OfPool(case));
     }
     suite.declare::<RemovePoint>().declare::<RemoveJobPoint>();
 }
@@ -22,14 +24,14 @@ pub fn add_to(suite: &mut Suite) {
 /// Ways to get it wrong: they must fail, each with a part of what must be said.
 pub fn broken() -> Vec<(Box<dyn Sweep>, &'static str)> {
     vec![(
-        Box::new(Removals(Case::RemovesBlindly)),
+        Box::new(OfPool(Removal::RemovesBlindly)),
         "it was waited for",
     )]
 }
 
 /// What the victim removes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Case {
+enum Removal {
     /// Data that a task wrote and another has read.
     Data,
     /// Data that a task waits for, or would: it stays.
@@ -48,10 +50,9 @@ enum Case {
     RemovesBlindly,
 }
 
-const SLABS: u64 = 52;
 const JOB: &[u8] = b"j";
 
-impl Case {
+impl Removal {
     const SOUND: [Self; 7] = [
         Self::Data,
         Self::DataInUse,
@@ -67,11 +68,7 @@ impl Case {
     }
 
     /// Removes it; whether it was there.
-    fn remove(
-        self,
-        world: &World<Marked>,
-        hand: crate::layout::Hand<'_, Marked>,
-    ) -> Result<bool, PoolError> {
+    fn remove(self, world: &World<Marked>, hand: Hand<'_, Marked>) -> Result<bool, PoolError> {
         let (layout, key) = (world.layout, name_key("a"));
         match self {
             Self::Data | Self::DataInUse => layout.remove_data(hand, &key),
@@ -90,7 +87,7 @@ impl Case {
     fn remove_again(
         self,
         world: &World<Marked>,
-        hand: crate::layout::Hand<'_, Marked>,
+        hand: Hand<'_, Marked>,
     ) -> Result<bool, PoolError> {
         if !matches!(self, Self::JobInUse | Self::Depends) {
             return self.remove(world, hand);
@@ -115,35 +112,23 @@ impl Case {
     }
 }
 
-struct Removals(Case);
-
-impl Sweep for Removals {
-    fn name(&self) -> String {
-        format!("pool removes {:?}", self.0)
-    }
-
-    fn size(&self) -> u64 {
-        bytes(SLABS)
-    }
-
+impl Case for Removal {
+    const WHAT: &'static str = "pool removes";
     /// Names are copied into memory of the process's own, whose allocator goes another way each time.
-    fn is_deterministic(&self) -> bool {
-        false
-    }
+    const IS_DETERMINISTIC: bool = false;
 
-    fn prepare(&self, memory: Marked) {
-        let world = World::create_warm(memory, SLABS);
+    fn prepare(self, world: &World<Marked>) {
         let member = world.act_as(3);
         let local = world.local(&member);
         let hand = world.hand(&local);
-        let function = match self.0 {
-            Case::FailedJob => FAIL,
-            Case::StuckJob => NAME,
-            Case::JobInUse | Case::Depends => LEAF,
+        let function = match self {
+            Self::FailedJob => FAIL,
+            Self::StuckJob => NAME,
+            Self::JobInUse | Self::Depends => LEAF,
             _ => SPLIT,
         };
         let job = world.submit(hand, function);
-        if self.0.is_in_use() {
+        if self.is_in_use() {
             let mut crew = Crew::claim(world.layout, hand).expect("a slot");
             // The root, and both that write, so that `a` is there; the one that reads it is ready.
             for _ in 0..3 {
@@ -154,72 +139,57 @@ impl Sweep for Removals {
         } else {
             world.work(hand, Way::default()).expect("it can be done");
         }
-        if self.0 == Case::JobInUse {
+        if self == Self::JobInUse {
             world.submit_dependent(hand, job).expect("room");
         }
         drop(local);
         world.die(3);
     }
 
-    fn operate(&self, memory: Marked) {
-        let world = World::open(memory);
-        let victim = world.act_as(0);
-        let local = world.local(&victim);
-        let removed = self.0.remove(&world, world.hand(&local));
-        match (self.0, removed) {
-            (Case::DataInUse, Err(PoolError::DataInUse { .. })) => {}
-            (Case::JobInUse, Err(PoolError::JobInUse { .. })) => {}
-            (Case::DataInUse | Case::JobInUse, other) => {
+    fn operate(self, world: &World<Marked>, hand: Hand<'_, Marked>) -> Result<(), PoolError> {
+        match (self, self.remove(world, hand)) {
+            (Self::DataInUse, Err(PoolError::DataInUse { .. })) => {}
+            (Self::JobInUse, Err(PoolError::JobInUse { .. })) => {}
+            (Self::DataInUse | Self::JobInUse, other) => {
                 panic!("what is used was not refused: {other:?}")
             }
             (_, Ok(true)) => {}
             (_, other) => panic!("it was not removed: {other:?}"),
         }
+        Ok(())
     }
 
-    fn recover(&self, memory: Marked, crash: &Crash) {
-        let world = World::open(memory);
-        for id in 0..=crash.recoverers_lost {
-            world.die(id);
-        }
-        let survivor = world.act_as(1 + crash.recoverers_lost);
-        let local = world.local(&survivor);
-        let hand = world.hand(&local);
-        if self.0.is_in_use() {
+    fn survive(self, world: &World<Marked>, hand: Hand<'_, Marked>, crash: &Crash) {
+        if self.is_in_use() {
             crate::desk::Desk::settle_those_of_the_gone(world.layout, hand).expect("they can be");
             world.work(hand, Way::default()).expect("it can be done");
         } else {
             // As the next incarnation of the victim would.
-            let again = self.0.remove_again(&world, hand).expect("nobody uses it");
-            let may_be_there = matches!(self.0, Case::JobInUse | Case::Depends);
+            let again = self.remove_again(world, hand).expect("nobody uses it");
+            let may_be_there = matches!(self, Self::JobInUse | Self::Depends);
             assert!(
                 may_be_there || !(again && crash.returned),
                 "it was removed twice"
             );
-            assert!(!self.0.remove_again(&world, hand).expect("nobody uses it"));
+            assert!(!self.remove_again(world, hand).expect("nobody uses it"));
         }
-        world.recoverers.recover_all(&survivor).unwrap();
     }
 
-    fn check(&self, memory: Marked, crash: &Crash) -> Result<(), String> {
-        let world = World::open(memory);
-        let survivor = world.act_as(1 + crash.recoverers_lost);
-        let local = world.local(&survivor);
-        let hand = world.hand(&local);
-        match self.0 {
+    fn check(self, world: &World<Marked>, hand: Hand<'_, Marked>, _: &Crash) -> Result<(), String> {
+        match self {
             case if case.is_in_use() => world.demand_done(hand)?,
-            Case::Data => {
-                if world.written(&local, &name_key("a")).is_some() {
+            Self::Data => {
+                if world.written(hand.heap, &name_key("a")).is_some() {
                     return Err("the data is there still".into());
                 }
-                if world.written(&local, &name_key("b")).is_none() {
+                if world.written(hand.heap, &name_key("b")).is_none() {
                     return Err("other data is gone".into());
                 }
             }
             _ => {
                 let left = [
                     world.job(hand).map(|_| "the job"),
-                    world.result(&local).map(|_| "its result"),
+                    world.result(hand.heap).map(|_| "its result"),
                     world.layout.error_of(hand, JOB).map(|_| "the reason"),
                 ];
                 if let Some(what) = left.into_iter().flatten().next() {
@@ -227,16 +197,16 @@ impl Sweep for Removals {
                 }
             }
         }
-        let left = if self.0 == Case::Data { 1 } else { 2 };
-        let names = { world.layout.names }.all(&local);
+        let left = if self == Self::Data { 1 } else { 2 };
+        let names = { world.layout.names }.all(hand.heap);
         let own = names.iter().filter(|(key, _)| key[0] == b'n').count();
         let is_of_split = !matches!(
-            self.0,
-            Case::FailedJob | Case::StuckJob | Case::JobInUse | Case::Depends
+            self,
+            Self::FailedJob | Self::StuckJob | Self::JobInUse | Self::Depends
         );
         if is_of_split && own != left {
             return Err(format!("there are {own} names"));
         }
-        world.demand_sound(&local)
+        Ok(())
     }
 }

@@ -1,11 +1,11 @@
 //! Submission, opening, names, judgement and failure, killed at every instruction.
 //!
-//! The victim is number 0; 1 and 2 go on; 3 has prepared the memory. Whatever the victim was about, the survivors bring the
-//! job to its end, its result is right, what others see was written by the attempt that took effect, and nothing has
-//! leaked.
+//! Whatever the victim was about, the survivors bring the job to its end, its result is right, what others see was written by the
+//! attempt that took effect, and nothing has leaked.
 
+use super::case::{Case, OfPool};
 use super::world::{
-    FAIL, FAN, KEYS, LEAF_KEY, LEAVES, LOOK_KEY, LOOKS, SPLIT, SPREAD_KEY, Way, World, bytes,
+    FAIL, FAN, KEYS, LEAF_KEY, LEAVES, LOOK_KEY, LOOKS, SPLIT, SPREAD_KEY, Way, World,
 };
 use crate::crew::{Crew, Judged, ports_of, ticket_of};
 use crate::desk::{Desk, PutPoint};
@@ -21,12 +21,14 @@ use outlive_prove::kill::{Crash, Marked, Suite, Sweep};
 
 /// Adds the sweeps of this file.
 pub fn add_to(suite: &mut Suite) {
-    for case in Case::SOUND {
-        suite.add(Pool(case));
+    for case in Work::SOUND {
+        suite.add(OfPool(case));
     }
+    super::guests::add_to(suite);
     super::lookouts::add_to(suite);
     super::places::add_to(suite);
     super::removals::add_to(suite);
+    super::requests::add_to(suite);
     suite
         .declare::<SubmitPoint>()
         .declare::<OpenPoint>()
@@ -43,20 +45,22 @@ pub fn add_to(suite: &mut Suite) {
 /// Ways to get it wrong: they must fail, each with a part of what must be said.
 pub fn broken() -> Vec<(Box<dyn Sweep>, &'static str)> {
     let published: (Box<dyn Sweep>, _) = (
-        Box::new(Pool(Case::PublishesFirst)),
+        Box::new(OfPool(Work::PublishesFirst)),
         "was published before its task took effect",
     );
-    let demanding: (Box<dyn Sweep>, _) = (Box::new(Pool(Case::DemandsRoom)), "asked: 128");
+    let demanding: (Box<dyn Sweep>, _) = (Box::new(OfPool(Work::DemandsRoom)), "asked: 128");
     let mut broken = vec![published, demanding];
+    broken.extend(super::guests::broken());
     broken.extend(super::lookouts::broken_sweeps());
     broken.extend(super::places::broken());
     broken.extend(super::removals::broken());
+    broken.extend(super::requests::broken());
     broken
 }
 
 /// What the victim is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Case {
+enum Work {
     /// Submits the job.
     Submits,
     /// Opens the job, and runs its root: two tasks that write, one that waits for both.
@@ -87,7 +91,7 @@ enum Case {
     PublishesFirst,
 }
 
-impl Case {
+impl Work {
     const SOUND: [Self; 12] = [
         Self::Submits,
         Self::Opens,
@@ -135,9 +139,12 @@ impl Case {
             _ => SPLIT,
         }
     }
+}
 
-    fn prepare(self, memory: Marked) {
-        let world = World::create_warm(memory, SLABS);
+impl Case for Work {
+    const WHAT: &'static str = "pool";
+
+    fn prepare(self, world: &World<Marked>) {
         let member = world.act_as(3);
         let local = world.local(&member);
         let hand = world.hand(&local);
@@ -175,7 +182,7 @@ impl Case {
             // Dies in the commit of the last one that writes, right after it bound the name.
             let mut run = crew.find().expect("it can be").expect("a task");
             let ports = crate::names::Ports::at(
-                memory,
+                world.memory,
                 outlive::memory::Offset::from_raw(run.task().inputs()),
             );
             let output = ports.outputs().next().expect("a port");
@@ -201,11 +208,7 @@ impl Case {
         world.die(3);
     }
 
-    fn operate(self, memory: Marked) -> Result<(), PoolError> {
-        let world = World::open(memory);
-        let victim = world.act_as(0);
-        let local = world.local(&victim);
-        let hand = world.hand(&local);
+    fn operate(self, world: &World<Marked>, hand: Hand<'_, Marked>) -> Result<(), PoolError> {
         let way = Way {
             by_victim: true,
             publishes_first: self == Self::PublishesFirst,
@@ -230,7 +233,7 @@ impl Case {
                 let crew = Crew::claim(world.layout, hand)?;
                 let number = crew.engine.number();
                 for _ in 0..2 {
-                    frontier(&world).beat(world.generations, number);
+                    frontier(world).beat(world.generations, number);
                 }
                 crew.engine.give_up()?;
                 Ok(())
@@ -251,7 +254,7 @@ impl Case {
             }
             Self::Judges | Self::FindsItStuck | Self::Fails | Self::Follows => {
                 let mut crew = Crew::claim(world.layout, hand)?;
-                let mut seat = world.layout.barrier.join(&victim)?;
+                let mut seat = world.layout.barrier.join(hand.heap.member())?;
                 loop {
                     let moment = world.layout.barrier.moment()?;
                     while let Some(run) = crew.find()? {
@@ -279,6 +282,93 @@ impl Case {
                 Ok(())
             }
         }
+    }
+
+    fn survive(self, world: &World<Marked>, hand: Hand<'_, Marked>, _: &Crash) {
+        // Nobody sees what a task has written that has not taken effect.
+        for task in unfinished(world) {
+            let Some(ports) = ports_of(world.memory, task) else {
+                continue;
+            };
+            for output in ports.outputs() {
+                let bound = output.cell().is_some_and(|cell| cell.is_bound());
+                assert!(!bound, "a name was published before its task took effect");
+            }
+        }
+        match self {
+            Self::Submits => {
+                world.submit(hand, SPLIT);
+            }
+            Self::Puts => {
+                let desk = Desk::take(world.layout, hand).expect("a desk");
+                desk.leave(hand).expect("it is empty");
+            }
+            _ => {}
+        }
+        // As the next owner of every slot that somebody had: nothing is left in any.
+        for _ in 0..2 {
+            world.work(hand, Way::default()).expect("it can be done");
+        }
+    }
+
+    fn check(
+        self,
+        world: &World<Marked>,
+        hand: Hand<'_, Marked>,
+        crash: &Crash,
+    ) -> Result<(), String> {
+        if self.completes() {
+            world.demand_done(hand)?;
+        }
+        match self {
+            Self::SpreadsInAFullHeap | Self::DemandsRoom => {
+                demand_fan(world, hand, crash)?;
+            }
+            Self::FindsItStuck => {
+                let why = world.layout.error_of(hand, b"j").unwrap_or_default();
+                if !why.contains("`nobody's`, which nothing writes") {
+                    return Err(format!("it is said: {why:?}"));
+                }
+            }
+            Self::Fails | Self::Follows => {
+                let job = world.job(hand).ok_or("the job is gone")?;
+                if job.state() != JobState::Failed {
+                    return Err(format!("the job is {:?}", job.state()));
+                }
+                let why = world.layout.error_of(hand, b"j").unwrap_or_default();
+                if why != "the task failed, as it should" && !why.contains("its worker died") {
+                    return Err(format!("it is said: {why:?}"));
+                }
+            }
+            Self::Puts => {
+                let data = world.written(hand.heap, &name_key("put"));
+                if crash.returned && data.is_none() || data.is_some_and(|data| data != b"bytes") {
+                    return Err("what was put is not there".into());
+                }
+            }
+            Self::Beats => {
+                let frontier = frontier(world).get();
+                if frontier > 2 || crash.returned && frontier < 2 {
+                    return Err(format!("the frontier is at {frontier}"));
+                }
+            }
+            _ => {}
+        }
+        // Each task took effect once: who runs one again has found it unfinished.
+        let lost = 1 + u64::from(crash.recoverers_lost);
+        for key in 0..KEYS {
+            let (victim, others) = world.runs(key);
+            // There the roots of several jobs have one key.
+            if self == Self::Follows || self.function() == FAN {
+                continue;
+            }
+            if victim > 1 || others > lost + 1 {
+                return Err(format!(
+                    "key {key} was run {victim} times by the victim, {others} by others"
+                ));
+            }
+        }
+        Ok(())
     }
 }
 
@@ -317,126 +407,8 @@ impl<M: Memory> crate::Hooks<M> for Refusing {
     }
 }
 
-/// How many slabs the heap has room for.
-const SLABS: u64 = 52;
 /// How many bytes the array takes that a deque grows to.
 pub(super) const LARGER_ARRAY: u64 = 128;
-
-struct Pool(Case);
-
-impl Sweep for Pool {
-    fn name(&self) -> String {
-        format!("pool {:?}", self.0)
-    }
-
-    fn size(&self) -> u64 {
-        bytes(SLABS)
-    }
-
-    fn prepare(&self, memory: Marked) {
-        self.0.prepare(memory);
-    }
-
-    fn operate(&self, memory: Marked) {
-        self.0.operate(memory).expect("it can be done");
-    }
-
-    fn recover(&self, memory: Marked, crash: &Crash) {
-        let world = World::open(memory);
-        for id in 0..=crash.recoverers_lost {
-            world.die(id);
-        }
-        let survivor = world.act_as(1 + crash.recoverers_lost);
-        let local = world.local(&survivor);
-        let hand = world.hand(&local);
-        // Nobody sees what a task has written that has not taken effect.
-        for task in unfinished(&world) {
-            let Some(ports) = ports_of(memory, task) else {
-                continue;
-            };
-            for output in ports.outputs() {
-                let bound = output.cell().is_some_and(|cell| cell.is_bound());
-                assert!(!bound, "a name was published before its task took effect");
-            }
-        }
-        match self.0 {
-            Case::Submits => {
-                world.submit(hand, SPLIT);
-            }
-            Case::Puts => {
-                let desk = Desk::take(world.layout, hand).expect("a desk");
-                desk.leave(hand).expect("it is empty");
-            }
-            _ => {}
-        }
-        // As the next owner of every slot that somebody had: nothing is left in any.
-        for _ in 0..2 {
-            world.work(hand, Way::default()).expect("it can be done");
-        }
-        world.recoverers.recover_all(&survivor).unwrap();
-    }
-
-    fn check(&self, memory: Marked, crash: &Crash) -> Result<(), String> {
-        let world = World::open(memory);
-        let number = 1 + crash.recoverers_lost;
-        let survivor = world.act_as(number);
-        let local = world.local(&survivor);
-        let hand = world.hand(&local);
-        let case = self.0;
-        if case.completes() {
-            world.demand_done(hand)?;
-        }
-        match case {
-            Case::SpreadsInAFullHeap | Case::DemandsRoom => {
-                demand_fan(&world, hand, crash)?;
-            }
-            Case::FindsItStuck => {
-                let why = world.layout.error_of(hand, b"j").unwrap_or_default();
-                if !why.contains("`nobody's`, which nothing writes") {
-                    return Err(format!("it is said: {why:?}"));
-                }
-            }
-            Case::Fails | Case::Follows => {
-                let job = world.job(hand).ok_or("the job is gone")?;
-                if job.state() != JobState::Failed {
-                    return Err(format!("the job is {:?}", job.state()));
-                }
-                let why = world.layout.error_of(hand, b"j").unwrap_or_default();
-                if why != "the task failed, as it should" && !why.contains("its worker died") {
-                    return Err(format!("it is said: {why:?}"));
-                }
-            }
-            Case::Puts => {
-                let data = world.written(&local, &name_key("put"));
-                if crash.returned && data.is_none() || data.is_some_and(|data| data != b"bytes") {
-                    return Err("what was put is not there".into());
-                }
-            }
-            Case::Beats => {
-                let frontier = frontier(&world).get();
-                if frontier > 2 || crash.returned && frontier < 2 {
-                    return Err(format!("the frontier is at {frontier}"));
-                }
-            }
-            _ => {}
-        }
-        // Each task took effect once: who runs one again has found it unfinished.
-        let lost = 1 + u64::from(crash.recoverers_lost);
-        for key in 0..KEYS {
-            let (victim, others) = world.runs(key);
-            // There the roots of several jobs have one key.
-            if case == Case::Follows || case.function() == FAN {
-                continue;
-            }
-            if victim > 1 || others > lost + 1 {
-                return Err(format!(
-                    "key {key} was run {victim} times by the victim, {others} by others"
-                ));
-            }
-        }
-        world.demand_sound(&local)
-    }
-}
 
 /// The job `j` is complete, which was a `FAN`, and each of its tasks has run once, but for those that died.
 pub(super) fn demand_fan<M: Memory>(

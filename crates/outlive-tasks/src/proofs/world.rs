@@ -63,7 +63,7 @@ pub const fn bytes(slabs: u64) -> u64 {
     REGION.raw() + slabs * SLAB
 }
 
-const SHAPE: Shape = Shape {
+pub const SHAPE: Shape = Shape {
     slots: Settings {
         capacity: 4,
         chunk: 1024,
@@ -104,11 +104,16 @@ impl<M: Memory> World<M> {
 
     /// In a memory of zeros: all have joined, and there is a pool.
     pub fn create(memory: M, slabs: u64) -> Self {
+        Self::create_shaped(memory, slabs, &SHAPE)
+    }
+
+    /// The same with a pool of another shape.
+    fn create_shaped(memory: M, slabs: u64, shape: &Shape) -> Self {
         let (pod, heap) = Self::create_pod(memory, slabs);
         let layout = {
             let member = pod.act_as(3);
             let local = LocalHeap::of(heap, &member, &pod.recoverers);
-            Layout::create(&local, HALL, &SHAPE, (7, "none")).expect("room")
+            Layout::create(&local, HALL, shape, (7, "none")).expect("room")
         };
         Self { pod, heap, layout }
     }
@@ -123,8 +128,8 @@ impl<M: Memory> World<M> {
 
     /// As [`create`](Self::create), and all members but the last have slabs of the sizes that they need: so that a sweep goes through what it
     /// is about, and not through the heap.
-    pub fn create_warm(memory: M, slabs: u64) -> Self {
-        let world = Self::create(memory, slabs);
+    pub fn create_warm(memory: M, slabs: u64, shape: &Shape) -> Self {
+        let world = Self::create_shaped(memory, slabs, shape);
         for id in 0..3 {
             let member = world.act_as(id);
             let local = world.local(&member);

@@ -192,23 +192,11 @@ impl<'o, R: Program> Director<'o, R> {
         self.kill_members(&lost);
         self.open.push(self.failures.len());
         self.failures.push(Failure {
-            host,
             killed_at: Some(killed_at),
             instance,
-            detected_at: None,
-            detected_by: None,
-            detected_by_host: None,
-            recovered_at: None,
-            rejoined_at: None,
-            taken_over_by: Vec::new(),
-            taken_over_at: None,
             threads_lost,
             lost,
-            units_redone: Vec::new(),
-            vacant: 0,
-            taken: 0,
-            is_read: false,
-            is_told: false,
+            ..Failure::of(host)
         });
     }
 
@@ -243,23 +231,10 @@ impl<'o, R: Program> Director<'o, R> {
             None => {
                 self.open.push(self.failures.len());
                 self.failures.push(Failure {
-                    host,
-                    killed_at: None,
                     instance: Some(event.instance),
                     detected_at: Some(now),
-                    detected_by: None,
-                    detected_by_host: None,
-                    recovered_at: None,
-                    rejoined_at: None,
-                    taken_over_by: Vec::new(),
-                    taken_over_at: None,
-                    threads_lost: 0,
-                    lost: Vec::new(),
-                    units_redone: Vec::new(),
-                    vacant: 0,
-                    taken: 0,
-                    is_read: false,
                     is_told: true,
+                    ..Failure::of(host)
                 });
             }
         }

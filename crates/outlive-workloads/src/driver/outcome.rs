@@ -102,8 +102,8 @@ pub struct Failure {
     pub recovered_at: Option<f64>,
     /// When all its restarted processes had joined, if it was restarted.
     pub rejoined_at: Option<f64>,
-    /// The hosts that took its places: spares, or others that stood by. Empty if there were none, or they came when nothing was
-    /// left to be done.
+    /// The hosts that took its places: spares, or others that stood by; not those who came since there was more to do, or somebody
+    /// asked for more. Empty if there were none, or they came when nothing was left to be done.
     pub taken_over_by: Vec<u32>,
     /// When the last of its places was taken that was: somebody who stood by began a task there.
     pub taken_over_at: Option<f64>,
@@ -123,6 +123,31 @@ pub struct Failure {
     pub(super) is_read: bool,
     /// Whether its death has been told, not only seen.
     pub(super) is_told: bool,
+}
+
+impl Failure {
+    /// One of `host` of which nothing is known yet.
+    pub(super) fn of(host: u32) -> Self {
+        Self {
+            host,
+            killed_at: None,
+            detected_at: None,
+            detected_by: None,
+            detected_by_host: None,
+            recovered_at: None,
+            rejoined_at: None,
+            taken_over_by: Vec::new(),
+            taken_over_at: None,
+            lost: Vec::new(),
+            threads_lost: 0,
+            units_redone: Vec::new(),
+            instance: None,
+            vacant: 0,
+            taken: 0,
+            is_read: false,
+            is_told: false,
+        }
+    }
 }
 
 /// How far a run is.

@@ -9,7 +9,7 @@ use outlive::heap::LocalHeap;
 use outlive::memory::{Native, Offset};
 use outlive::pod::Pod;
 use outlive::supervise::Stop;
-use outlive_tasks::Band;
+use outlive_tasks::{Band, Trigger};
 use std::time::Duration;
 
 /// A program, and what it works on.
@@ -142,6 +142,12 @@ pub trait Running: Copy + Send + Sync {
     fn begun(&self, number: u32) -> u64 {
         let _ = number;
         0
+    }
+
+    /// Why worker `number` came last, if it stood by and that is known. Asked when it has [begun](Self::begun) a unit.
+    fn came(&self, number: u32) -> Option<Trigger> {
+        let _ = number;
+        None
     }
 
     /// How many units were begun and not committed, in all, now that nobody works any more.

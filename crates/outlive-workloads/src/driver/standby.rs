@@ -1,10 +1,12 @@
 //! Who stands by in a run with spares, and who has taken whose place.
 //!
 //! Whether a worker works or waits is the pool's matter. The driver sees it by what it does: one who stood by and begins a unit
-//! has been called to a place. A host that died and is started again stands by as a spare does, since its places are taken.
+//! has been called; to the place of a dead one, unless it says that it came for something else, which it does in a run that is
+//! resized: since there was more to do, or somebody asked for more. A host that died and is started again stands by as a spare does, since its places are taken.
 
 use super::{Failure, Running};
 use crate::crew::Crew;
+use outlive_tasks::Trigger;
 use std::collections::BTreeMap;
 
 /// The workers that stand by, and those that have been called and whose failure is not known yet.
@@ -63,7 +65,9 @@ impl Standby {
         let each = self.crew.processes * self.crew.threads;
         self.idle.retain(|worker, before| {
             let waits = run.begun(*worker) == *before;
-            if !waits {
+            // Who stands by and is not resized knows no other reason than that somebody is missing.
+            let more = || matches!(run.came(*worker), Some(Trigger::Tasks | Trigger::Request));
+            if !waits && !more() {
                 let host = worker / each;
                 self.called.push(Called { host, at: now });
             }
@@ -88,5 +92,95 @@ impl Standby {
             }
             false
         });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::driver::Stretch;
+    use crate::header::Header;
+
+    /// Of each worker, how many units it has begun, and why it came.
+    #[derive(Clone, Copy)]
+    struct Begun([(u64, Option<Trigger>); 5]);
+
+    impl Running for Begun {
+        type Result = ();
+
+        fn begun(&self, number: u32) -> u64 {
+            self.0[number as usize].0
+        }
+
+        fn came(&self, number: u32) -> Option<Trigger> {
+            self.0[number as usize].1
+        }
+
+        fn is_done(&self) -> bool {
+            false
+        }
+
+        fn header(&self) -> Header {
+            unreachable!("who stands by is known by what it begins")
+        }
+
+        fn stretch(&self) -> Stretch {
+            unreachable!("who stands by is known by what it begins")
+        }
+
+        fn drawn(&self) -> u64 {
+            unreachable!("who stands by is known by what it begins")
+        }
+
+        fn done(&self) -> u64 {
+            unreachable!("who stands by is known by what it begins")
+        }
+
+        fn attempting(&self, _: u32) -> Option<u64> {
+            unreachable!("who stands by is known by what it begins")
+        }
+
+        fn redone(&self) -> u64 {
+            unreachable!("who stands by is known by what it begins")
+        }
+    }
+
+    #[test]
+    fn who_comes_since_there_is_more_to_do_has_replaced_nobody() {
+        // One host works, four stand by, and the first is killed.
+        let mut standby = Standby::new(Crew::with_driver(1, 1, 1).and_spares(4));
+        let mut run = Begun([(7, None), (0, None), (0, None), (0, None), (0, None)]);
+        let mut failures = vec![Failure {
+            killed_at: Some(1.0),
+            ..Failure::of(0)
+        }];
+        failures[0].vacant = standby.lose(0, &run);
+        assert_eq!(failures[0].vacant, 1);
+        run.0[1] = (1, Some(Trigger::Tasks));
+        run.0[2] = (1, Some(Trigger::Request));
+        standby.note(&run, &mut failures, 2.0);
+        assert_eq!((failures[0].taken, failures[0].taken_over_at), (0, None));
+        assert!(failures[0].taken_over_by.is_empty());
+        // They work nevertheless: their places are to be taken when they die.
+        assert!(standby.works(1) && standby.works(2) && !standby.works(3));
+        run.0[3] = (1, Some(Trigger::Failures));
+        run.0[4] = (1, Some(Trigger::Tasks));
+        standby.note(&run, &mut failures, 3.0);
+        assert_eq!(failures[0].taken_over_by, [3]);
+        assert_eq!(failures[0].taken_over_at, Some(3.0));
+    }
+
+    #[test]
+    fn who_comes_in_the_place_of_one_who_never_came_has_replaced_it() {
+        let mut standby = Standby::new(Crew::with_driver(1, 1, 1).and_spares(1));
+        let mut run = Begun([(0, None); 5]);
+        let mut failures = vec![Failure {
+            killed_at: Some(1.0),
+            ..Failure::of(0)
+        }];
+        failures[0].vacant = standby.lose(0, &run);
+        run.0[1] = (1, Some(Trigger::Beginning));
+        standby.note(&run, &mut failures, 2.0);
+        assert_eq!(failures[0].taken_over_by, [1]);
     }
 }

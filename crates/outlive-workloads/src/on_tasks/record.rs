@@ -28,10 +28,19 @@ const STEPS: u64 = 768;
 /// How many workers came, and how many went, for each reason: rarely written, so on one line.
 const TURNS: u64 = 896;
 const WORKERS: u64 = 1024;
-/// What each worker has: a line of its own, with its unit, how many it has begun, and how often it was suspected.
+/// What each worker has: a line of its own, with its unit, how many it has begun, how often it was suspected, and why it came last.
 const WORKER: u64 = 128;
 const BEGUN_HERE: u64 = 8;
 const SUSPECTED_HERE: u64 = 16;
+const CAME_HERE: u64 = 24;
+
+/// Why a worker may have come, by the numbers that stand for it.
+const REASONS: [Trigger; 4] = [
+    Trigger::Beginning,
+    Trigger::Failures,
+    Trigger::Tasks,
+    Trigger::Request,
+];
 
 /// Where it is counted that a worker comes or goes; `None` for those who begin, or come as these do.
 fn counted_at(turn: Turn) -> Option<u64> {
@@ -109,7 +118,8 @@ impl Record {
         memory.store(at, unit + 1, Ordering::Relaxed);
         // Nobody else writes there: the next incarnation begins when this one is gone.
         let begun: u64 = memory.load(at + BEGUN_HERE, Ordering::Relaxed);
-        memory.store(at + BEGUN_HERE, begun + 1, Ordering::Relaxed);
+        // Release: why it came, for whoever sees that it works.
+        memory.store(at + BEGUN_HERE, begun + 1, Ordering::Release);
         self.count(BEGUN);
         if before > 0 {
             self.count(AGAIN);
@@ -139,8 +149,14 @@ impl Record {
         memory.store(self.worker(number), 0u64, Ordering::Relaxed);
     }
 
-    /// Notes that a worker has come or gone.
-    pub(super) fn turn(&self, turn: Turn) {
+    /// Notes that worker `number` has come or gone.
+    pub(super) fn turn(&self, number: u32, turn: Turn) {
+        if let Turn::Comes(why) = turn
+            && let Some(reason) = (1..).zip(REASONS).find(|(_, reason)| *reason == why)
+        {
+            let memory = self.header.memory();
+            memory.store(self.worker(number) + CAME_HERE, reason.0, Ordering::Relaxed);
+        }
         if let Some(place) = counted_at(turn) {
             self.count(place);
         }
@@ -268,7 +284,15 @@ impl<T> Running for TaskRun<T> {
 
     fn begun(&self, number: u32) -> u64 {
         let memory = self.record.header.memory();
-        memory.load(self.record.worker(number) + BEGUN_HERE, Ordering::Relaxed)
+        // Acquire: why it came.
+        memory.load(self.record.worker(number) + BEGUN_HERE, Ordering::Acquire)
+    }
+
+    fn came(&self, number: u32) -> Option<Trigger> {
+        let memory = self.record.header.memory();
+        let at = self.record.worker(number) + CAME_HERE;
+        let reason: u64 = memory.load(at, Ordering::Relaxed);
+        REASONS.get((reason as usize).checked_sub(1)?).copied()
     }
 
     fn redone(&self) -> u64 {

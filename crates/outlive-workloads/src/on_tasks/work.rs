@@ -90,7 +90,7 @@ impl Part<'_> {
         let (heap, never) = (self.post.heap, Stop::default());
         let turns = |turn| {
             if let Some(record) = Record::here() {
-                record.turn(turn);
+                record.turn(self.post.number, turn);
             }
         };
         let stood = self.pool.stand_by_while(heap, &never, goes_on, turns);
