@@ -152,7 +152,7 @@ impl Record {
     /// Notes that worker `number` has come or gone.
     pub(super) fn turn(&self, number: u32, turn: Turn) {
         if let Turn::Comes(why) = turn
-            && let Some(reason) = (1..).zip(REASONS).find(|(_, reason)| *reason == why)
+            && let Some(reason) = (1u64..).zip(REASONS).find(|(_, reason)| *reason == why)
         {
             let memory = self.header.memory();
             memory.store(self.worker(number) + CAME_HERE, reason.0, Ordering::Relaxed);
