@@ -69,15 +69,16 @@ mod share;
 mod unit;
 mod versions;
 
+pub use crate::protocol::Epoch;
 pub use archive::{Archive, Truncated};
 pub use barrier::{Advance, DumpBarrier};
 pub use dump::{Begin, Begun, Clear, Cleared, Piece, Saved, Stored};
-pub use entry::{Commit, Epoch, LogEntry, Requester};
+pub use entry::{Commit, LogEntry, Requester};
 pub use error::{FormError, LoggingError};
 pub use form::{ENTRY_BYTES, Unpacked, pack, unpack};
 pub use groups::ReplicaGroups;
 pub use log::Through;
-pub use message::{Numbering, Repl, Val};
+pub use message::{Numbering, Repl, ReplAck, Val};
 pub use share::Share;
 pub use unit::{Logged, LoggingCounts, LoggingUnit, Validated};
 pub use versions::{LatestWords, LineVersions};

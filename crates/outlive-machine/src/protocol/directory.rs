@@ -7,7 +7,7 @@
 use super::directory_table::{DirectoryEvent, DirectoryOperation as Do, DirectoryState};
 use super::queue::{Queue, Request};
 use super::table::Table;
-use super::{Actions, NodeId, NodeSet, ProtocolError, ToDirectory, ToNode};
+use super::{Actions, Epoch, NodeId, NodeSet, ProtocolError, ToDirectory, ToNode};
 
 /// What a directory knows of a line. While nothing is under way that is a [`Record`], which takes less room.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -16,17 +16,18 @@ pub struct Directory {
     requester: Option<NodeId>,
     holders: NodeSet,
     awaited: NodeSet,
+    epoch: Epoch,
     queue: Queue,
 }
 
-/// What a directory keeps of a line that nobody is asking for: eight bytes.
+/// What a directory keeps of a line that nobody is asking for: twelve bytes.
 ///
 /// ```
-/// use outlive_machine::protocol::{Directory, NodeId, NodeSet, Record};
+/// use outlive_machine::protocol::{Directory, Epoch, NodeId, NodeSet, Record};
 ///
-/// let record = Record { holders: NodeSet::only(NodeId::new(2)), owned: true };
+/// let record = Record { holders: NodeSet::only(NodeId::new(2)), owned: true, epoch: Epoch(1) };
 /// assert_eq!(Directory::from(record).record(), Some(record));
-/// assert_eq!(std::mem::size_of::<Record>(), 8);
+/// assert_eq!(std::mem::size_of::<Record>(), 12);
 /// ```
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Default, Debug)]
 pub struct Record {
@@ -34,6 +35,8 @@ pub struct Record {
     pub holders: NodeSet,
     /// Whether the only holder may have written his copy.
     pub owned: bool,
+    /// How often the line has been granted to an only holder.
+    pub epoch: Epoch,
 }
 
 /// What a directory wants done.
@@ -89,6 +92,7 @@ impl From<Record> for Directory {
             requester: None,
             holders,
             awaited: NodeSet::EMPTY,
+            epoch: record.epoch,
             queue: Queue::default(),
         }
     }
@@ -115,6 +119,15 @@ impl Directory {
         self.awaited
     }
 
+    /// The number of the last exclusive grant. A grant of the only copy carries it: at this epoch its receiver owns the
+    /// line, and says so with each of its commits ([`Val`](crate::logging::Val)).
+    ///
+    /// A recorded owner that asks again is granted the same epoch again: it has dropped its copy in silence, so it has
+    /// committed nothing at this epoch.
+    pub fn epoch(&self) -> Epoch {
+        self.epoch
+    }
+
     /// What waits for its turn.
     pub fn queue(&self) -> &Queue {
         &self.queue
@@ -127,6 +140,7 @@ impl Directory {
         bare.then_some(Record {
             holders: self.holders,
             owned,
+            epoch: self.epoch,
         })
     }
 
@@ -142,6 +156,7 @@ impl Directory {
             requester: self.requester.map(&name),
             holders: self.holders.iter().map(&name).collect(),
             awaited: self.awaited.iter().map(&name).collect(),
+            epoch: self.epoch,
             queue,
         }
     }
@@ -297,7 +312,11 @@ impl DirectoryTable {
                         next.requester = None;
                         finished = true;
                     }
-                    Do::Own => next.holders = NodeSet::only(next.requester_for("a grant")?),
+                    Do::Own => {
+                        next.holders = NodeSet::only(next.requester_for("a grant")?);
+                        let epoch = next.epoch.0.checked_add(1);
+                        next.epoch = Epoch(epoch.ok_or(ProtocolError::NoEpochLeft)?);
+                    }
                     Do::Join => next.holders = next.holders.with(next.requester_for("a grant")?),
                     Do::Forget => next.holders = next.holders.without(from),
                     Do::WriteMemory => {

@@ -94,6 +94,7 @@ mod message;
 mod names;
 mod node;
 mod queue;
+pub mod replication;
 mod table;
 
 use std::sync::LazyLock;
@@ -103,9 +104,13 @@ pub use directory::{Directory, DirectoryAction, DirectoryStep, DirectoryTable, R
 pub use directory_table::{DirectoryEvent, DirectoryOperation, DirectoryState, MESI_DIRECTORY};
 pub use error::ProtocolError;
 pub use message::{ToDirectory, ToNode};
-pub use names::{MAX_NODES, NodeId, NodeSet};
+pub use names::{Epoch, MAX_NODES, NodeId, NodeSet};
 pub use node::{MESI_NODE, NodeAction, NodeEvent, NodeInput, NodeState, NodeStep, NodeTable};
 pub use queue::{Queue, Request};
+pub use replication::{
+    STORE, Store, StoreAction, StoreEvent, StoreInput, StoreOperation, StoreState, StoreStep,
+    StoreTable,
+};
 pub use table::{Cell, Name, Row, Table};
 
 /// A protocol: the tables of both controllers.
