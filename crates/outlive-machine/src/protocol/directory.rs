@@ -12,12 +12,12 @@ use super::{Actions, Epoch, NodeId, NodeSet, ProtocolError, ToDirectory, ToNode}
 /// What a directory knows of a line. While nothing is under way that is a [`Record`], which takes less room.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Directory {
-    state: DirectoryState,
-    requester: Option<NodeId>,
-    holders: NodeSet,
-    awaited: NodeSet,
+    pub(super) state: DirectoryState,
+    pub(super) requester: Option<NodeId>,
+    pub(super) holders: NodeSet,
+    pub(super) awaited: NodeSet,
     epoch: Epoch,
-    queue: Queue,
+    pub(super) queue: Queue,
 }
 
 /// What a directory keeps of a line that nobody is asking for: twelve bytes.
@@ -58,6 +58,18 @@ pub struct DirectoryStep<D> {
 }
 
 impl<D: Copy> DirectoryStep<D> {
+    pub(super) fn new(
+        directory: Directory,
+        actions: Actions<DirectoryAction<()>>,
+        memory: D,
+    ) -> DirectoryStep<D> {
+        DirectoryStep {
+            directory,
+            actions,
+            memory,
+        }
+    }
+
     /// What is to be done, in order.
     pub fn actions(&self) -> impl Iterator<Item = DirectoryAction<D>> + '_ {
         // Contents are filled in here, so that a step is small: a step that writes memory grants after that.
@@ -279,8 +291,18 @@ impl DirectoryTable {
         let mut next = *directory;
         let mut memory = memory;
         let mut actions = Actions::new();
-        // Each turn but the first serves one request of the queue.
-        let mut turn = Some((from, message));
+        self.serve(&mut next, Some((from, message)), &mut memory, &mut actions)?;
+        Ok(DirectoryStep::new(next, actions, memory))
+    }
+
+    /// Takes in a message, and serves requests of the queue for as long as transactions end at once.
+    pub(super) fn serve<D: Copy>(
+        &self,
+        next: &mut Directory,
+        mut turn: Option<(NodeId, ToDirectory<D>)>,
+        memory: &mut D,
+        actions: &mut Actions<DirectoryAction<()>>,
+    ) -> Result<(), ProtocolError> {
         while let Some((from, message)) = turn.take() {
             let (state, event) = (next.state, next.event(from, message));
             let cell = self
@@ -312,15 +334,11 @@ impl DirectoryTable {
                         next.requester = None;
                         finished = true;
                     }
-                    Do::Own => {
-                        next.holders = NodeSet::only(next.requester_for("a grant")?);
-                        let epoch = next.epoch.0.checked_add(1);
-                        next.epoch = Epoch(epoch.ok_or(ProtocolError::NoEpochLeft)?);
-                    }
+                    Do::Own => next.own()?,
                     Do::Join => next.holders = next.holders.with(next.requester_for("a grant")?),
                     Do::Forget => next.holders = next.holders.without(from),
                     Do::WriteMemory => {
-                        memory = message.data().ok_or(ProtocolError::NoContents {
+                        *memory = message.data().ok_or(ProtocolError::NoContents {
                             what: "a directory",
                         })?;
                         actions.push(DirectoryAction::WriteMemory(()))?;
@@ -349,23 +367,32 @@ impl DirectoryTable {
             }
             next.state = cell.next;
             if finished {
-                turn = next.queue.pop().map(|(node, request)| match request {
-                    Request::RdS => (node, ToDirectory::RdS),
-                    Request::RdX => (node, ToDirectory::RdX),
-                    Request::Upgrade => (node, ToDirectory::Upgrade),
-                });
+                turn = next.next_turn();
             }
         }
-        Ok(DirectoryStep {
-            directory: next,
-            actions,
-            memory,
-        })
+        Ok(())
     }
 }
 
 impl Directory {
-    fn grant(&self, grant: ToNode<()>) -> Result<DirectoryAction<()>, ProtocolError> {
+    /// The requester is the only holder now, at a new epoch.
+    pub(super) fn own(&mut self) -> Result<(), ProtocolError> {
+        self.holders = NodeSet::only(self.requester_for("a grant")?);
+        let epoch = self.epoch.0.checked_add(1);
+        self.epoch = Epoch(epoch.ok_or(ProtocolError::NoEpochLeft)?);
+        Ok(())
+    }
+
+    /// Takes the next request out of the queue.
+    pub(super) fn next_turn<D>(&mut self) -> Option<(NodeId, ToDirectory<D>)> {
+        self.queue.pop().map(|(node, request)| match request {
+            Request::RdS => (node, ToDirectory::RdS),
+            Request::RdX => (node, ToDirectory::RdX),
+            Request::Upgrade => (node, ToDirectory::Upgrade),
+        })
+    }
+
+    pub(super) fn grant(&self, grant: ToNode<()>) -> Result<DirectoryAction<()>, ProtocolError> {
         Ok(DirectoryAction::Send(
             NodeSet::only(self.requester_for("a grant")?),
             grant,

@@ -1,8 +1,8 @@
 //! What goes wrong if a protocol is wrong.
 
 use super::{
-    DirectoryEvent, DirectoryState, NodeEvent, NodeId, NodeState, StoreEvent, StoreState,
-    ToDirectory,
+    BurialEvent, DirectoryEvent, DirectoryState, NodeEvent, NodeId, NodeState, StoreEvent,
+    StoreState, ToDirectory,
 };
 
 /// A controller met what its table does not know: the protocol, or who drives it, is in error, and the state of the
@@ -61,6 +61,16 @@ pub enum ProtocolError {
         state: StoreState,
         /// What happened to it.
         event: StoreEvent,
+    },
+    /// A directory is to bury the dead, and has no row for what their death amounts to.
+    #[error(
+        "a directory in state {state:?} cannot bury the dead: it has no transition for {event:?}"
+    )]
+    BurialUndefined {
+        /// The line's state in its directory.
+        state: DirectoryState,
+        /// What the death amounts to.
+        event: BurialEvent,
     },
     /// A line has been granted to an only holder 2³² times.
     #[error("a line has been granted to an only holder more often than can be counted")]

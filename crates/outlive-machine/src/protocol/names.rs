@@ -72,6 +72,11 @@ impl NodeSet {
         NodeSet(self.0 & !(1 << node.0))
     }
 
+    /// The set but for all of these.
+    pub const fn minus(self, nodes: NodeSet) -> NodeSet {
+        NodeSet(self.0 & !nodes.0)
+    }
+
     /// Whether the node is in the set.
     pub const fn contains(self, node: NodeId) -> bool {
         self.0 & (1 << node.0) != 0
