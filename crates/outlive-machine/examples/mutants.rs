@@ -9,8 +9,8 @@ use std::process::ExitCode;
 
 use outlive_machine::protocol::{ReplicatedTables, Tables};
 use outlive_machine::search::{
-    Claims, REPLICATED_SURVIVORS, ReplicatedSuite, SURVIVORS, Search, Shape, Suite, Violation,
-    Walk, mutants, replicated_mutants,
+    Budget, Claims, REPLICATED_SURVIVORS, ReplicatedSearch, ReplicatedSuite, SURVIVORS, Search,
+    Setup, Shape, Suite, Violation, Walk, When, mutants, replicated_mutants,
 };
 
 fn suite(claims: Claims) -> Suite {
@@ -56,7 +56,31 @@ fn main() -> ExitCode {
 
 /// The tables of stores and of burials; whether the survivors are those that are explained.
 fn replication(each: bool) -> bool {
-    let suite = ReplicatedSuite::small(300);
+    let mut suite = ReplicatedSuite::small(300);
+    // Two of three that all read die, and the manager knows of one.
+    let larger = |others| ReplicatedSearch {
+        setup: Setup {
+            shape: Shape {
+                nodes: 3,
+                lines: 1,
+                capacity: 1,
+            },
+            replicas: 3,
+            when: When::Retired,
+            buffer: 1,
+            budget: Budget {
+                stores: &[1],
+                others,
+            },
+            deaths: 2,
+            at_once: 2,
+            dumps: 0,
+        },
+        most_states: 10_000_000,
+    };
+    suite
+        .searches
+        .extend([larger(&[0, 1, 1]), larger(&[1, 1, 1])]);
     let mutants = replicated_mutants(ReplicatedTables::recxl());
     let mut scores = BTreeMap::<_, [usize; 4]>::new();
     let mut survivors = Vec::new();

@@ -40,7 +40,7 @@ pub enum StoreInput {
     Gained,
     /// The line may not be written any more. Only to the head.
     Lost,
-    /// The line may not be written, and nothing is under way that would change that. Only to the head.
+    /// The line may not be written, and nothing is under way that would change that. Only where [`StoreState::asks`].
     Idle,
     /// A recovery: all logs have forgotten it, and nothing that it has sent or is owed is under way.
     Restart,
@@ -187,6 +187,9 @@ impl StoreTable {
                 next.awaited = replicas;
             }
             StoreInput::Ack { from, .. } => next.awaited = next.awaited.without(from),
+            StoreInput::Restart => {
+                (next.replicas, next.awaited) = (NodeSet::EMPTY, NodeSet::EMPTY);
+            }
             _ => {}
         }
         let mut actions = Actions::new();
@@ -198,9 +201,6 @@ impl StoreTable {
                 // Nobody to tell: a machine that does not replicate.
                 Do::Val if next.replicas.is_empty() => {}
                 Do::Val => actions.push(StoreAction::Val(next.replicas))?,
-                Do::Forget => {
-                    (next.replicas, next.awaited) = (NodeSet::EMPTY, NodeSet::EMPTY);
-                }
             }
         }
         next.state = cell.next;

@@ -69,12 +69,10 @@ pub enum StoreOperation {
     Commit,
     /// VAL to each replica.
     Val,
-    /// The replicas are forgotten.
-    Forget,
 }
 
 use StoreEvent as On;
-use StoreOperation::{Ask, Commit, Forget, Repl, Val};
+use StoreOperation::{Ask, Commit, Repl, Val};
 use StoreState::{A, AH, C, R, RH, RL, RW, U, UH, UW};
 
 /// A store, from its retirement to its commit. What is not here cannot happen.
@@ -101,34 +99,33 @@ pub const STORE: &[Row<StoreState, StoreEvent, StoreOperation>] = &[
     row(R,  On::AckLast,          &[],            A),
     row(R,  On::Head,             &[],            RH),
     row(R,  On::HeadWritable,     &[],            RW),
-    row(R,  On::Restart,          &[Forget],      U),
+    row(R,  On::Restart,          &[],            U),
 
     row(RH, On::Ack,              &[],            RH),
     row(RH, On::AckLast,          &[],            AH),
     row(RH, On::Gained,           &[],            RW),
     row(RH, On::Idle,             &[Ask],         RH),
-    row(RH, On::Restart,          &[Forget],      UH),
+    row(RH, On::Restart,          &[],            UH),
 
     row(RW, On::Ack,              &[],            RW),
     row(RW, On::AckLast,          &[Commit, Val], C),
     // What has been sent stays good: it is about the store, not about the line's owner.
     row(RW, On::Lost,             &[],            RL),
-    row(RW, On::Restart,          &[Forget],      UW),
+    row(RW, On::Restart,          &[],            UW),
 
     row(RL, On::Ack,              &[],            RL),
     row(RL, On::AckLast,          &[],            AH),
     // Another access of its node has brought it.
     row(RL, On::Gained,           &[],            RW),
-    row(RL, On::Idle,             &[],            RL),
-    row(RL, On::Restart,          &[Forget],      UH),
+    row(RL, On::Restart,          &[],            UH),
 
     row(A,  On::Head,             &[],            AH),
     row(A,  On::HeadWritable,     &[Commit, Val], C),
-    row(A,  On::Restart,          &[Forget],      U),
+    row(A,  On::Restart,          &[],            U),
 
     row(AH, On::Gained,           &[Commit, Val], C),
     row(AH, On::Idle,             &[Ask],         AH),
-    row(AH, On::Restart,          &[Forget],      UH),
+    row(AH, On::Restart,          &[],            UH),
 ];
 
 impl StoreState {
@@ -145,6 +142,11 @@ impl StoreState {
     /// Whether it is at the head and its line may not be written, as far as it has been told.
     pub fn wants_line(self) -> bool {
         matches!(self, UH | RH | RL | AH)
+    }
+
+    /// Whether the line is to be asked for when nothing is under way that would bring it.
+    pub fn asks(self) -> bool {
+        matches!(self, UH | RH | AH)
     }
 
     /// Whether it has not been replicated.

@@ -120,10 +120,7 @@ impl<D: Payload> Replicated<D> {
             return None;
         } else if state.is_unsent() && (self.setup.when == When::Head || state == StoreState::UW) {
             self.replicate(node, line)
-        } else if state.wants_line()
-            && state != StoreState::RL
-            && matches!(agent.state, NodeState::I | NodeState::S)
-        {
+        } else if state.asks() && matches!(agent.state, NodeState::I | NodeState::S) {
             StoreInput::Idle
         } else {
             return None;
