@@ -14,7 +14,7 @@ enum Entry {
 }
 
 // Millions of lines have one.
-const _: () = assert!(size_of::<Entry>() == 8);
+const _: () = assert!(size_of::<Entry>() == 12);
 
 /// Contents and directory records, flat by number of line. Which memory node a line belongs to is a matter of time only.
 #[derive(Clone, Debug)]

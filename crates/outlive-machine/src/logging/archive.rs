@@ -3,10 +3,10 @@
 use std::sync::Arc;
 
 use crate::line::LineAddress;
-use crate::protocol::NodeId;
+use crate::protocol::{Epoch, NodeId};
 
 use super::dump::{Piece, Stored};
-use super::entry::{Epoch, LogEntry};
+use super::entry::LogEntry;
 use super::error::{FormError, LoggingError};
 use super::form;
 use super::versions::{LineVersions, Traversal};

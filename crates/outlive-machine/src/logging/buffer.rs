@@ -2,9 +2,9 @@
 
 use crate::line::Line;
 use crate::program::Word;
-use crate::protocol::{MAX_NODES, NodeId};
+use crate::protocol::{Epoch, MAX_NODES, NodeId};
 
-use super::entry::{Commit, Epoch, LogEntry, Requester};
+use super::entry::{Commit, LogEntry, Requester};
 use super::error::LoggingError;
 use super::message::{Repl, Val};
 

@@ -3,7 +3,7 @@
 use std::fmt;
 
 use crate::program::Word;
-use crate::protocol::NodeId;
+use crate::protocol::{Epoch, NodeId};
 
 /// Who stores: a core of a compute node.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -19,11 +19,6 @@ impl fmt::Display for Requester {
         write!(f, "{} core {}", self.node, self.core)
     }
 }
-
-/// The number of an exclusive grant, given by the directory of the line. A node owns a line at an epoch; a later grant of
-/// the line has a higher one.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
-pub struct Epoch(pub u32);
 
 /// The number of a commit among all commits of its node, from 1. A node commits the stores of all its cores one after the
 /// other, so this orders them, in every log alike. Several stores that were coalesced are one commit.

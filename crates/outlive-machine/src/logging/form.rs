@@ -30,9 +30,9 @@ use flate2::bufread::GzDecoder;
 use flate2::write::GzEncoder;
 
 use crate::program::Word;
-use crate::protocol::{MAX_NODES, NodeId};
+use crate::protocol::{Epoch, MAX_NODES, NodeId};
 
-use super::entry::{Commit, Epoch, LogEntry, Requester};
+use super::entry::{Commit, LogEntry, Requester};
 use super::error::FormError;
 
 const MAGIC: &[u8; 8] = b"RXLOGDMP";

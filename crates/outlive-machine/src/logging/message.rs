@@ -1,9 +1,9 @@
 //! What requesters send to logging units, and how they number it.
 
 use crate::line::{Line, LineAddress};
-use crate::protocol::{MAX_NODES, NodeId};
+use crate::protocol::{Epoch, MAX_NODES, NodeId};
 
-use super::entry::{Commit, Epoch, Requester};
+use super::entry::{Commit, Requester};
 
 /// REPL: log these words of a line.
 ///
@@ -21,6 +21,17 @@ pub struct Repl {
     pub mask: u8,
     /// Their values; the others are ignored.
     pub values: Line,
+}
+
+/// REPL_ACK: the logging unit of this node has all of that REPL.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct ReplAck {
+    /// Whose logging unit.
+    pub from: NodeId,
+    /// Who stores.
+    pub requester: Requester,
+    /// The sequence of the REPL.
+    pub sequence: u32,
 }
 
 /// VAL: that REPL is committed.

@@ -29,10 +29,13 @@
 //!
 //! # What recovery calls
 //!
-//! When the fabric has drained: [`LoggingUnit::forget`], [`Archive::lose`] and [`DumpBarrier::lose`] for the dead, which may
-//! bring the round under way to its end. For the lines that the dead own, [`LoggingUnit::fetch`] of all living units (the
-//! line's group suffices) and [`Archive::fetch`] of all archives, all offered to [`LatestWords`]. Then a last round among
-//! the living under the old groups, and [`LoggingUnit::regroup`]. Each step may be done again if another node dies.
+//! The order of a recovery, and why it loses nothing, stands in [`replication`](crate::protocol::replication); what it calls
+//! here is this. When the fabric has drained: [`LoggingUnit::forget`] for *every* node, the living too, since what has not
+//! committed starts over with new REPLs; [`Archive::lose`] and [`DumpBarrier::lose`] for the dead, which may bring the round
+//! under way to its end. For the lines that the dead own, [`LoggingUnit::fetch`] of all living units (the line's group
+//! suffices) and [`Archive::fetch`] of all archives, all offered to [`LatestWords`]. Then a last round among the living under
+//! the old groups: with it, whatever the living have committed is in an archive, and of the logs nothing is left but what a dead
+//! node has validated in some of them. Then [`LoggingUnit::regroup`]. Each step may be done again if another node dies.
 //!
 //! # What the paper leaves open
 //!
@@ -44,15 +47,13 @@
 //!   in the spill area behind it (in the same DRAM, at the same cost). A unit reads its log as fast as it can fill it,
 //!   and an eighth faster, so that is never much. Refusing a REPL could stop the machine, and refusing a VAL would fill
 //!   the SRAM with what is committed.
-//! * **What is unvalidated when its node dies** is dropped whole: a REPL's entries are validated together. What is unvalidated
-//!   of a living node stays where it is and is [moved](LoggingUnit::regroup) as a stray.
+//! * **What is unvalidated in a recovery** is dropped whole: a REPL's entries are validated together. If its node lives, the
+//!   store has not committed, and starts over.
 //! * **What "its whole log" is**, and why nothing is lost whoever dies in the middle of a dump: see [`DumpBarrier`].
-//!
-//! # What is to be reconciled with the tables of replication
-//!
-//! Those, which are still to come, have epochs of 24 bits that come round (both are compared for equality alone), a number
-//! of 16 bits for each REPL, timestamps for each node and group instead of the number of the commit, and recoveries that end with
-//! empty logs instead of a last dump and strays. One machine will need one of each.
+//! * **The order between two nodes' updates of a word** is that of the epochs at which they owned the line, which the line's
+//!   directory counts ([`Directory::epoch`](crate::protocol::Directory::epoch)). A recovery never has to compare two: memory
+//!   is current for all that was committed before the epoch of the present owner, and after it nobody else has written.
+//! * **Which recovery a message belongs to** need not be said, for none begins before all that was sent before it has arrived.
 
 mod archive;
 mod barrier;
@@ -69,15 +70,16 @@ mod share;
 mod unit;
 mod versions;
 
+pub use crate::protocol::Epoch;
 pub use archive::{Archive, Truncated};
 pub use barrier::{Advance, DumpBarrier};
 pub use dump::{Begin, Begun, Clear, Cleared, Piece, Saved, Stored};
-pub use entry::{Commit, Epoch, LogEntry, Requester};
+pub use entry::{Commit, LogEntry, Requester};
 pub use error::{FormError, LoggingError};
 pub use form::{ENTRY_BYTES, Unpacked, pack, unpack};
 pub use groups::ReplicaGroups;
 pub use log::Through;
-pub use message::{Numbering, Repl, Val};
+pub use message::{Numbering, Repl, ReplAck, Val};
 pub use share::Share;
 pub use unit::{Logged, LoggingCounts, LoggingUnit, Validated};
 pub use versions::{LatestWords, LineVersions};

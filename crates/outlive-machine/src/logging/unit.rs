@@ -237,7 +237,8 @@ impl LoggingUnit {
         })
     }
 
-    /// In a recovery: drops what the dead `node` has not validated, whole. All that it sent has arrived by then.
+    /// In a recovery: drops what `node` has not validated, whole. All that it sent has arrived by then. If it is dead, these
+    /// stores have not committed, or nobody has seen them; if it lives, they have not committed, and it starts over with them.
     ///
     /// # Errors
     /// If one of its VALs is missing before one that came: the fabric has not drained.

@@ -1,9 +1,9 @@
 //! The latest versions of lines, found in logs.
 
 use crate::line::{Line, LineAddress};
-use crate::protocol::NodeId;
+use crate::protocol::{Epoch, NodeId};
 
-use super::entry::{Commit, Epoch, LogEntry};
+use super::entry::{Commit, LogEntry};
 
 /// The logged updates of a line, from latest to earliest.
 #[derive(Clone, PartialEq, Eq, Debug)]

@@ -7,26 +7,27 @@
 use super::directory_table::{DirectoryEvent, DirectoryOperation as Do, DirectoryState};
 use super::queue::{Queue, Request};
 use super::table::Table;
-use super::{Actions, NodeId, NodeSet, ProtocolError, ToDirectory, ToNode};
+use super::{Actions, Epoch, NodeId, NodeSet, ProtocolError, ToDirectory, ToNode};
 
 /// What a directory knows of a line. While nothing is under way that is a [`Record`], which takes less room.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Directory {
-    state: DirectoryState,
-    requester: Option<NodeId>,
-    holders: NodeSet,
-    awaited: NodeSet,
-    queue: Queue,
+    pub(super) state: DirectoryState,
+    pub(super) requester: Option<NodeId>,
+    pub(super) holders: NodeSet,
+    pub(super) awaited: NodeSet,
+    epoch: Epoch,
+    pub(super) queue: Queue,
 }
 
-/// What a directory keeps of a line that nobody is asking for: eight bytes.
+/// What a directory keeps of a line that nobody is asking for: twelve bytes.
 ///
 /// ```
-/// use outlive_machine::protocol::{Directory, NodeId, NodeSet, Record};
+/// use outlive_machine::protocol::{Directory, Epoch, NodeId, NodeSet, Record};
 ///
-/// let record = Record { holders: NodeSet::only(NodeId::new(2)), owned: true };
+/// let record = Record { holders: NodeSet::only(NodeId::new(2)), owned: true, epoch: Epoch(1) };
 /// assert_eq!(Directory::from(record).record(), Some(record));
-/// assert_eq!(std::mem::size_of::<Record>(), 8);
+/// assert_eq!(std::mem::size_of::<Record>(), 12);
 /// ```
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Default, Debug)]
 pub struct Record {
@@ -34,6 +35,8 @@ pub struct Record {
     pub holders: NodeSet,
     /// Whether the only holder may have written his copy.
     pub owned: bool,
+    /// How often the line has been granted to an only holder.
+    pub epoch: Epoch,
 }
 
 /// What a directory wants done.
@@ -55,6 +58,18 @@ pub struct DirectoryStep<D> {
 }
 
 impl<D: Copy> DirectoryStep<D> {
+    pub(super) fn new(
+        directory: Directory,
+        actions: Actions<DirectoryAction<()>>,
+        memory: D,
+    ) -> DirectoryStep<D> {
+        DirectoryStep {
+            directory,
+            actions,
+            memory,
+        }
+    }
+
     /// What is to be done, in order.
     pub fn actions(&self) -> impl Iterator<Item = DirectoryAction<D>> + '_ {
         // Contents are filled in here, so that a step is small: a step that writes memory grants after that.
@@ -89,6 +104,7 @@ impl From<Record> for Directory {
             requester: None,
             holders,
             awaited: NodeSet::EMPTY,
+            epoch: record.epoch,
             queue: Queue::default(),
         }
     }
@@ -115,6 +131,15 @@ impl Directory {
         self.awaited
     }
 
+    /// The number of the last exclusive grant. A grant of the only copy carries it: at this epoch its receiver owns the
+    /// line, and says so with each of its commits ([`Val`](crate::logging::Val)).
+    ///
+    /// A recorded owner that asks again is granted the same epoch again: it has dropped its copy in silence, so it has
+    /// committed nothing at this epoch.
+    pub fn epoch(&self) -> Epoch {
+        self.epoch
+    }
+
     /// What waits for its turn.
     pub fn queue(&self) -> &Queue {
         &self.queue
@@ -127,6 +152,7 @@ impl Directory {
         bare.then_some(Record {
             holders: self.holders,
             owned,
+            epoch: self.epoch,
         })
     }
 
@@ -142,6 +168,7 @@ impl Directory {
             requester: self.requester.map(&name),
             holders: self.holders.iter().map(&name).collect(),
             awaited: self.awaited.iter().map(&name).collect(),
+            epoch: self.epoch,
             queue,
         }
     }
@@ -264,8 +291,18 @@ impl DirectoryTable {
         let mut next = *directory;
         let mut memory = memory;
         let mut actions = Actions::new();
-        // Each turn but the first serves one request of the queue.
-        let mut turn = Some((from, message));
+        self.serve(&mut next, Some((from, message)), &mut memory, &mut actions)?;
+        Ok(DirectoryStep::new(next, actions, memory))
+    }
+
+    /// Takes in a message, and serves requests of the queue for as long as transactions end at once.
+    pub(super) fn serve<D: Copy>(
+        &self,
+        next: &mut Directory,
+        mut turn: Option<(NodeId, ToDirectory<D>)>,
+        memory: &mut D,
+        actions: &mut Actions<DirectoryAction<()>>,
+    ) -> Result<(), ProtocolError> {
         while let Some((from, message)) = turn.take() {
             let (state, event) = (next.state, next.event(from, message));
             let cell = self
@@ -297,11 +334,11 @@ impl DirectoryTable {
                         next.requester = None;
                         finished = true;
                     }
-                    Do::Own => next.holders = NodeSet::only(next.requester_for("a grant")?),
+                    Do::Own => next.own()?,
                     Do::Join => next.holders = next.holders.with(next.requester_for("a grant")?),
                     Do::Forget => next.holders = next.holders.without(from),
                     Do::WriteMemory => {
-                        memory = message.data().ok_or(ProtocolError::NoContents {
+                        *memory = message.data().ok_or(ProtocolError::NoContents {
                             what: "a directory",
                         })?;
                         actions.push(DirectoryAction::WriteMemory(()))?;
@@ -330,23 +367,32 @@ impl DirectoryTable {
             }
             next.state = cell.next;
             if finished {
-                turn = next.queue.pop().map(|(node, request)| match request {
-                    Request::RdS => (node, ToDirectory::RdS),
-                    Request::RdX => (node, ToDirectory::RdX),
-                    Request::Upgrade => (node, ToDirectory::Upgrade),
-                });
+                turn = next.next_turn();
             }
         }
-        Ok(DirectoryStep {
-            directory: next,
-            actions,
-            memory,
-        })
+        Ok(())
     }
 }
 
 impl Directory {
-    fn grant(&self, grant: ToNode<()>) -> Result<DirectoryAction<()>, ProtocolError> {
+    /// The requester is the only holder now, at a new epoch.
+    pub(super) fn own(&mut self) -> Result<(), ProtocolError> {
+        self.holders = NodeSet::only(self.requester_for("a grant")?);
+        let epoch = self.epoch.0.checked_add(1);
+        self.epoch = Epoch(epoch.ok_or(ProtocolError::NoEpochLeft)?);
+        Ok(())
+    }
+
+    /// Takes the next request out of the queue.
+    pub(super) fn next_turn<D>(&mut self) -> Option<(NodeId, ToDirectory<D>)> {
+        self.queue.pop().map(|(node, request)| match request {
+            Request::RdS => (node, ToDirectory::RdS),
+            Request::RdX => (node, ToDirectory::RdX),
+            Request::Upgrade => (node, ToDirectory::Upgrade),
+        })
+    }
+
+    pub(super) fn grant(&self, grant: ToNode<()>) -> Result<DirectoryAction<()>, ProtocolError> {
         Ok(DirectoryAction::Send(
             NodeSet::only(self.requester_for("a grant")?),
             grant,

@@ -77,7 +77,7 @@ pub enum DirectoryOperation {
     Enqueue,
     /// The transaction is over; the next request is served.
     Finish,
-    /// The requester is the only holder now.
+    /// The requester is the only holder now, at a new epoch.
     Own,
     /// The requester is a holder too.
     Join,

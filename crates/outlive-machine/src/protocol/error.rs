@@ -1,6 +1,9 @@
 //! What goes wrong if a protocol is wrong.
 
-use super::{DirectoryEvent, DirectoryState, NodeEvent, NodeId, NodeState, ToDirectory};
+use super::{
+    BurialEvent, DirectoryEvent, DirectoryState, NodeEvent, NodeId, NodeState, StoreEvent,
+    StoreState, ToDirectory,
+};
 
 /// A controller met what its table does not know: the protocol, or who drives it, is in error, and the state of the
 /// line is worth nothing any more. There is no way to go on.
@@ -51,6 +54,27 @@ pub enum ProtocolError {
         /// What was to be sent.
         what: &'static str,
     },
+    /// A store's pair without a row.
+    #[error("a store in state {state:?} has no transition for {event:?}")]
+    StoreUndefined {
+        /// How far the store is.
+        state: StoreState,
+        /// What happened to it.
+        event: StoreEvent,
+    },
+    /// A directory is to bury the dead, and has no row for what their death amounts to.
+    #[error(
+        "a directory in state {state:?} cannot bury the dead: it has no transition for {event:?}"
+    )]
+    BurialUndefined {
+        /// The line's state in its directory.
+        state: DirectoryState,
+        /// What the death amounts to.
+        event: BurialEvent,
+    },
+    /// A line has been granted to an only holder 2³² times.
+    #[error("a line has been granted to an only holder more often than can be counted")]
+    NoEpochLeft,
     /// More requests wait in a directory than there are nodes.
     #[error("a directory's queue is full: a node has asked twice")]
     QueueFull,

@@ -79,12 +79,11 @@
 //!
 //! What these paragraphs claim is checked by [`search`](crate::search) in every state that small machines can reach.
 //!
-//! # What the tables leave room for
+//! # What stands beside the tables
 //!
-//! A table is a value. Replication makes `Store` in `E` and `M` a matter of more states before `Perform` (rows for
-//! REPL_ACK); write-through gives the node agent a `Store` row that sends, and the directory one that stores; a
-//! node's death is one more column of the directory: `awaited`, `holders`, `requester` and the queue are all that can
-//! name the dead.
+//! A table is a value. [`replication`] has tables for what a store waits for beside leave to write, and for what a node's death
+//! makes of a directory: `awaited`, `holders`, `requester` and the queue are all that can name the dead. Write-through gives
+//! the node agent a `Store` row that sends, and the directory one that stores.
 
 mod actions;
 mod directory;
@@ -94,6 +93,7 @@ mod message;
 mod names;
 mod node;
 mod queue;
+pub mod replication;
 mod table;
 
 use std::sync::LazyLock;
@@ -103,9 +103,13 @@ pub use directory::{Directory, DirectoryAction, DirectoryStep, DirectoryTable, R
 pub use directory_table::{DirectoryEvent, DirectoryOperation, DirectoryState, MESI_DIRECTORY};
 pub use error::ProtocolError;
 pub use message::{ToDirectory, ToNode};
-pub use names::{MAX_NODES, NodeId, NodeSet};
+pub use names::{Epoch, MAX_NODES, NodeId, NodeSet};
 pub use node::{MESI_NODE, NodeAction, NodeEvent, NodeInput, NodeState, NodeStep, NodeTable};
 pub use queue::{Queue, Request};
+pub use replication::{
+    BURIAL, BurialEvent, BurialOperation, BurialTable, LONE_READER, ReplicatedTables, STORE, Store,
+    StoreAction, StoreEvent, StoreInput, StoreOperation, StoreState, StoreStep, StoreTable,
+};
 pub use table::{Cell, Name, Row, Table};
 
 /// A protocol: the tables of both controllers.

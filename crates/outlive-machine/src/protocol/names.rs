@@ -34,6 +34,11 @@ impl fmt::Display for NodeId {
     }
 }
 
+/// The number of an exclusive grant, given by the directory of the line. A node owns a line at an epoch; a later grant of
+/// the line has a higher one.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
+pub struct Epoch(pub u32);
+
 /// A set of compute nodes, one bit for each.
 ///
 /// ```
@@ -65,6 +70,11 @@ impl NodeSet {
     /// The set but for this node.
     pub const fn without(self, node: NodeId) -> NodeSet {
         NodeSet(self.0 & !(1 << node.0))
+    }
+
+    /// The set but for all of these.
+    pub const fn minus(self, nodes: NodeSet) -> NodeSet {
+        NodeSet(self.0 & !nodes.0)
     }
 
     /// Whether the node is in the set.

@@ -1,6 +1,6 @@
 //! Requests that wait in a directory for a line's turn.
 
-use super::{MAX_NODES, NodeId, ProtocolError};
+use super::{MAX_NODES, NodeId, NodeSet, ProtocolError};
 
 /// What a node can ask for.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -42,6 +42,17 @@ impl Queue {
         self.entries[MAX_NODES - 1] = 0;
         self.len -= 1;
         Some(first)
+    }
+
+    /// The queue but for what these nodes have asked.
+    pub(super) fn without(&self, nodes: NodeSet) -> Queue {
+        let mut left = Queue::default();
+        let waiting = self.iter().filter(|(node, _)| !nodes.contains(*node));
+        for (place, (node, request)) in waiting.enumerate() {
+            left.entries[place] = (node.index() as u8) << 2 | request as u8;
+            left.len += 1;
+        }
+        left
     }
 
     /// The requests, the first first.

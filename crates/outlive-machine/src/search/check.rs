@@ -46,6 +46,16 @@ impl<D: Payload> World<D> {
     /// The first [`Violation`] that is met.
     pub fn check_copies(&self, line: usize) -> Result<(), Violation> {
         let home = &self.homes[line];
+        let written = self.check_holders(line)?;
+        if !written && home.memory != home.last && !self.is_under_way(line) {
+            return Err(Violation::Lost { line });
+        }
+        self.check_record(line, 2)
+    }
+
+    /// One writer or readers, the last value, and the record; whether there is a writer who has written.
+    pub(super) fn check_holders(&self, line: usize) -> Result<bool, Violation> {
+        let home = &self.homes[line];
         let (mut writer, mut reader, mut written) = (None, None, false);
         for node in self.nodes() {
             let agent = self.agent(node, line);
@@ -84,14 +94,11 @@ impl<D: Payload> World<D> {
                 return Err(Violation::Unrecorded { line, node, state });
             }
         }
-        if !written && home.memory != home.last && !self.is_under_way(line) {
-            return Err(Violation::Lost { line });
-        }
-        self.check_record(line)
+        Ok(written)
     }
 
     /// Whether the last value is in a write-back buffer, or on its way to memory.
-    fn is_under_way(&self, line: usize) -> bool {
+    pub(super) fn is_under_way(&self, line: usize) -> bool {
         let last = Some(self.homes[line].last);
         let buffered = |node| {
             self.agent(node, line).state == NodeState::MI && self.agent(node, line).copy == last
@@ -105,7 +112,8 @@ impl<D: Payload> World<D> {
                 .any(|packet| packet.line == line && sent(packet.message))
     }
 
-    fn check_record(&self, line: usize) -> Result<(), Violation> {
+    /// That the parts of the record go together; `readers` is how few a line with readers may have.
+    pub(super) fn check_record(&self, line: usize, readers: usize) -> Result<(), Violation> {
         let directory = &self.homes[line].directory;
         let state = directory.state();
         let stable = state.is_stable();
@@ -119,7 +127,7 @@ impl<D: Payload> World<D> {
                 | DirectoryState::OS
                 | DirectoryState::OX
                 | DirectoryState::OD => directory.holders().len() == 1,
-                _ => directory.holders().len() >= 2 || state == DirectoryState::SX,
+                _ => directory.holders().len() >= readers || state == DirectoryState::SX,
             };
         if sound {
             Ok(())
@@ -135,6 +143,12 @@ impl<D: Payload> World<D> {
     /// # Errors
     /// The first [`Violation`] that is met.
     pub fn check_messages(&self, line: usize) -> Result<(), Violation> {
+        self.check_crowds(line)?;
+        self.check_rest(line)
+    }
+
+    /// That no more messages about a line are under way than the argument says.
+    pub(super) fn check_crowds(&self, line: usize) -> Result<(), Violation> {
         for node in self.nodes() {
             let [mut demands, mut put_acks, mut answers, mut dones, mut puts] = [0; 5];
             let mut requests = usize::from(self.homes[line].directory.queue().contains(node));
@@ -161,12 +175,12 @@ impl<D: Payload> World<D> {
                 return Err(Violation::Crowded { line, node });
             }
         }
-        self.check_rest(line)
+        Ok(())
     }
 
     /// If nothing is under way, nobody waits.
     fn check_rest(&self, line: usize) -> Result<(), Violation> {
-        let waits = self.network.is_empty() && !self.is_quiet(line);
+        let waits = self.network.is_empty() && !self.is_at_rest(line);
         if waits {
             Err(Violation::Deadlock { line })
         } else {
@@ -175,7 +189,7 @@ impl<D: Payload> World<D> {
     }
 
     /// Whether nobody waits for the line.
-    fn is_quiet(&self, line: usize) -> bool {
+    pub(super) fn is_at_rest(&self, line: usize) -> bool {
         self.homes[line].directory.record().is_some()
             && self.nodes().all(|node| {
                 self.agent(node, line).state.is_stable() && self.agent(node, line).is_idle()

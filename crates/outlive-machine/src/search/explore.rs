@@ -6,10 +6,11 @@ use std::hash::{BuildHasherDefault, Hasher};
 
 use super::check::Claims;
 use super::fingerprint::Fingerprinter;
+use super::machine::Machine;
 use super::payload::Freshness;
 use super::trace::{Counterexample, Step};
 use super::violation::Violation;
-use super::world::{Choice, Rules, Shape, World};
+use super::world::{Rules, Shape, World};
 
 /// What is to be searched.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -90,12 +91,41 @@ impl Search {
     pub fn run(&self, rules: &Rules) -> Result<Explored, Box<Counterexample>> {
         let mut fingerprints = Fingerprinter::new(self.shape.nodes, self.symmetric);
         let start = World::<Freshness>::new(self.shape, self.budget);
+        let exploration = Exploration {
+            start: &start,
+            rules,
+            claims: self.claims,
+            most_states: self.most_states,
+        };
+        exploration.run(|world| fingerprints.of(world))
+    }
+}
+
+/// An exploration of any machine.
+pub(super) struct Exploration<'a, M: Machine> {
+    /// From here.
+    pub start: &'a M,
+    /// Driven by these.
+    pub rules: &'a M::Rules,
+    /// What it goes by.
+    pub claims: Claims,
+    /// It ends without a verdict when it has met so many states.
+    pub most_states: usize,
+}
+
+impl<M: Machine> Exploration<'_, M> {
+    /// Explores, with fingerprints by which states are known again.
+    pub fn run(
+        &self,
+        mut fingerprint: impl FnMut(&M) -> u128,
+    ) -> Result<Explored, Box<Counterexample>> {
+        let rules = self.rules;
         let mut met = Met {
             numbers: HashMap::default(),
             came_from: vec![(u32::MAX, 0)],
             deliveries: Vec::new(),
         };
-        met.numbers.insert(fingerprints.of(&start), 0);
+        met.numbers.insert(fingerprint(self.start), 0);
         let mut explored = Explored {
             states: 1,
             transitions: 0,
@@ -103,34 +133,32 @@ impl Search {
             quiet: 1,
             complete: true,
         };
-        let (mut layer, mut next_layer) = (vec![(0u32, start)], Vec::new());
+        let (mut layer, mut next_layer) = (vec![(0u32, self.start.clone())], Vec::new());
         let mut choices = Vec::new();
         'search: while !layer.is_empty() {
             for (number, world) in layer.drain(..) {
-                world.choices(&mut choices);
+                world.list(rules, &mut choices);
                 for (which, &choice) in choices.iter().enumerate() {
                     let mut next = world.clone();
-                    let fault =
-                        |violation| self.explain(rules, &met, number, Some(which), violation);
-                    next.apply(rules, choice).map_err(fault)?;
+                    let fault = |violation| self.explain(&met, number, Some(which), violation);
+                    next.take(rules, choice).map_err(fault)?;
                     explored.transitions += 1;
                     let new = u32::try_from(met.came_from.len())
                         .expect("fewer than four thousand million states");
-                    let reached = match met.numbers.entry(fingerprints.of(&next)) {
+                    let reached = match met.numbers.entry(fingerprint(&next)) {
                         Entry::Occupied(known) => *known.get(),
                         Entry::Vacant(place) => {
                             place.insert(new);
                             met.came_from.push((number, which as u16));
-                            next.check_claims(self.claims).map_err(|violation| {
-                                self.explain(rules, &met, new, None, violation)
-                            })?;
-                            next.network.sort_unstable();
-                            explored.quiet += usize::from(next.network.is_empty());
+                            next.judge(rules, self.claims)
+                                .map_err(|violation| self.explain(&met, new, None, violation))?;
+                            next.settle();
+                            explored.quiet += usize::from(next.is_quiet());
                             next_layer.push((new, next));
                             new
                         }
                     };
-                    if matches!(choice, Choice::Deliver(_)) {
+                    if M::follows(choice) {
                         met.deliveries.push((number, reached));
                     }
                     if met.came_from.len() >= self.most_states {
@@ -146,7 +174,7 @@ impl Search {
         if explored.complete
             && let Some(endless) = endless(met.came_from.len(), &met.deliveries)
         {
-            return Err(self.explain(rules, &met, endless, None, Violation::NoEnd));
+            return Err(self.explain(&met, endless, None, Violation::NoEnd));
         }
         Ok(explored)
     }
@@ -154,7 +182,6 @@ impl Search {
     /// The way to a state, and one more choice there if that is where the violation shows.
     fn explain(
         &self,
-        rules: &Rules,
         met: &Met,
         state: u32,
         last: Option<usize>,
@@ -167,13 +194,13 @@ impl Search {
             path.push(usize::from(which));
             at = from;
         }
-        let mut world = World::<Freshness>::new(self.shape, self.budget);
+        let mut world = self.start.clone();
         let (mut choices, mut steps) = (Vec::new(), Vec::new());
         for which in path.into_iter().rev() {
-            world.choices(&mut choices);
-            let (step, _) = Step::take(&mut world, rules, choices[which]);
+            world.list(self.rules, &mut choices);
+            let (step, _) = Step::take(&mut world, self.rules, choices[which]);
             steps.push(step);
-            world.network.sort_unstable();
+            world.settle();
         }
         Box::new(Counterexample { violation, steps })
     }

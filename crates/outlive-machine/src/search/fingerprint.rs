@@ -4,7 +4,7 @@
 //! ways to name them. Two different states have the same one with a probability of about n² / 2^129 among n: for ten
 //! million states less than 2^-80.
 
-use super::payload::Freshness;
+use super::payload::{Freshness, Payload};
 use super::world::{Message, World};
 use crate::protocol::{Name, NodeId, ToDirectory, ToNode};
 
@@ -50,35 +50,59 @@ impl Fingerprinter {
         let namings = std::mem::take(&mut self.namings);
         let least = namings
             .iter()
-            .map(|names| self.named(world, names))
+            .map(|names| {
+                self.words.clear();
+                self.put(world, names, |_, contents| contents as u32);
+                digest(&self.words)
+            })
             .min()
             .expect("there is a naming");
         self.namings = namings;
         least
     }
 
-    fn named(&mut self, world: &World<Freshness>, names: &[NodeId]) -> u128 {
-        let lines = world.shape.lines;
+    /// The fingerprint of a world under the only naming that there is, with more words that tell its state.
+    pub(super) fn with<D: Payload>(
+        &mut self,
+        world: &World<D>,
+        code: impl Fn(usize, D) -> u32,
+        more: impl FnOnce(&mut Vec<u32>),
+    ) -> u128 {
+        let names = std::mem::take(&mut self.namings);
         self.words.clear();
+        self.put(world, &names[0], code);
+        self.namings = names;
+        more(&mut self.words);
+        digest(&self.words)
+    }
+
+    /// Appends what tells a world's state. `code` is what matters of contents of a line, below 255.
+    fn put<D: Payload>(
+        &mut self,
+        world: &World<D>,
+        names: &[NodeId],
+        code: impl Fn(usize, D) -> u32,
+    ) {
+        let lines = world.shape.lines;
         self.words.resize(names.len() * (lines + 1), 0);
         for (node, name) in names.iter().enumerate() {
             for line in 0..lines {
                 let agent = &world.agents[node * lines + line];
-                let copy = agent.copy.map_or(0, |copy| 1 + copy as u32);
+                let copy = agent.copy.map_or(0, |copy| 1 + code(line, copy));
                 self.words[name.index() * (lines + 1) + line] =
                     agent.state.number() as u32 | copy << 8 | u32::from(agent.waiting) << 16;
             }
             let left = world.left.as_ref().map_or(0, |left| u32::from(left[node]));
             self.words[name.index() * (lines + 1) + lines] = left;
         }
-        for home in &world.homes {
+        for (line, home) in world.homes.iter().enumerate() {
             let directory = home.directory.renamed(|node| names[node.index()]);
             let requester = directory
                 .requester()
                 .map_or(0, |node| 1 + node.index() as u32);
-            self.words.push(
-                directory.state().number() as u32 | requester << 8 | (home.memory as u32) << 16,
-            );
+            let memory = code(line, home.memory);
+            self.words
+                .push(directory.state().number() as u32 | requester << 8 | memory << 16);
             self.words.push(
                 directory
                     .holders()
@@ -106,11 +130,10 @@ impl Fingerprinter {
             (packet.line as u32) << 24
                 | node << 16
                 | which << 8
-                | data.map_or(0, |data| 1 + data as u32)
+                | data.map_or(0, |data| 1 + code(packet.line, data))
         }));
         self.packets.sort_unstable();
         self.words.append(&mut self.packets);
-        digest(&self.words)
     }
 }
 

@@ -6,9 +6,7 @@ use super::explore::Search;
 use super::random::Walk;
 use super::violation::Violation;
 use super::world::{Kind, Rules};
-use crate::protocol::{
-    Cell, DirectoryEvent, DirectoryState, Name, NodeEvent, Table, Tables, ToDirectory, ToNode,
-};
+use crate::protocol::{Cell, DirectoryEvent, Name, NodeEvent, Table, Tables, ToDirectory, ToNode};
 
 /// What a mutant lacks.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -31,13 +29,13 @@ pub enum Mutation {
 
 /// A protocol that lacks something.
 #[derive(Clone, Debug)]
-pub struct Mutant {
+pub struct Mutant<R = Rules> {
     /// What it lacks, by name.
     pub name: String,
     /// What kind of thing that is.
     pub mutation: Mutation,
     /// The protocol that is left.
-    pub rules: Rules,
+    pub rules: R,
 }
 
 /// The mutants of the MESI protocol that no judge can notice, and why.
@@ -143,23 +141,38 @@ pub fn mutants(tables: &Tables) -> Vec<Mutant> {
         directory,
         directory_answer,
     ));
-    for (event, taken_for) in CONFUSIONS {
-        let mut confused = tables.directory.clone();
-        for &state in DirectoryState::ALL {
-            if let (Some(_), Some(other)) = (
-                confused.get(state, event),
-                tables.directory.get(state, taken_for),
-            ) {
+    mutants.extend(confusions(
+        "directory",
+        &tables.directory,
+        &CONFUSIONS,
+        |table| directory(table, &[]),
+    ));
+    mutants
+}
+
+/// The mutants of a table that take events for others, in every state that has rows for both.
+pub(super) fn confusions<S: Name, E: Name, A: Copy, R>(
+    who: &str,
+    table: &Table<S, E, A>,
+    pairs: &[(E, E)],
+    rules: impl Fn(Table<S, E, A>) -> R,
+) -> Vec<Mutant<R>> {
+    let mutant = |&(event, taken_for): &(E, E)| {
+        let mut confused = table.clone();
+        for &state in S::ALL {
+            if let (Some(_), Some(other)) =
+                (confused.get(state, event), table.get(state, taken_for))
+            {
                 confused.set(state, event, Some(*other));
             }
         }
-        mutants.push(Mutant {
-            name: format!("directory: takes {event:?} for {taken_for:?}"),
+        Mutant {
+            name: format!("{who}: takes {event:?} for {taken_for:?}"),
             mutation: Mutation::Distinction,
-            rules: directory(confused, &[]),
-        });
-    }
-    mutants
+            rules: rules(confused),
+        }
+    };
+    pairs.iter().map(mutant).collect()
 }
 
 /// What the directory might fail to tell apart.
@@ -204,12 +217,14 @@ fn directory_answer(event: DirectoryEvent) -> &'static [Kind] {
     }
 }
 
-fn of<S: Name, E: Name, A: Copy + PartialEq + Debug>(
+/// The mutants of a table: `rules` makes a protocol of what is left of it and of the messages that are to be swallowed,
+/// `answer` says which messages come too late if an event is acted upon at once, none if it cannot be.
+pub(super) fn of<S: Name, E: Name, A: Copy + PartialEq + Debug, K: 'static, R>(
     who: &str,
     table: &Table<S, E, A>,
-    rules: impl Fn(Table<S, E, A>, &'static [Kind]) -> Rules,
-    answer: impl Fn(E) -> &'static [Kind],
-) -> Vec<Mutant> {
+    rules: impl Fn(Table<S, E, A>, &'static [K]) -> R,
+    answer: impl Fn(E) -> &'static [K],
+) -> Vec<Mutant<R>> {
     let mut mutants = Vec::new();
     let mut add = |mutation, (state, event): (S, E), lacks: String, cell, swallowed| {
         let mut left = table.clone();

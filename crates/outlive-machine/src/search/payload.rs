@@ -15,6 +15,11 @@ pub trait Payload: Copy + Eq + Ord + Debug {
         self
     }
 
+    /// Which word the store with this number writes; logs keep the latest of each.
+    fn word(_number: u64) -> u64 {
+        0
+    }
+
     /// Whether [`overtaken`](Payload::overtaken) changes anything.
     const ABSTRACT: bool;
 }
@@ -53,5 +58,19 @@ impl Payload for [u64; 8] {
     fn written(mut self, number: u64) -> [u64; 8] {
         self[(number % 8) as usize] = number;
         self
+    }
+
+    fn word(number: u64) -> u64 {
+        number % 8
+    }
+}
+
+/// A line of one word, which is the number of its last store.
+impl Payload for u64 {
+    const INITIAL: u64 = 0;
+    const ABSTRACT: bool = false;
+
+    fn written(self, number: u64) -> u64 {
+        number
     }
 }

@@ -190,7 +190,7 @@ impl Walker {
 }
 
 /// The generator that is known as SplitMix64: small, fast, and the same everywhere.
-struct SplitMix(u64);
+pub(super) struct SplitMix(pub(super) u64);
 
 impl SplitMix {
     fn next(&mut self) -> u64 {
@@ -202,7 +202,7 @@ impl SplitMix {
     }
 
     /// A number below `bound`.
-    fn below(&mut self, bound: usize) -> usize {
+    pub(super) fn below(&mut self, bound: usize) -> usize {
         ((u128::from(self.next()) * bound as u128) >> 64) as usize
     }
 }

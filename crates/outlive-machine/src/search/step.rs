@@ -3,7 +3,10 @@
 use super::payload::Payload;
 use super::violation::Violation;
 use super::world::{Access, Agent, Choice, Kind, Message, Packet, Rules, World};
-use crate::protocol::{DirectoryAction, NodeAction, NodeId, NodeInput, ProtocolError, ToDirectory};
+use crate::protocol::{
+    DirectoryAction, DirectoryStep, Epoch, NodeAction, NodeId, NodeInput, ProtocolError,
+    ToDirectory, ToNode,
+};
 
 impl<D: Payload> World<D> {
     /// Lets it happen.
@@ -33,6 +36,12 @@ impl<D: Payload> World<D> {
                         self.deliver_up(rules, packet.node, packet.line, message)
                     }
                     Message::Down(message) => {
+                        if matches!(
+                            message,
+                            ToNode::GrantE(_) | ToNode::GrantM(_) | ToNode::GrantUpgrade
+                        ) {
+                            self.agent_mut(packet.node, packet.line).epoch = packet.epoch;
+                        }
                         let told = self.tell(
                             rules,
                             packet.node,
@@ -60,7 +69,7 @@ impl<D: Payload> World<D> {
         }
     }
 
-    fn access(
+    pub(super) fn access(
         &mut self,
         rules: &Rules,
         node: NodeId,
@@ -132,6 +141,7 @@ impl<D: Payload> World<D> {
                 NodeAction::Send(message) => self.network.push(Packet {
                     line,
                     node,
+                    epoch: Epoch(0),
                     message: Message::Up(message),
                 }),
                 NodeAction::Resume => resumed = true,
@@ -214,6 +224,13 @@ impl<D: Payload> World<D> {
             }
             step => step?,
         };
+        self.carry_out(line, &step);
+        Ok(())
+    }
+
+    /// Does what a directory wants done.
+    pub(super) fn carry_out(&mut self, line: usize, step: &DirectoryStep<D>) {
+        let home = &mut self.homes[line];
         home.directory = step.directory;
         for action in step.actions() {
             match action {
@@ -221,6 +238,7 @@ impl<D: Payload> World<D> {
                     let packets = to.iter().map(|node| Packet {
                         line,
                         node,
+                        epoch: step.directory.epoch(),
                         message: Message::Down(message),
                     });
                     self.network.extend(packets);
@@ -228,6 +246,17 @@ impl<D: Payload> World<D> {
                 DirectoryAction::WriteMemory(contents) => home.memory = contents,
             }
         }
-        Ok(())
+    }
+
+    /// A store takes place whose number its machine has chosen. Only where contents are real.
+    pub(super) fn store(
+        &mut self,
+        rules: &Rules,
+        node: NodeId,
+        line: usize,
+        number: u64,
+    ) -> Result<(), Violation> {
+        self.stores = number - 1;
+        self.access(rules, node, line, Access::Store)
     }
 }

@@ -2,9 +2,10 @@
 
 use std::fmt::{self, Write as _};
 
+use super::machine::Machine;
 use super::payload::Payload;
 use super::violation::Violation;
-use super::world::{Choice, Message, Packet, Rules, World};
+use super::world::{Choice, Message, Packet, World};
 
 /// A violation and the way to it: what happened, and what was known after it, step by step.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -26,31 +27,62 @@ pub struct Step {
 
 impl Step {
     /// Takes the step and writes it down. The world is as far as it came if the step fails.
-    pub(super) fn take<D: Payload>(
-        world: &mut World<D>,
-        rules: &Rules,
-        choice: Choice,
+    pub(super) fn take<M: Machine>(
+        world: &mut M,
+        rules: &M::Rules,
+        choice: M::Choice,
     ) -> (Step, Result<(), Violation>) {
-        let (line, what) = describe(world, choice);
-        let result = world.apply(rules, choice);
-        (
-            Step {
-                what,
-                after: summary(world, line),
-            },
-            result,
-        )
+        let (line, what) = world.describe(choice);
+        let result = world.take(rules, choice);
+        let after = world.summary(line);
+        (Step { what, after }, result)
     }
 }
 
-fn describe<D: Payload>(world: &World<D>, choice: Choice) -> (usize, String) {
-    match choice {
-        Choice::Access(node, line, access) => (line, format!("{node} {access:?} line {line}")),
-        Choice::Evict(node, line) => (line, format!("{node} Evict line {line}")),
-        Choice::Deliver(place) => {
-            let packet = world.network()[place];
-            (packet.line, format!("arrives: {}", show(&packet)))
+impl<D: Payload> World<D> {
+    /// What is about to happen, and to which line.
+    pub(super) fn told(&self, choice: Choice) -> (usize, String) {
+        match choice {
+            Choice::Access(node, line, access) => (line, format!("{node} {access:?} line {line}")),
+            Choice::Evict(node, line) => (line, format!("{node} Evict line {line}")),
+            Choice::Deliver(place) => {
+                let packet = self.network()[place];
+                (packet.line, format!("arrives: {}", show(&packet)))
+            }
         }
+    }
+
+    /// What is known of the line.
+    pub(super) fn summed_up(&self, line: usize) -> String {
+        let mut text = String::new();
+        for node in self.nodes() {
+            let agent = self.agent(node, line);
+            let waits = ["", " waits:load", " waits:store", " waits:load,store"]
+                [usize::from(agent.waiting & 3)];
+            let copy = agent
+                .copy
+                .map_or(String::new(), |copy| format!("={copy:?}"));
+            let _ = write!(text, "{node} {:?}{copy}{waits} | ", agent.state);
+        }
+        let home = &self.homes[line];
+        let directory = &home.directory;
+        let _ = write!(
+            text,
+            "dir {:?}{} mem={:?}",
+            directory.state(),
+            directory.holders(),
+            home.memory
+        );
+        if let Some(requester) = directory.requester() {
+            let _ = write!(text, " serves {requester} awaits {}", directory.awaited());
+        }
+        for (node, request) in directory.queue().iter() {
+            let _ = write!(text, " queued:{request:?} {node}");
+        }
+        for packet in self.network() {
+            let _ = write!(text, " | {}", show(packet));
+        }
+        text
     }
 }
 
@@ -59,38 +91,6 @@ fn show<D: Payload>(packet: &Packet<D>) -> String {
         Message::Up(message) => format!("{:?} {}>dir{}", message, packet.node, packet.line),
         Message::Down(message) => format!("{:?} dir{}>{}", message, packet.line, packet.node),
     }
-}
-
-fn summary<D: Payload>(world: &World<D>, line: usize) -> String {
-    let mut text = String::new();
-    for node in world.nodes() {
-        let agent = world.agent(node, line);
-        let waits = ["", " waits:load", " waits:store", " waits:load,store"]
-            [usize::from(agent.waiting & 3)];
-        let copy = agent
-            .copy
-            .map_or(String::new(), |copy| format!("={copy:?}"));
-        let _ = write!(text, "{node} {:?}{copy}{waits} | ", agent.state);
-    }
-    let home = &world.homes[line];
-    let directory = &home.directory;
-    let _ = write!(
-        text,
-        "dir {:?}{} mem={:?}",
-        directory.state(),
-        directory.holders(),
-        home.memory
-    );
-    if let Some(requester) = directory.requester() {
-        let _ = write!(text, " serves {requester} awaits {}", directory.awaited());
-    }
-    for (node, request) in directory.queue().iter() {
-        let _ = write!(text, " queued:{request:?} {node}");
-    }
-    for packet in world.network() {
-        let _ = write!(text, " | {}", show(packet));
-    }
-    text
 }
 
 impl fmt::Display for Counterexample {

@@ -113,6 +113,76 @@ pub enum Violation {
         /// Which node.
         node: NodeId,
     },
+    /// A store commits that one of its replicas has not logged, or that has too few.
+    #[error("{node} commits a store to line {line} that {missing} of its replicas have not logged")]
+    NotReplicated {
+        /// Who commits.
+        node: NodeId,
+        /// To which line.
+        line: usize,
+        /// How many are missing.
+        missing: usize,
+    },
+    /// A node may write, and takes another epoch than the directory's for that at which it does.
+    #[error("{node} owns line {line} at another epoch than its directory says")]
+    WrongEpoch {
+        /// Who owns it.
+        node: NodeId,
+        /// Which line.
+        line: usize,
+    },
+    /// A logging unit gets a REPL that it has.
+    #[error("the logging unit of {unit} gets a REPL of {node} twice")]
+    ReplTwice {
+        /// Whose logging unit.
+        unit: NodeId,
+        /// Who sent it.
+        node: NodeId,
+    },
+    /// A logging unit gets a VAL of a REPL that it has not.
+    #[error("the logging unit of {unit} gets a VAL of {node} whose REPL it has not")]
+    UnknownRepl {
+        /// Whose logging unit.
+        unit: NodeId,
+        /// Who sent it.
+        node: NodeId,
+    },
+    /// An acknowledgement of a store that is not there.
+    #[error("{node} gets a REPL_ACK of a store that it is not waiting with")]
+    StrayAck {
+        /// Who got it.
+        node: NodeId,
+    },
+    /// After a recovery, a logging unit still waits for an earlier VAL.
+    #[error("the logging unit of {unit} misses a VAL of {node} before one that came")]
+    GapInVals {
+        /// Whose logging unit.
+        unit: NodeId,
+        /// Whose VAL.
+        node: NodeId,
+    },
+    /// What a recovery makes of a line is not what was committed.
+    #[error(
+        "recovery brings line {line}, which {owner} owned, to contents that were not the last committed"
+    )]
+    NotRecovered {
+        /// Which line.
+        line: usize,
+        /// The dead owner.
+        owner: NodeId,
+    },
+    /// A directory names somebody who is buried.
+    #[error("the directory of line {line} names a node that it has buried")]
+    NamesTheDead {
+        /// Which line.
+        line: usize,
+    },
+    /// Nothing is under way, and a store waits in a store buffer.
+    #[error("nothing is under way, and a store of {node} waits")]
+    StoreWaits {
+        /// Whose.
+        node: NodeId,
+    },
     /// No message is under way, and somebody waits.
     #[error("nothing is under way, and somebody waits for line {line}")]
     Deadlock {

@@ -1,7 +1,10 @@
 //! A machine without time: agents, directories, and messages under way of which any may arrive next.
 
+use super::check::Claims;
+use super::machine::Machine;
 use super::payload::Payload;
-use crate::protocol::{Directory, NodeId, NodeState, Tables, ToDirectory, ToNode};
+use super::violation::Violation;
+use crate::protocol::{Directory, Epoch, NodeId, NodeState, Tables, ToDirectory, ToNode};
 
 /// How large a machine is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -80,6 +83,8 @@ pub struct Packet<D> {
     pub line: usize,
     /// From or to which node.
     pub node: NodeId,
+    /// From a directory: the number of its last exclusive grant.
+    pub epoch: Epoch,
     /// Which way, and what.
     pub message: Message<D>,
 }
@@ -100,6 +105,8 @@ pub struct Agent<D> {
     pub state: NodeState,
     /// The contents in the node's caches or in its write-back buffer.
     pub copy: Option<D>,
+    /// At which epoch it was granted the only copy last.
+    pub epoch: Epoch,
     pub(super) waiting: u8,
 }
 
@@ -154,6 +161,7 @@ impl<D: Payload> World<D> {
                 Agent {
                     state: NodeState::I,
                     copy: None,
+                    epoch: Epoch(0),
                     waiting: 0
                 };
                 shape.nodes * shape.lines
@@ -225,5 +233,42 @@ impl<D: Payload> World<D> {
                 }
             }
         }
+    }
+}
+
+impl<D: Payload> Machine for World<D> {
+    type Rules = Rules;
+    type Choice = Choice;
+
+    fn list(&self, _: &Rules, choices: &mut Vec<Choice>) {
+        self.choices(choices);
+    }
+
+    fn take(&mut self, rules: &Rules, choice: Choice) -> Result<(), Violation> {
+        self.apply(rules, choice)
+    }
+
+    fn judge(&self, _: &Rules, claims: Claims) -> Result<(), Violation> {
+        self.check_claims(claims)
+    }
+
+    fn settle(&mut self) {
+        self.network.sort_unstable();
+    }
+
+    fn is_quiet(&self) -> bool {
+        self.network.is_empty()
+    }
+
+    fn follows(choice: Choice) -> bool {
+        matches!(choice, Choice::Deliver(_))
+    }
+
+    fn describe(&self, choice: Choice) -> (usize, String) {
+        self.told(choice)
+    }
+
+    fn summary(&self, line: usize) -> String {
+        self.summed_up(line)
     }
 }

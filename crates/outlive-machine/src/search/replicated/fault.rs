@@ -1,0 +1,211 @@
+//! Protocols that replicate or recover wrongly.
+
+use super::{Budget, ReplicatedRules, ReplicatedSearch, ReplicatedWalk, Setup, When};
+use crate::protocol::{BurialEvent, LONE_READER, ReplicatedTables, StoreEvent, Tables};
+use crate::search::mutant::{Kill, Mutant, confusions, of};
+use crate::search::world::{Kind, Shape};
+
+/// What is done wrong, beside the tables.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Fault {
+    /// REPLs go to one node less than N_r.
+    OneReplicaLess,
+    /// Entries of any epoch count for a dead owner.
+    EpochsIgnored,
+    /// Recovery begins while messages are under way.
+    NotDrained,
+    /// The logs in the memory nodes are not asked.
+    MemoryLogsSkipped,
+    /// The logging units are not asked.
+    UnitsSkipped,
+    /// An unvalidated entry counts for later than a validated one.
+    UnvalidatedTaken,
+    /// Stores that wait for the dead go on waiting.
+    NoRestart,
+    /// The logs are cleared at the end of a recovery without having been saved.
+    NotSaved,
+    /// The dead stay in the replica groups.
+    SameGroups,
+    /// In a dump, units clear what the saver did not have.
+    ClearsAll,
+}
+
+/// A protocol of stores or of burials that lacks something.
+pub type ReplicatedMutant = Mutant<ReplicatedRules>;
+
+/// The mutants of replication and recovery that no judge can notice, and why.
+pub const REPLICATED_SURVIVORS: &[(&str, &str)] = &[(
+    "store: takes HeadWritable for Head",
+    "in the next moment the store is told that its line may be written",
+)];
+
+/// Every mutant of the tables of stores and of burials, and of what a directory needs after a burial.
+pub fn replicated_mutants(tables: &ReplicatedTables) -> Vec<ReplicatedMutant> {
+    let store = |table, swallowed: &'static [()]| ReplicatedRules {
+        swallows_acks: !swallowed.is_empty(),
+        ..ReplicatedRules::strict(&ReplicatedTables {
+            store: table,
+            ..tables.clone()
+        })
+    };
+    let burial = |table, _: &'static [()]| {
+        ReplicatedRules::strict(&ReplicatedTables {
+            burial: table,
+            ..tables.clone()
+        })
+    };
+    let directory = |table, swallowed: &'static [Kind]| {
+        let coherence = Tables {
+            directory: table,
+            ..tables.coherence.clone()
+        };
+        let tables = ReplicatedTables {
+            coherence,
+            ..tables.clone()
+        };
+        ReplicatedRules::swallowing(&tables, swallowed)
+    };
+    let acknowledged = |event| match event {
+        StoreEvent::AckLast => [()].as_slice(),
+        _ => &[],
+    };
+    let mut mutants = of("store", &tables.store, store, acknowledged);
+    mutants.extend(confusions("store", &tables.store, &STORES, |table| {
+        store(table, &[])
+    }));
+    mutants.extend(of("burial", &tables.burial, burial, |_| &[]));
+    mutants.extend(confusions("burial", &tables.burial, &BURIALS, |table| {
+        burial(table, &[])
+    }));
+    let after: Vec<_> = LONE_READER
+        .iter()
+        .map(|row| format!("directory ({:?}, {:?}):", row.state, row.event))
+        .collect();
+    let lone = of("directory", &tables.coherence.directory, directory, |_| &[]);
+    mutants.extend(
+        lone.into_iter()
+            .filter(|mutant| after.iter().any(|row| mutant.name.starts_with(row))),
+    );
+    mutants
+}
+
+/// What is let loose on mutants of replication.
+#[derive(Clone, Debug)]
+pub struct ReplicatedSuite {
+    /// Searches, the small ones first.
+    pub searches: Vec<ReplicatedSearch>,
+    /// Random walks.
+    pub walks: Vec<ReplicatedWalk>,
+}
+
+impl ReplicatedSuite {
+    /// Small machines in which every row is met: all variants, one death and two, readers, dumps.
+    pub fn small(walks: u64) -> ReplicatedSuite {
+        let setup = |nodes, replicas, stores, others, deaths| Setup {
+            shape: Shape {
+                nodes,
+                lines: 1,
+                capacity: 1,
+            },
+            replicas,
+            when: When::Retired,
+            buffer: 2,
+            budget: Budget { stores, others },
+            deaths,
+            at_once: replicas.max(2) - 1,
+            dumps: 0,
+        };
+        let head = |setup| Setup {
+            when: When::Head,
+            ..setup
+        };
+        let writable = |setup| Setup {
+            when: When::Writable,
+            ..setup
+        };
+        let setups = [
+            setup(3, 2, &[1], &[], 1),
+            writable(setup(3, 2, &[1, 1], &[], 1)),
+            head(setup(3, 2, &[2], &[], 1)),
+            setup(3, 2, &[1, 1], &[], 1),
+            setup(3, 2, &[1], &[1, 1], 1),
+            setup(3, 2, &[], &[1, 1, 1], 1),
+            setup(3, 2, &[1], &[], 2),
+            setup(3, 3, &[], &[1, 1], 2),
+            setup(2, 0, &[2], &[], 0),
+            head(setup(2, 0, &[2], &[], 0)),
+            writable(setup(2, 0, &[2], &[], 0)),
+        ];
+        let search = |setup| ReplicatedSearch {
+            setup,
+            most_states: 2_000_000,
+        };
+        let walk = |seed| {
+            let larger = Setup {
+                shape: Shape {
+                    nodes: 5,
+                    lines: 2,
+                    capacity: 2,
+                },
+                buffer: 4,
+                dumps: 4,
+                ..setup(5, 4, &[20; 5], &[40; 5], 3)
+            };
+            ReplicatedWalk {
+                setup: [larger, head(larger), writable(larger)][seed as usize % 3],
+                seed,
+                most_steps: 20_000,
+            }
+        };
+        ReplicatedSuite {
+            searches: setups.map(search).to_vec(),
+            walks: (0..walks).map(walk).collect(),
+        }
+    }
+
+    /// Lets everything loose on the mutant, the searches and the walks each until one of them has noticed.
+    pub fn kill(&self, mutant: &ReplicatedMutant) -> Kill {
+        let rules = &mutant.rules;
+        let searched = self.searches.iter();
+        let walked = self.walks.iter();
+        Kill {
+            search: searched
+                .filter_map(|search| search.run(rules).err())
+                .map(|found| found.violation)
+                .next(),
+            walk: walked
+                .filter_map(|walk| walk.run(rules).err())
+                .map(|found| found.violation)
+                .next(),
+        }
+    }
+}
+
+/// What a store might fail to tell apart.
+const STORES: [(StoreEvent, StoreEvent); 4] = {
+    use StoreEvent::{Ack, AckLast, Head, HeadWritable};
+    [
+        (Ack, AckLast),
+        (AckLast, Ack),
+        (Head, HeadWritable),
+        (HeadWritable, Head),
+    ]
+};
+
+/// What a burial might fail to tell apart.
+const BURIALS: [(BurialEvent, BurialEvent); 8] = {
+    use BurialEvent::{
+        Awaited, AwaitedLast, LastReader, Owner, OwnerAndRequester, Reader, Requester,
+        RequesterLast,
+    };
+    [
+        (Reader, LastReader),
+        (LastReader, Reader),
+        (Awaited, AwaitedLast),
+        (AwaitedLast, Awaited),
+        (Requester, RequesterLast),
+        (RequesterLast, Requester),
+        (Owner, OwnerAndRequester),
+        (OwnerAndRequester, Owner),
+    ]
+};

@@ -1,0 +1,103 @@
+//! A logging unit reduced to what matters: what waits for its VAL, what waits for the VALs before its own, and the latest
+//! entries. The whole one is [`LoggingUnit`](crate::logging::LoggingUnit).
+
+use crate::logging::Commit;
+use crate::protocol::{Epoch, NodeId};
+use crate::search::payload::Payload;
+
+/// A validated store.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(super) struct Entry {
+    pub node: NodeId,
+    pub line: usize,
+    pub epoch: Epoch,
+    pub commit: Commit,
+    pub number: u64,
+}
+
+/// A REPL that is not in the log yet, and what its VAL has added.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(super) struct Waiting {
+    pub node: NodeId,
+    pub sequence: u32,
+    pub line: usize,
+    pub number: u64,
+    /// Timestamp, commit and epoch.
+    pub val: Option<(u32, Commit, Epoch)>,
+}
+
+impl Waiting {
+    pub fn entry(&self) -> Option<Entry> {
+        let (_, commit, epoch) = self.val?;
+        Some(Entry {
+            node: self.node,
+            line: self.line,
+            epoch,
+            commit,
+            number: self.number,
+        })
+    }
+}
+
+/// A logging unit.
+#[derive(Clone, Debug)]
+pub(super) struct Unit {
+    pub waiting: Vec<Waiting>,
+    pub log: Vec<Entry>,
+    /// For each node, the timestamp up to which its entries have been moved, and the commit.
+    pub moved: Vec<(u32, Commit)>,
+}
+
+impl Unit {
+    pub fn new(nodes: usize) -> Unit {
+        Unit {
+            waiting: Vec::new(),
+            log: Vec::new(),
+            moved: vec![(0, Commit(0)); nodes],
+        }
+    }
+
+    pub fn place(&self, node: NodeId, sequence: u32) -> Option<usize> {
+        let is = |waiting: &Waiting| (waiting.node, waiting.sequence) == (node, sequence);
+        self.waiting.iter().position(is)
+    }
+
+    /// Moves what is validated and misses no earlier timestamp.
+    pub fn advance<D: Payload>(&mut self, node: NodeId) {
+        loop {
+            let due = self.moved[node.index()].0 + 1;
+            let is_due = |waiting: &Waiting| {
+                waiting.node == node && waiting.val.is_some_and(|(timestamp, ..)| timestamp == due)
+            };
+            let Some(place) = self.waiting.iter().position(is_due) else {
+                return;
+            };
+            let entry = self.waiting.remove(place).entry();
+            let Some(entry) = entry else { return };
+            self.moved[node.index()] = (due, entry.commit);
+            put::<D>(&mut self.log, entry);
+        }
+    }
+
+    /// All that is validated.
+    pub fn validated(&self) -> impl Iterator<Item = Entry> + '_ {
+        let waiting = self.waiting.iter().filter_map(Waiting::entry);
+        self.log.iter().copied().chain(waiting)
+    }
+}
+
+/// Adds an entry to a log, of which nobody needs what the same node has written to the same word before.
+pub(super) fn put<D: Payload>(log: &mut Vec<Entry>, entry: Entry) {
+    let same = |other: &Entry| {
+        (other.node, other.line, D::word(other.number))
+            == (entry.node, entry.line, D::word(entry.number))
+    };
+    if log
+        .iter()
+        .any(|other| same(other) && other.commit > entry.commit)
+    {
+        return;
+    }
+    log.retain(|other| !same(other));
+    log.push(entry);
+}

@@ -1,0 +1,122 @@
+//! Random walks of machines that replicate and whose nodes die.
+
+use super::world::{Happening, Replicated};
+use super::{ReplicatedRules, Setup};
+use crate::search::machine::Machine;
+use crate::search::random::SplitMix;
+use crate::search::trace::{Counterexample, Step};
+use crate::search::world::Choice;
+
+/// A walk of a machine with real values: the same one for the same values.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct ReplicatedWalk {
+    /// The machine.
+    pub setup: Setup,
+    /// Which walk.
+    pub seed: u64,
+    /// The walk ends after so many steps, or when nothing can happen any more.
+    pub most_steps: u64,
+}
+
+/// What a walk without a finding has done.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct ReplicatedWalked {
+    /// Stores that retired.
+    pub stores: u64,
+    /// Messages of the coherence protocol that arrived.
+    pub deliveries: u64,
+    /// Messages of replication that arrived.
+    pub log_deliveries: u64,
+    /// Nodes that died.
+    pub deaths: u64,
+    /// Interrupts, of which some are for another death during a recovery.
+    pub interrupts: u64,
+    /// Recoveries that came to their end.
+    pub recoveries: u64,
+}
+
+/// A counterexample tells so many steps.
+const SHOWN: usize = 60;
+
+impl ReplicatedWalk {
+    /// Walks, and checks every step.
+    ///
+    /// # Errors
+    /// The last steps before a violation.
+    pub fn run(&self, rules: &ReplicatedRules) -> Result<ReplicatedWalked, Box<Counterexample>> {
+        let (steps, result) = self.walk(rules, u64::MAX);
+        result.map_err(|violation| {
+            let shown = self.walk(rules, steps.saturating_sub(SHOWN as u64)).1;
+            match shown {
+                Err(counterexample) => Box::new(Counterexample {
+                    violation: violation.violation,
+                    ..counterexample
+                }),
+                Ok(_) => Box::new(violation),
+            }
+        })
+    }
+
+    /// Walks, and writes down what happens from a step on.
+    fn walk(
+        &self,
+        rules: &ReplicatedRules,
+        recorded: u64,
+    ) -> (u64, Result<ReplicatedWalked, Counterexample>) {
+        let mut world = Replicated::<[u64; 8]>::new(self.setup, rules);
+        let mut random = SplitMix(self.seed);
+        let mut walked = ReplicatedWalked::default();
+        let mut record = Vec::new();
+        let mut happenings = Vec::new();
+        for step in 0..self.most_steps {
+            world.happenings(rules, &mut happenings);
+            if happenings.is_empty() {
+                return (step, Ok(walked));
+            }
+            let happening = pick(&mut random, &happenings);
+            count(&mut walked, happening);
+            let result = if step >= recorded {
+                let (told, result) = Step::take(&mut world, rules, happening);
+                record.push(told);
+                result
+            } else {
+                world.happen(rules, happening)
+            };
+            if let Err(violation) = result.and_then(|()| world.judge(rules, super::Claims::All)) {
+                let steps = record;
+                return (step, Err(Counterexample { violation, steps }));
+            }
+        }
+        (self.most_steps, Ok(walked))
+    }
+}
+
+/// Deaths are rare, and so are dumps, and what a manager does; what is under way arrives more often than cores ask.
+fn pick(random: &mut SplitMix, happenings: &[Happening]) -> Happening {
+    let weight = |happening: &Happening| match happening {
+        Happening::Die(..) => 1,
+        Happening::Dump | Happening::Interrupt => 4,
+        Happening::Coherence(Choice::Deliver(_)) | Happening::Log(_) | Happening::Turn(_) => 48,
+        _ => 24,
+    };
+    let mut left = random.below(happenings.iter().map(weight).sum());
+    for happening in happenings {
+        match left.checked_sub(weight(happening)) {
+            Some(rest) => left = rest,
+            None => return *happening,
+        }
+    }
+    happenings[0]
+}
+
+fn count(walked: &mut ReplicatedWalked, happening: Happening) {
+    match happening {
+        Happening::Retire(..) => walked.stores += 1,
+        Happening::Coherence(Choice::Deliver(_)) => walked.deliveries += 1,
+        Happening::Log(_) => walked.log_deliveries += 1,
+        Happening::Die(..) => walked.deaths += 1,
+        Happening::Interrupt => walked.interrupts += 1,
+        Happening::RecovEnd => walked.recoveries += 1,
+        _ => {}
+    }
+}

@@ -1,0 +1,197 @@
+//! What is done wrong in replication or recovery is found, as what it is.
+
+use outlive_machine::protocol::{Cell, ReplicatedTables, StoreEvent, StoreOperation, StoreState};
+use outlive_machine::search::{
+    Budget, Counterexample, Fault, REPLICATED_SURVIVORS, ReplicatedRules, ReplicatedSearch,
+    ReplicatedSuite, Setup, Shape, Violation, When, replicated_mutants,
+};
+
+fn setup(stores: &'static [u32], others: &'static [u32]) -> Setup {
+    Setup {
+        shape: Shape {
+            nodes: 3,
+            lines: 1,
+            capacity: 1,
+        },
+        replicas: 2,
+        when: When::Retired,
+        buffer: 2,
+        budget: Budget { stores, others },
+        deaths: 1,
+        at_once: 1,
+        dumps: 0,
+    }
+}
+
+fn found(setup: Setup, rules: &ReplicatedRules) -> Box<Counterexample> {
+    let search = ReplicatedSearch {
+        setup,
+        most_states: 3_000_000,
+    };
+    let found = search.run(rules).unwrap_err();
+    println!("{found}\n");
+    found
+}
+
+/// Without this row's action.
+fn without(state: StoreState, event: StoreEvent, action: StoreOperation) -> ReplicatedRules {
+    let mut tables = ReplicatedTables::recxl().clone();
+    let cell = *tables.store.get(state, event).expect("a row");
+    let kept = cell.actions().filter(|other| *other != action);
+    tables
+        .store
+        .set(state, event, Some(Cell::new(kept, cell.next)));
+    ReplicatedRules::strict(&tables)
+}
+
+fn is_lost(violation: Violation) -> bool {
+    matches!(violation, Violation::NotRecovered { .. })
+}
+
+#[test]
+fn a_val_that_is_forgotten_loses_the_store() {
+    for (state, event) in [
+        (StoreState::RW, StoreEvent::AckLast),
+        (StoreState::A, StoreEvent::HeadWritable),
+        (StoreState::AH, StoreEvent::Gained),
+    ] {
+        let rules = without(state, event, StoreOperation::Val);
+        assert!(is_lost(found(setup(&[2], &[1]), &rules).violation));
+    }
+}
+
+#[test]
+fn a_commit_before_all_acknowledgements_is_found() {
+    let mut tables = ReplicatedTables::recxl().clone();
+    let early = *tables
+        .store
+        .get(StoreState::RW, StoreEvent::AckLast)
+        .expect("a row");
+    tables
+        .store
+        .set(StoreState::RW, StoreEvent::Ack, Some(early));
+    let violation = found(setup(&[1], &[]), &ReplicatedRules::strict(&tables)).violation;
+    assert!(
+        matches!(violation, Violation::NotReplicated { missing: 1, .. }),
+        "{violation}"
+    );
+}
+
+#[test]
+fn one_replica_less_is_found() {
+    let violation = found(
+        setup(&[1], &[]),
+        &ReplicatedRules::with(Fault::OneReplicaLess),
+    )
+    .violation;
+    assert!(
+        matches!(violation, Violation::NotReplicated { missing: 1, .. }),
+        "{violation}"
+    );
+}
+
+#[test]
+fn entries_of_earlier_epochs_are_no_good() {
+    // A node stores, another one does, and the first owns the line again and dies before it has stored.
+    let rules = ReplicatedRules::with(Fault::EpochsIgnored);
+    assert!(is_lost(found(setup(&[1, 1], &[1]), &rules).violation));
+}
+
+#[test]
+fn a_recovery_that_does_not_wait_meets_what_it_has_ended() {
+    let hasty = ReplicatedRules::with(Fault::NotDrained);
+    let violation = found(setup(&[1], &[]), &hasty).violation;
+    assert!(
+        matches!(violation, Violation::StrayAck { .. }),
+        "{violation}"
+    );
+    // Acknowledgements could be told apart; but what the dead have sent still comes after their burial.
+    let tolerant = ReplicatedRules {
+        swallows_acks: true,
+        ..hasty
+    };
+    let violation = found(setup(&[1], &[]), &tolerant).violation;
+    assert!(
+        matches!(violation, Violation::NamesTheDead { .. }),
+        "{violation}"
+    );
+}
+
+#[test]
+fn unvalidated_entries_are_no_good() {
+    let rules = ReplicatedRules::with(Fault::UnvalidatedTaken);
+    assert!(is_lost(found(setup(&[2], &[]), &rules).violation));
+}
+
+#[test]
+fn units_and_memory_nodes_are_both_asked() {
+    let rules = ReplicatedRules::with(Fault::UnitsSkipped);
+    assert!(is_lost(found(setup(&[1], &[]), &rules).violation));
+    let rules = ReplicatedRules::with(Fault::MemoryLogsSkipped);
+    let dumped = Setup {
+        dumps: 1,
+        ..setup(&[1], &[])
+    };
+    assert!(is_lost(found(dumped, &rules).violation));
+    // Also by the dump at the end of a recovery.
+    let again = Setup {
+        deaths: 2,
+        ..setup(&[1], &[])
+    };
+    assert!(is_lost(found(again, &rules).violation));
+}
+
+#[test]
+fn what_a_recovery_leaves_out_is_missed() {
+    let again = Setup {
+        deaths: 2,
+        ..setup(&[1], &[])
+    };
+    let rules = ReplicatedRules::with(Fault::NotSaved);
+    assert!(is_lost(found(again, &rules).violation));
+    for fault in [Fault::NoRestart, Fault::SameGroups] {
+        let violation = found(setup(&[1], &[]), &ReplicatedRules::with(fault)).violation;
+        assert!(
+            matches!(violation, Violation::StoreWaits { .. }),
+            "{fault:?}: {violation}"
+        );
+    }
+}
+
+#[test]
+fn units_clear_only_what_is_saved() {
+    // The saver has not got the VAL when the round begins, and dies with the requester, or is the requester.
+    let rules = ReplicatedRules::with(Fault::ClearsAll);
+    let dumped = Setup {
+        replicas: 3,
+        deaths: 2,
+        at_once: 2,
+        dumps: 1,
+        ..setup(&[1], &[])
+    };
+    assert!(is_lost(found(dumped, &rules).violation));
+}
+
+/// Every sixth mutant, by search; the example takes all of them. To meet some rows of `SX` and `SU`, two nodes have to die of
+/// whom the manager knows of one, among three that all read: that takes the example's larger searches.
+#[test]
+fn mutants_are_noticed() {
+    let suite = ReplicatedSuite::small(0);
+    let mutants = replicated_mutants(ReplicatedTables::recxl());
+    assert!(mutants.len() > 150, "{} mutants", mutants.len());
+    let needs_more = |name: &str| name.starts_with("burial (SX") || name.starts_with("burial (SU");
+    let taken = mutants
+        .iter()
+        .filter(|mutant| !needs_more(&mutant.name))
+        .step_by(6);
+    let survivors: Vec<_> = taken
+        .filter(|mutant| {
+            REPLICATED_SURVIVORS
+                .iter()
+                .all(|(name, _)| *name != mutant.name)
+        })
+        .filter(|mutant| !suite.kill(mutant).is_dead())
+        .map(|mutant| mutant.name.as_str())
+        .collect();
+    assert!(survivors.is_empty(), "{survivors:#?}");
+}

@@ -1,0 +1,123 @@
+//! Every state of small machines that replicate and whose nodes die: what committed is never lost.
+//!
+//! What takes minutes is in the example `recovery`.
+
+use outlive_machine::protocol::ReplicatedTables;
+use outlive_machine::search::{
+    Budget, Explored, ReplicatedRules, ReplicatedSearch, Setup, Shape, Violation, When,
+};
+
+fn recxl() -> ReplicatedRules {
+    ReplicatedRules::strict(ReplicatedTables::recxl())
+}
+
+/// Two replicas; `stores` and `others` are what each node's core asks for.
+fn setup(nodes: usize, stores: &'static [u32], others: &'static [u32]) -> Setup {
+    Setup {
+        shape: Shape {
+            nodes,
+            lines: 1,
+            capacity: 1,
+        },
+        replicas: 2,
+        when: When::Retired,
+        buffer: 2,
+        budget: Budget { stores, others },
+        deaths: 0,
+        at_once: 1,
+        dumps: 0,
+    }
+}
+
+fn sound(setup: Setup) -> Explored {
+    let search = ReplicatedSearch {
+        setup,
+        most_states: 3_000_000,
+    };
+    let explored = search
+        .run(&recxl())
+        .unwrap_or_else(|broken| panic!("{broken}"));
+    println!("{explored:?}");
+    assert!(explored.complete, "{explored:?}");
+    explored
+}
+
+#[test]
+fn all_variants_without_a_death() {
+    for when in [When::Writable, When::Head, When::Retired] {
+        let explored = sound(Setup {
+            when,
+            ..setup(3, &[1, 1], &[1])
+        });
+        assert!(explored.states > 5000, "{when:?}: {explored:?}");
+    }
+}
+
+#[test]
+fn one_of_three_dies() {
+    for when in [When::Writable, When::Head, When::Retired] {
+        sound(Setup {
+            when,
+            deaths: 1,
+            ..setup(3, &[1, 1], &[])
+        });
+    }
+}
+
+#[test]
+fn one_of_three_dies_and_others_read() {
+    sound(Setup {
+        deaths: 1,
+        ..setup(3, &[1], &[0, 1, 1])
+    });
+}
+
+#[test]
+fn two_stores_behind_one_another_and_another_writer() {
+    sound(Setup {
+        deaths: 1,
+        ..setup(3, &[2, 1], &[])
+    });
+}
+
+#[test]
+fn two_lines_written_and_read() {
+    let two_lines = setup(3, &[2], &[0, 1]);
+    sound(Setup {
+        shape: Shape {
+            lines: 2,
+            capacity: 2,
+            ..two_lines.shape
+        },
+        deaths: 1,
+        ..two_lines
+    });
+}
+
+#[test]
+fn a_search_that_is_too_small_says_so() {
+    let search = ReplicatedSearch {
+        setup: setup(3, &[1], &[]),
+        most_states: 50,
+    };
+    let explored = search.run(&recxl()).unwrap();
+    assert!(!explored.complete && explored.states == 50);
+}
+
+#[test]
+fn write_back_loses_what_was_committed() {
+    let setup = Setup {
+        replicas: 0,
+        deaths: 1,
+        ..setup(2, &[1], &[])
+    };
+    let search = ReplicatedSearch {
+        setup,
+        most_states: 1_000_000,
+    };
+    let lost = search.run(&recxl()).unwrap_err();
+    assert!(
+        matches!(lost.violation, Violation::NotRecovered { line: 0, .. }),
+        "{lost}"
+    );
+}
