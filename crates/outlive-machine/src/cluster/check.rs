@@ -42,8 +42,8 @@ impl<T: Thread> Cluster<T> {
         Ok(())
     }
 
-    /// What is wrong with a machine in which nothing is under way any more: what should be empty and is not, and memory
-    /// that does not hold what was stored last.
+    /// What is wrong with a machine in which nothing is under way any more: what should be empty and is not; if it is
+    /// [judged](Self::judge_values), memory that does not hold what was stored last, and logs that do not hold what was committed.
     ///
     /// # Errors
     ///

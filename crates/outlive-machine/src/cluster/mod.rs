@@ -240,8 +240,9 @@ impl<T: Thread> Cluster<T> {
         })
     }
 
-    /// Has every load judged from now on, which must be the beginning: one that gets anything but the last value in
-    /// coherence order, and a store while another node can read the line, are panics. For tests.
+    /// Has every load and commit judged from now on, which must be the beginning: a load that gets anything but the last value
+    /// in coherence order, a store while another node can read the line, and one that a replica has not logged are panics.
+    /// What was committed is kept for [`check_quiet`](Self::check_quiet). For tests.
     pub fn judge_values(&mut self, image: &Image) {
         self.oracle = Some(Box::new(Oracle::new(image)));
     }

@@ -1,4 +1,5 @@
-//! A judge of values for tests: each load must get what the last store in coherence order has left.
+//! A judge for tests: each load must get what the last store in coherence order has left, a store that is replicated must be in
+//! the logs of all its replicas when it is committed, and at the end logs and archives must hold what was committed.
 
 use super::Cluster;
 use super::store_buffer::Entry;
