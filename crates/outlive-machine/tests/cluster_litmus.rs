@@ -1,9 +1,11 @@
 //! Litmus tests of x86-TSO: small programs at many timings, whose outcomes are exactly those that TSO allows.
 
+mod support;
+
 use std::collections::BTreeSet;
 
-use outlive_machine::cluster::{self, Breakage, Cluster, Workload};
-use outlive_machine::description::Description;
+use outlive_machine::cluster::{Breakage, Workload};
+use outlive_machine::description::{Description, Protocol};
 use outlive_machine::engine::Random;
 use outlive_machine::program::{Image, Op, Script, Synchronisation, Word};
 
@@ -116,7 +118,8 @@ fn litmus() -> Vec<Litmus> {
     ]
 }
 
-fn description(seed: u64) -> Description {
+fn description(protocol: Protocol, seed: u64) -> Description {
+    let protocol = protocol.name();
     let mut random = Random::new(seed);
     let reorder = [0, 2, 200][random.below(3) as usize];
     let quantum = [1, 20, 100][random.below(3) as usize];
@@ -135,6 +138,10 @@ fn description(seed: u64) -> Description {
         [l3]
         size = "8 KiB"
         ways = 4
+        [logging_unit]
+        dump_period = "4 us"
+        [ours.coherence]
+        protocol = "{protocol}"
         [ours.core]
         quantum = "{quantum} ns"
         [ours.fabric]
@@ -147,7 +154,7 @@ fn description(seed: u64) -> Description {
 
 /// Runs the program once: some lines are fetched before, each thread begins when it likes, and between two operations may be
 /// a pause or a slow access to something else.
-fn run_once(litmus: &Litmus, seed: u64, broken: Option<Breakage>) -> Vec<u64> {
+fn run_once(litmus: &Litmus, protocol: Protocol, seed: u64, broken: Option<Breakage>) -> Vec<u64> {
     let mut random = Random::new(seed);
     let mut extra = Vec::new();
     let apart = random.below(2) == 0;
@@ -196,11 +203,11 @@ fn run_once(litmus: &Litmus, seed: u64, broken: Option<Breakage>) -> Vec<u64> {
         },
         synchronisation: Synchronisation::default(),
     };
-    let mut simulation = Cluster::simulation(&description(seed), workload, seed).unwrap();
+    let mut simulation = support::judged(&description(protocol, seed), workload, seed);
     if let Some(how) = broken {
         simulation.machine_mut().break_it(how);
     }
-    cluster::run(&mut simulation).unwrap();
+    support::finish(&mut simulation);
     let machine = simulation.machine();
     let mut outcome = Vec::new();
     for (thread, others) in extra.iter().enumerate() {
@@ -215,29 +222,36 @@ fn run_once(litmus: &Litmus, seed: u64, broken: Option<Breakage>) -> Vec<u64> {
     outcome
 }
 
-fn outcomes(litmus: &Litmus, runs: u64, broken: Option<Breakage>) -> BTreeSet<Vec<u64>> {
+fn outcomes(
+    litmus: &Litmus,
+    protocol: Protocol,
+    runs: u64,
+    broken: Option<Breakage>,
+) -> BTreeSet<Vec<u64>> {
     (0..runs)
-        .map(|seed| run_once(litmus, seed, broken))
+        .map(|seed| run_once(litmus, protocol, seed, broken))
         .collect()
 }
 
 #[test]
 fn outcomes_are_those_that_tso_allows() {
-    for litmus in litmus() {
-        let outcomes = outcomes(&litmus, 400, None);
-        for outcome in &outcomes {
-            assert!(
-                (litmus.allowed)(outcome),
-                "{}: {outcome:?} is forbidden",
-                litmus.name
-            );
-        }
-        for seen in &litmus.seen {
-            assert!(
-                outcomes.contains(seen),
-                "{}: {seen:?} is not among {outcomes:?}",
-                litmus.name
-            );
+    for protocol in Protocol::ALL {
+        for litmus in litmus() {
+            let outcomes = outcomes(&litmus, *protocol, 400, None);
+            for outcome in &outcomes {
+                assert!(
+                    (litmus.allowed)(outcome),
+                    "{protocol:?}, {}: {outcome:?} is forbidden",
+                    litmus.name
+                );
+            }
+            for seen in &litmus.seen {
+                assert!(
+                    outcomes.contains(seen),
+                    "{protocol:?}, {}: {seen:?} is not among {outcomes:?}",
+                    litmus.name
+                );
+            }
         }
     }
 }
@@ -245,7 +259,7 @@ fn outcomes_are_those_that_tso_allows() {
 /// Which programs notice a broken machine.
 fn noticed_by(broken: Breakage) -> Vec<&'static str> {
     let forbidden = |litmus: &Litmus| {
-        let outcomes = outcomes(litmus, 400, Some(broken));
+        let outcomes = outcomes(litmus, Protocol::WriteBack, 400, Some(broken));
         outcomes.iter().any(|outcome| !(litmus.allowed)(outcome))
     };
     litmus()

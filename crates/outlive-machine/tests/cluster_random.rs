@@ -1,9 +1,14 @@
 //! Random programs on caches of a few lines, which force every race: values, rights, inclusion.
 
-use outlive_machine::cluster::{self, Cluster, Workload};
-use outlive_machine::description::Description;
-use outlive_machine::engine::Random;
+mod support;
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use outlive_machine::cluster::{self, Breakage, Cluster, Workload};
+use outlive_machine::description::{Description, Protocol};
+use outlive_machine::engine::{Random, Simulation};
 use outlive_machine::line::LineAddress;
+use outlive_machine::logging::LoggingCounts;
 use outlive_machine::program::{Image, Next, Op, Synchronisation, Thread, Update, Word};
 
 /// Draws its operations.
@@ -70,7 +75,20 @@ impl Thread for Walker {
     }
 }
 
-fn tiny(protocol: &str, quantum: &str, reorder: &str) -> Description {
+fn tiny(protocol: Protocol, quantum: &str, reorder: &str) -> Description {
+    with_logs(protocol, quantum, reorder, "2.5 ms", "18 MiB", 3)
+}
+
+/// One that dumps so often, with logs of this size and so many replicas.
+fn with_logs(
+    protocol: Protocol,
+    quantum: &str,
+    reorder: &str,
+    period: &str,
+    log: &str,
+    factor: u32,
+) -> Description {
+    let protocol = protocol.name();
     format!(
         r#"
         [system]
@@ -86,6 +104,11 @@ fn tiny(protocol: &str, quantum: &str, reorder: &str) -> Description {
         [l3]
         size = "512 B"
         ways = 2
+        [logging_unit]
+        sram_size = "192 B"
+        dump_period = "{period}"
+        log_size = "{log}"
+        replication_factor = {factor}
         [ours.core]
         quantum = "{quantum}"
         l1_misses = 3
@@ -103,27 +126,36 @@ fn tiny(protocol: &str, quantum: &str, reorder: &str) -> Description {
     .expect("a machine that can be")
 }
 
-/// Runs random threads and checks the machine's state every so many events; returns the accesses and a digest.
-fn walk(description: &Description, seed: u64, lines: u64, ops: u32, every: u64) -> (u64, String) {
+/// A machine that is judged, with random threads.
+fn walkers(
+    description: &Description,
+    seed: u64,
+    lines: u64,
+    ops: u32,
+) -> Simulation<Cluster<Walker>> {
     let words = lines * 8;
-    let threads: Vec<Walker> = (0..8).map(|n| Walker::new(seed, n, ops, words)).collect();
-    let image = Image {
-        words: words + 8,
-        runs: vec![(Word(3), vec![5, 6, 7])],
-    };
     let workload = Workload {
-        threads,
-        image: image.clone(),
+        threads: (0..8).map(|n| Walker::new(seed, n, ops, words)).collect(),
+        image: Image {
+            words: words + 8,
+            runs: vec![(Word(3), vec![5, 6, 7])],
+        },
         synchronisation: Synchronisation::default(),
     };
-    let mut simulation = Cluster::simulation(description, workload, seed).unwrap();
-    simulation.machine_mut().judge_values(&image);
+    let mut simulation = support::judged(description, workload, seed);
     if let Some(line) = std::env::var("FOLLOW")
         .ok()
         .and_then(|line| line.parse().ok())
     {
         simulation.machine_mut().follow(LineAddress(line));
     }
+    simulation
+}
+
+/// Runs random threads and checks the machine's state every so many events; returns the accesses and a digest.
+fn walk(description: &Description, seed: u64, lines: u64, ops: u32, every: u64) -> (u64, String) {
+    let words = lines * 8;
+    let mut simulation = walkers(description, seed, lines, ops);
     let mut events = 0u64;
     while simulation.step() {
         events += 1;
@@ -134,11 +166,8 @@ fn walk(description: &Description, seed: u64, lines: u64, ops: u32, every: u64) 
                 .unwrap_or_else(|what| panic!("event {events}: {what}"));
         }
     }
-    if let Err(stuck) = cluster::run(&mut simulation) {
-        panic!("{stuck}\n{}", simulation.machine().life().join("\n"));
-    }
+    support::finish(&mut simulation);
     let machine = simulation.machine();
-    machine.check_quiet().unwrap();
     let added: u64 = (0..8).map(|n| machine.thread(n).added).sum();
     assert_eq!(machine.word(Word(words)), added, "every addition counts");
     let statistics = machine.statistics();
@@ -151,60 +180,90 @@ fn walk(description: &Description, seed: u64, lines: u64, ops: u32, every: u64) 
     )
 }
 
+const TIMINGS: [(&str, &str); 3] = [("20 ns", "2 ns"), ("1 ns", "300 ns"), ("100 ns", "0 ns")];
+
 #[test]
 fn values_and_rights_hold_at_every_event() {
-    for seed in 0..12 {
-        let (quantum, reorder) =
-            [("20 ns", "2 ns"), ("1 ns", "300 ns"), ("100 ns", "0 ns")][seed as usize % 3];
-        let description = tiny("wb", quantum, reorder);
-        walk(
-            &description,
-            seed,
-            [1, 3, 12, 40][seed as usize % 4],
-            400,
-            1,
-        );
+    for protocol in Protocol::ALL {
+        for seed in 0..12 {
+            let (quantum, reorder) = TIMINGS[seed as usize % 3];
+            let description = tiny(*protocol, quantum, reorder);
+            let lines = [1, 3, 12, 40][seed as usize % 4];
+            walk(&description, seed, lines, 400, 1);
+        }
+    }
+}
+
+#[test]
+fn logs_hold_what_was_committed_however_often_they_are_dumped() {
+    for protocol in Protocol::ALL.iter().filter(|one| one.replicates()) {
+        for seed in 0..12 {
+            let (quantum, reorder) = TIMINGS[seed as usize % 3];
+            // By the clock, and because the logs are full.
+            let (period, log) =
+                [("7 us", "18 MiB"), ("2.5 ms", "2 KiB"), ("1 us", "480 B")][seed as usize / 3 % 3];
+            let factor = 1 + seed as u32 % 3;
+            let description = with_logs(*protocol, quantum, reorder, period, log, factor);
+            let mut simulation = walkers(&description, seed, 20, 1_000);
+            support::finish(&mut simulation);
+            let statistics = simulation.machine().statistics();
+            let sum = |count: fn(&LoggingCounts) -> u64| {
+                statistics.logging.iter().map(count).sum::<u64>()
+            };
+            assert!(
+                sum(|unit| unit.cleared) > 100,
+                "{protocol:?} {seed}: {statistics}"
+            );
+            let total = statistics.total();
+            assert_eq!(sum(|unit| unit.repls), total.replicated * u64::from(factor));
+            assert_eq!(sum(|unit| unit.vals), sum(|unit| unit.repls));
+            assert_eq!(sum(|unit| unit.moved), sum(|unit| unit.logged));
+        }
+    }
+}
+
+/// Whether a broken machine is noticed by the judges, and how.
+fn noticed(broken: Breakage, seed: u64) -> Option<String> {
+    let description = tiny(Protocol::Proactive, "20 ns", "500 ns");
+    let mut simulation = walkers(&description, seed, 20, 200);
+    simulation.machine_mut().break_it(broken);
+    let caught = catch_unwind(AssertUnwindSafe(|| support::finish(&mut simulation))).err()?;
+    Some(caught.downcast_ref::<String>().cloned().unwrap_or_default())
+}
+
+#[test]
+fn stores_that_are_committed_before_all_replicas_have_them_are_noticed() {
+    for seed in 0..4 {
+        let how = noticed(Breakage::CommitsBeforeLastAck, seed).expect("it is noticed");
+        assert!(how.contains("commits a store to"), "{how}");
+    }
+}
+
+#[test]
+fn replicas_that_are_never_told_of_the_commit_are_noticed() {
+    for seed in 0..4 {
+        let how = noticed(Breakage::ForgetsVal, seed).expect("it is noticed");
+        assert!(how.contains("are not validated"), "{how}");
     }
 }
 
 #[test]
 fn values_hold_over_millions_of_accesses() {
     let mut accesses = 0;
-    for seed in 100..116 {
+    for seed in 100..118 {
         let (quantum, reorder) = [("20 ns", "2 ns"), ("5 ns", "500 ns")][seed as usize % 2];
-        let description = tiny("wb", quantum, reorder);
-        accesses += walk(
-            &description,
-            seed,
-            [2, 7, 20, 64][seed as usize % 4],
-            20_000,
-            997,
-        )
-        .0;
+        let protocol = Protocol::ALL[seed as usize % Protocol::ALL.len()];
+        let description = tiny(protocol, quantum, reorder);
+        let lines = [2, 7, 20, 64][seed as usize % 4];
+        accesses += walk(&description, seed, lines, 20_000, 997).0;
     }
     assert!(accesses > 2_000_000, "{accesses}");
 }
 
 #[test]
-fn written_through_all_of_it_holds_too() {
-    for seed in 0..12 {
-        let (quantum, reorder) =
-            [("20 ns", "2 ns"), ("1 ns", "300 ns"), ("100 ns", "0 ns")][seed as usize % 3];
-        let description = tiny("wt", quantum, reorder);
-        walk(
-            &description,
-            seed,
-            [1, 3, 12, 40][seed as usize % 4],
-            400,
-            1,
-        );
-    }
-}
-
-#[test]
 fn a_run_repeats_to_the_byte() {
-    for protocol in ["wb", "wt"] {
-        let description = tiny(protocol, "20 ns", "50 ns");
+    for protocol in Protocol::ALL {
+        let description = with_logs(*protocol, "20 ns", "50 ns", "5 us", "2 KiB", 3);
         let one = walk(&description, 7, 20, 1_000, u64::MAX);
         assert_eq!(one, walk(&description, 7, 20, 1_000, u64::MAX));
         assert_ne!(one, walk(&description, 8, 20, 1_000, u64::MAX));
@@ -213,37 +272,30 @@ fn a_run_repeats_to_the_byte() {
 
 #[test]
 fn a_clone_goes_on_as_the_original_does() {
-    let description = tiny("wb", "20 ns", "50 ns");
-    let image = Image {
-        words: 168,
-        ..Image::default()
-    };
-    let workload = Workload {
-        threads: (0..8).map(|n| Walker::new(3, n, 2_000, 160)).collect(),
-        image,
-        synchronisation: Synchronisation::default(),
-    };
-    let mut original = Cluster::simulation(&description, workload, 3).unwrap();
-    for _ in 0..5_000 {
-        assert!(original.step());
+    for protocol in Protocol::ALL {
+        let description = with_logs(*protocol, "20 ns", "50 ns", "5 us", "2 KiB", 3);
+        let mut original = walkers(&description, 3, 20, 1_500);
+        for _ in 0..5_000 {
+            assert!(original.step());
+        }
+        let mut fork = original.clone();
+        let forked_at = fork.machine().statistics();
+        let end = cluster::run(&mut original).unwrap();
+        assert_eq!(
+            fork.machine().statistics(),
+            forked_at,
+            "the original has left it alone"
+        );
+        assert_eq!(cluster::run(&mut fork).unwrap(), end);
+        let digest = |simulation: &Simulation<Cluster<Walker>>| {
+            let machine = simulation.machine();
+            let seen: Vec<u64> = (0..8).map(|n| machine.thread(n).seen).collect();
+            format!(
+                "{} {seen:?} {:?}",
+                simulation.handled(),
+                machine.statistics()
+            )
+        };
+        assert_eq!(digest(&original), digest(&fork));
     }
-    let mut fork = original.clone();
-    let forked_at = fork.machine().statistics();
-    let end = cluster::run(&mut original).unwrap();
-    assert_eq!(
-        fork.machine().statistics(),
-        forked_at,
-        "the original has left it alone"
-    );
-    assert_eq!(cluster::run(&mut fork).unwrap(), end);
-    let digest = |simulation: &outlive_machine::engine::Simulation<Cluster<Walker>>| {
-        let machine = simulation.machine();
-        let seen: Vec<u64> = (0..8).map(|n| machine.thread(n).seen).collect();
-        format!(
-            "{} {seen:?} {:?}",
-            simulation.handled(),
-            machine.statistics()
-        )
-    };
-    assert_eq!(digest(&original), digest(&fork));
 }

@@ -1,7 +1,9 @@
 //! Locks, barriers, conditions and event counts: nobody is in a critical section with another, and nobody waits for ever.
 
+mod support;
+
 use outlive_machine::cluster::{self, Cluster, ClusterError, Workload};
-use outlive_machine::description::Description;
+use outlive_machine::description::{Description, Protocol};
 use outlive_machine::engine::Simulation;
 use outlive_machine::program::{
     Barrier, BarrierId, ConditionId, EventCountId, Image, LockId, Next, Op, Script,
@@ -101,20 +103,17 @@ fn simulation(
 }
 
 fn judged<T: Thread>(protocol: &str, workload: Workload<T>) -> Simulation<Cluster<T>> {
-    let mut simulation = Cluster::simulation(&description(protocol), workload, 5).unwrap();
-    simulation.machine_mut().judge_values(&image());
-    simulation
+    support::judged(&description(protocol), workload, 5)
 }
 
 fn finish<T: Thread>(mut simulation: Simulation<Cluster<T>>) -> Simulation<Cluster<T>> {
-    cluster::run(&mut simulation).unwrap();
-    simulation.machine().check_quiet().unwrap();
+    support::finish(&mut simulation);
     simulation
 }
 
 #[test]
 fn a_lock_admits_one_at_a_time() {
-    for protocol in ["wb", "wt"] {
+    for protocol in Protocol::ALL.iter().map(|protocol| protocol.name()) {
         // Read, wait, write back one more: without a lock most of it would be lost.
         let simulation = finish(simulation(protocol, |number, step, last| {
             let within = [
@@ -148,7 +147,7 @@ fn without_the_lock_it_would_be_noticed() {
 
 #[test]
 fn a_barrier_is_passed_when_all_have_arrived() {
-    for protocol in ["wb", "wt"] {
+    for protocol in Protocol::ALL.iter().map(|protocol| protocol.name()) {
         // In each round everybody writes his own word, and after the barrier reads his neighbour's.
         let simulation = finish(simulation(protocol, |number, step, last| {
             let (round, own) = (step / 5, COUNTER.offset(number));
@@ -177,7 +176,7 @@ fn a_barrier_is_passed_when_all_have_arrived() {
 
 #[test]
 fn who_waits_for_a_condition_is_woken() {
-    for protocol in ["wb", "wt"] {
+    for protocol in Protocol::ALL.iter().map(|protocol| protocol.name()) {
         // The first half waits, one after another, for tokens that the other half makes.
         let simulation = finish(simulation(protocol, |number, step, last| {
             let producer = number >= THREADS as u64 / 2;
@@ -246,7 +245,7 @@ fn read_around_a_count(protocol: &str, wanted: u64) -> (Vec<u64>, Vec<u64>) {
 
 #[test]
 fn who_awaits_a_count_comes_after_who_advanced_it() {
-    for protocol in ["wb", "wt"] {
+    for protocol in Protocol::ALL.iter().map(|protocol| protocol.name()) {
         let (before, after) = read_around_a_count(protocol, 3);
         assert_eq!((before, after), (vec![0], vec![7, 8, 8]), "{protocol}");
         let (_, at_once) = read_around_a_count(protocol, 0);

@@ -162,8 +162,10 @@ fn drawn(seed: u64) -> Description {
     description.ours.core.width = width as u32;
     let one_way = description.cxl.round_trip.picos() / 2;
     description.ours.core.quantum = Time::from_picos(between(1, one_way));
-    description.ours.coherence.protocol =
-        [Protocol::WriteBack, Protocol::WriteThrough][between(0, 1) as usize];
+    let protocol = Protocol::ALL[between(0, Protocol::ALL.len() as u64 - 1) as usize];
+    if description.logging_unit.replication_factor > 0 || !protocol.replicates() {
+        description.ours.coherence.protocol = protocol;
+    }
     description.ours.coherence.write_back_buffer = between(1, 1 << 16) as u32;
     description.ours.memory.interleave = Bytes(64 * between(1, 1 << 40));
     description.ours.wire.header = Bytes(between(1, 4096));

@@ -10,7 +10,7 @@
 use crate::description::Description;
 use crate::line::{Line, LineAddress};
 use crate::parts::{CacheArray, Slot, Victim};
-use crate::protocol::NodeState;
+use crate::protocol::{Epoch, NodeState};
 
 /// No core.
 pub(super) const NOBODY: u8 = u8::MAX;
@@ -24,6 +24,8 @@ pub(super) struct Held {
     pub owner: u8,
     /// The core for whose store it must stay here and as it is.
     pub pinned: u8,
+    /// The epoch at which the node may write it, while it may.
+    pub epoch: Epoch,
     /// Cores that may have it.
     pub holders: u64,
     /// Cores that wait for it.
@@ -36,6 +38,7 @@ impl Default for Held {
             agent: NodeState::I,
             owner: NOBODY,
             pinned: NOBODY,
+            epoch: Epoch::default(),
             holders: 0,
             waiting: 0,
         }

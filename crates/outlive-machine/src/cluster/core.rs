@@ -24,8 +24,8 @@ use super::misses::Misses;
 use super::reorder_buffer::{Group, Kind, ReorderBuffer};
 use super::serial::Serial;
 use super::statistics::CoreCounts;
-use super::store_buffer::StoreBuffer;
-use crate::description::Description;
+use super::store_buffer::{Retired, StoreBuffer};
+use crate::description::{Description, Protocol};
 use crate::engine::{EventQueue, Time};
 use crate::line::LineAddress;
 use crate::program::{Next, Op, Thread};
@@ -69,12 +69,15 @@ pub(super) struct Core {
     pub ended: bool,
     /// Retirement waits for room in the store buffer since then.
     pub stalled: Option<u64>,
+    /// How many REPLs it has sent to the group of a line: the number of the next.
+    pub repls: u32,
     pub counts: CoreCounts,
 }
 
 impl Core {
     pub fn new(description: &Description, node: u16, place: u8) -> Core {
         let (system, core) = (&description.system, &description.ours.core);
+        let coalesces = description.ours.coherence.protocol != Protocol::Uncoalesced;
         let (queue, buffer) = (system.store_queue as usize, core.store_buffer as usize);
         Core {
             node,
@@ -83,7 +86,7 @@ impl Core {
             tick: 0,
             rob: ReorderBuffer::new(core.reorder_buffer),
             loads: LoadQueue::new(system.load_queue as usize),
-            stores: StoreBuffer::new(queue, buffer),
+            stores: StoreBuffer::new(queue, buffer, coalesces),
             misses: Misses::new(core.l1_misses.min(core.l2_misses) as usize),
             wants_room: false,
             prefetches: VecDeque::with_capacity(queue + buffer),
@@ -93,8 +96,21 @@ impl Core {
             waits: false,
             ended: false,
             stalled: None,
+            repls: 0,
             counts: CoreCounts::default(),
         }
+    }
+
+    /// Whether a load can begin.
+    #[inline]
+    pub fn has_room_for_load(&self) -> bool {
+        self.rob.free() > 0 && !self.loads.is_full()
+    }
+
+    /// Whether a store can begin.
+    #[inline]
+    pub fn has_room_for_store(&self) -> bool {
+        self.rob.free() > 0 && !self.stores.queue_is_full()
     }
 
     /// Whether all that has begun is retired and committed.
@@ -154,7 +170,7 @@ impl<T: Thread> Cluster<T> {
             self.ask_for_more(c, tick, now, queue);
         }
         loop {
-            let full = self.retire(c);
+            let full = self.retire(c, now, queue);
             let committed = self.drain(c, now, queue);
             if !(full && committed) {
                 return;
@@ -163,9 +179,9 @@ impl<T: Thread> Cluster<T> {
     }
 
     /// Retires what is due; whether a store waits for room in the store buffer.
-    fn retire(&mut self, c: usize) -> bool {
-        let core = &mut self.cores[c];
-        while let Some((group, due)) = core.rob.front() {
+    fn retire(&mut self, c: usize, now: Time, queue: &mut EventQueue<Event>) -> bool {
+        while let Some((group, due)) = self.cores[c].rob.front() {
+            let core = &mut self.cores[c];
             if due > core.tick {
                 return false;
             }
@@ -178,21 +194,31 @@ impl<T: Thread> Cluster<T> {
                         at = at.max(core.stores.last_commit);
                         core.counts.buffer_full_ticks += at.saturating_sub(since);
                     }
-                    let Some(joined) = core.stores.retire(at) else {
-                        if core.stalled.is_none() {
-                            core.stalled = Some(due);
-                            core.counts.buffer_full += 1;
-                        } else {
-                            // It still waits, and is counted up to now.
-                            core.stalled = Some(at);
+                    let retired = core.stores.retire(at);
+                    match retired {
+                        Retired::NoRoom => {
+                            if core.stalled.is_none() {
+                                core.stalled = Some(due);
+                                core.counts.buffer_full += 1;
+                            } else {
+                                // It still waits, and is counted up to now.
+                                core.stalled = Some(at);
+                            }
+                            return true;
                         }
-                        return true;
-                    };
+                        Retired::Joined { shared } => {
+                            core.counts.coalesced += 1;
+                            core.counts.shared_coalesced += u64::from(shared);
+                        }
+                        Retired::Entered => {}
+                    }
                     core.stalled = None;
-                    core.counts.coalesced += u64::from(joined);
+                    if retired == Retired::Entered && self.protocol.replicates() {
+                        self.store_entered(c, at, now, queue);
+                    }
                 }
             }
-            core.rob.pop(at);
+            self.cores[c].rob.pop(at);
         }
         false
     }

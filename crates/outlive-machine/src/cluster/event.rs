@@ -1,9 +1,10 @@
 //! What happens in a cluster, and what its nodes send each other.
 
-use super::payload::Payload;
+use super::packet::Packet;
+use super::under_way::Payload;
 use crate::line::LineAddress;
 use crate::parts::Content;
-use crate::protocol::{ToDirectory, ToNode};
+use crate::protocol::{Epoch, ToDirectory, ToNode};
 
 /// What happens: to which part, and what.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -19,12 +20,19 @@ pub enum Event {
         /// For which line.
         line: LineAddress,
     },
-    /// A message is ready at its sender's port.
-    Depart(Message),
-    /// A message is at the switch.
-    AtSwitch(Message),
-    /// A message is where it goes to, and has been looked at there.
-    Arrive(Message),
+    /// A message is as far on its way as it says.
+    Message(Message),
+    /// A packet is as far on its way as it says.
+    Packet(Packet),
+    /// A logging unit has read so much of its log that the next piece of its dump may leave.
+    NextPiece {
+        /// Whose unit.
+        node: u8,
+        /// Which piece.
+        index: u32,
+    },
+    /// It is time for a dump.
+    DumpPeriod,
 }
 
 /// A message about a line, between a compute node and the line's memory node.
@@ -33,9 +41,30 @@ pub struct Message {
     pub(super) line: LineAddress,
     /// The contents, if it has any.
     pub(super) payload: Payload,
+    /// The epoch of the line, if it grants the only copy.
+    pub(super) epoch: Epoch,
     /// The compute node at one of its ends.
     pub(super) node: u8,
+    pub(super) stage: Stage,
     pub(super) what: What,
+}
+
+/// How far something is on its way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Stage {
+    /// Ready at its sender's port.
+    Ready,
+    /// At the switch.
+    Switch,
+    /// Where it goes to, and looked at there.
+    There,
+}
+
+impl Message {
+    /// The event that it is so far.
+    pub(super) fn at(self, stage: Stage) -> Event {
+        Event::Message(Message { stage, ..self })
+    }
 }
 
 /// What a message says.
@@ -121,4 +150,28 @@ kinds! {
     RdS, RdX, Upgrade, Ack, Done, Downgraded, DowngradedClean, Relinquished, Gone, PutM,
     Inv, RecallShared, RecallExclusive, GrantS, GrantE, GrantM, GrantUpgrade, PutAck,
     WriteThrough, WrittenThrough,
+    Repl, ReplAck, Val,
+    DumpAsked, DumpBegin, DumpPiece, DumpStored, DumpSaved, DumpClear, DumpCleared,
+}
+
+/// What messages are for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Purpose {
+    /// Accesses to the memory that nodes share.
+    Access,
+    /// Replication of stores.
+    Replication,
+    /// Saving logs in the memory nodes.
+    Dump,
+}
+
+impl MessageKind {
+    /// What messages of this kind are for.
+    pub fn purpose(self) -> Purpose {
+        match self {
+            kind if kind >= MessageKind::DumpAsked => Purpose::Dump,
+            kind if kind >= MessageKind::Repl => Purpose::Replication,
+            _ => Purpose::Access,
+        }
+    }
 }

@@ -24,7 +24,7 @@ impl<T: Thread> Cluster<T> {
     /// Begins to advance a count; `false` if there is no room among the stores.
     pub(super) fn advance(&mut self, c: usize, count: EventCountId) -> bool {
         let core = &mut self.cores[c];
-        if core.rob.free() == 0 || core.stores.queue_is_full() {
+        if !core.has_room_for_store() {
             return false;
         }
         let number = core.rob.next();

@@ -1,8 +1,9 @@
 //! The life of one line: everything that is said and done about it, for people who look for a mistake.
 
-use super::event::Message;
+use super::event::{Message, MessageKind};
 use crate::engine::Time;
 use crate::line::LineAddress;
+use crate::parts::Port;
 use crate::protocol::{Directory, NodeEvent, NodeId, NodeState, ToDirectory};
 
 /// What has happened to a line, one line of text each, the first first.
@@ -55,6 +56,13 @@ impl Life {
             self.lines.push(format!(
                 "{now}: directory {event:?} from {from}: {before:?} {holders} to {next:?} {held}"
             ));
+        }
+    }
+
+    pub fn said(&mut self, at: Time, line: LineAddress, kind: MessageKind, from: Port, to: Port) {
+        if line == self.line {
+            self.lines
+                .push(format!("{at}: {kind:?} leaves CN{} for CN{}", from.0, to.0));
         }
     }
 

@@ -98,7 +98,7 @@ impl<T: Thread> Cluster<T> {
     ) -> bool {
         self.check_word(word);
         let core = &mut self.cores[c];
-        if core.rob.free() == 0 || core.loads.is_full() {
+        if !core.has_room_for_load() {
             return false;
         }
         core.loads.hold();

@@ -5,14 +5,14 @@
 //! being answered brought the contents, they are sent at once and written beside it.
 
 use super::Cluster;
-use super::event::{Event, Message, What};
-use super::payload::Payload;
+use super::event::{Event, Message, Stage, What};
+use super::under_way::Payload;
 use crate::description::Description;
 use crate::engine::{EventQueue, Time};
 use crate::line::LineAddress;
 use crate::parts::Memory;
 use crate::program::Thread;
-use crate::protocol::{DirectoryAction, NodeId, ToDirectory};
+use crate::protocol::{DirectoryAction, Epoch, NodeId, ToDirectory, ToNode};
 
 /// A memory node but for contents and records, which stand together for all.
 #[derive(Clone, Debug)]
@@ -67,11 +67,21 @@ impl<T: Thread> Cluster<T> {
                     at_hand = true;
                 }
                 DirectoryAction::Send(to, what) => {
+                    let exclusive = matches!(
+                        what,
+                        ToNode::GrantE(()) | ToNode::GrantM(()) | ToNode::GrantUpgrade
+                    );
+                    let epoch = match exclusive {
+                        true => step.directory.epoch(),
+                        false => Epoch::default(),
+                    };
                     for node in to.iter() {
                         let mut answer = Message {
                             line,
                             payload: Payload::NONE,
+                            epoch,
                             node: node.index() as u8,
+                            stage: Stage::Ready,
                             what: What::Down(what),
                         };
                         if what.data().is_none() {
@@ -83,7 +93,7 @@ impl<T: Thread> Cluster<T> {
                             self.send(answer, now, queue);
                         } else {
                             let ready = self.memories[home].dram.access(now, line);
-                            queue.schedule_at(ready, Event::Depart(answer));
+                            queue.schedule_at(ready, answer.at(Stage::Ready));
                         }
                     }
                 }

@@ -37,49 +37,65 @@
 //! branch prediction, no speculation past an atomic or fence, no bound on hits under way. Caches: true LRU, inclusive of
 //! the levels above. Directories: a latency, and the order of the protocol. Links, switch, memories: latency, bandwidth or
 //! banks, and queues. Data that is private to a thread takes time, and has no values.
+//!
+//! In the configurations of ReCXL: REPL, REPL_ACK and VAL over the same links as everything else, driven by the
+//! [protocol's table](crate::protocol::STORE); [logging units](crate::logging) with real values, and dumps of their logs. The atomics
+//! of locks and barriers are stores as any others. A directory's epochs go with its exclusive grants.
 
 mod caches;
+mod check;
 mod core;
+mod error;
 mod event;
 mod event_counts;
 mod life;
 mod loads;
+mod logs;
 mod memory_node;
 mod misses;
 mod node;
 mod objects;
 mod oracle;
-mod payload;
+mod packet;
 mod port;
 mod private;
 mod reorder_buffer;
+mod replication;
 mod serial;
 mod shared_memory;
 mod statistics;
 mod store_buffer;
 mod stores;
 mod timing;
+mod under_way;
 mod write_through;
 
-pub use event::{Event, Message, MessageKind};
+pub use error::{ClusterError, Stuck};
+pub use event::{Event, Message, MessageKind, Purpose};
+pub use packet::Packet;
 pub use statistics::{CoreCounts, MessageCounts, Statistics, Traffic};
 
 use self::core::{Activity, Core};
 use life::Life;
+use logs::Logs;
 use memory_node::MemoryNode;
 use node::Node;
 use objects::Objects;
 use oracle::Oracle;
-use payload::Payloads;
+use packet::Says;
 use shared_memory::SharedMemory;
 use timing::Timing;
+use under_way::UnderWay;
 
-use crate::description::{Description, Impossible, Protocol};
+use std::sync::LazyLock;
+
+use crate::description::{Description, Protocol};
 use crate::engine::{EventQueue, Machine, Simulation, Time};
-use crate::line::LineAddress;
+use crate::line::{Line, LineAddress};
+use crate::logging::{Archive, LoggingUnit};
 use crate::parts::{Fabric, Port, WireSizes};
 use crate::program::{Image, Synchronisation, Thread, Word};
-use crate::protocol::{MAX_NODES, NodeState, Tables};
+use crate::protocol::{MAX_NODES, NodeId, NodeState, STORE, StoreTable, Tables};
 
 /// What a cluster runs.
 #[derive(Clone, Debug)]
@@ -92,47 +108,6 @@ pub struct Workload<T> {
     pub synchronisation: Synchronisation,
 }
 
-/// Why a cluster cannot be made.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum ClusterError {
-    /// There is no such machine.
-    #[error("no such machine can be: {0}")]
-    Impossible(Impossible),
-    /// A directory cannot tell the nodes apart.
-    #[error("a directory tells {MAX_NODES} compute nodes apart, and these are {0}; describe fewer")]
-    TooManyNodes(u32),
-    /// There are not as many cores.
-    #[error(
-        "{threads} threads do not fit on {cores} cores; describe more nodes, or run fewer threads"
-    )]
-    TooManyThreads {
-        /// Of the workload.
-        threads: usize,
-        /// Of the machine.
-        cores: usize,
-    },
-    /// The workload names a word that shared memory has not.
-    #[error("{what} is {word:?}, and shared memory has {words} words; enlarge the image")]
-    OutsideMemory {
-        /// What stands there.
-        what: &'static str,
-        /// Where.
-        word: Word,
-        /// How many there are.
-        words: u64,
-    },
-}
-
-/// Threads wait for what nobody will do: a workload that deadlocks.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("nothing happens any more at {at}, and {} threads have not ended: {}", .threads.len(), .threads.join("; "))]
-pub struct Stuck {
-    /// When the last event was.
-    pub at: Time,
-    /// Each thread that has not ended, and what it waits for as far as that is known.
-    pub threads: Vec<String>,
-}
-
 /// Ways to break a cluster, so that its tests can show that they would notice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Breakage {
@@ -140,6 +115,10 @@ pub enum Breakage {
     StoresDrainedOutOfOrder,
     /// Loads behind one that waits for its line get their values before it.
     LoadsBoundOutOfOrder,
+    /// Stores are committed when the first of their replicas has answered.
+    CommitsBeforeLastAck,
+    /// The last replica of each store is not told that it is committed.
+    ForgetsVal,
 }
 
 /// A cluster and its threads; see the [module](self).
@@ -152,10 +131,15 @@ pub struct Cluster<T> {
     memories: Box<[MemoryNode]>,
     memory: SharedMemory,
     fabric: Fabric,
-    payloads: Payloads,
+    payloads: UnderWay<Line>,
     objects: Objects,
     messages: MessageCounts,
+    /// What packets say.
+    said: UnderWay<Says>,
+    /// In a machine that replicates.
+    logs: Option<Box<Logs>>,
     tables: &'static Tables,
+    stores: &'static StoreTable,
     timing: Timing,
     sizes: WireSizes,
     protocol: Protocol,
@@ -184,7 +168,12 @@ impl<T: Thread> Cluster<T> {
     ) -> Result<Simulation<Cluster<T>>, ClusterError> {
         let cluster = Cluster::new(description, workload, seed)?;
         let cores = cluster.cores.len();
+        let replicates = cluster.logs.is_some();
         let mut simulation = Simulation::new(cluster);
+        if replicates {
+            let first = description.logging_unit.dump_period;
+            simulation.queue_mut().schedule_at(first, Event::DumpPeriod);
+        }
         for core in 0..cores {
             let event = Event::Wake(core as u16);
             simulation.queue_mut().schedule_at(Time::ZERO, event);
@@ -215,12 +204,13 @@ impl<T: Thread> Cluster<T> {
                 cores,
             });
         }
-        check_workload(&image, &synchronisation)?;
+        error::check_workload(&image, &synchronisation)?;
         let core = |c| {
             let mut core = Core::new(description, (c / per_node) as u16, (c % per_node) as u8);
             core.activity = Activity::Sleeping(Time::ZERO);
             core
         };
+        let replicates = description.ours.coherence.protocol.replicates();
         let memory = SharedMemory::new(&image);
         Ok(Cluster {
             cores: (0..threads.len()).map(core).collect(),
@@ -229,17 +219,19 @@ impl<T: Thread> Cluster<T> {
             words: memory.len() * Word::PER_LINE,
             memory,
             fabric: Fabric::new(description, seed),
-            payloads: Payloads::default(),
+            payloads: UnderWay::default(),
             objects: Objects::new(&synchronisation, threads.len()),
             messages: MessageCounts::default(),
+            said: UnderWay::default(),
+            logs: replicates.then(|| Box::new(Logs::new(description))),
             tables: Tables::mesi(),
+            stores: stores(),
             timing,
             sizes: WireSizes::new(&description.ours.wire),
             protocol: description.ours.coherence.protocol,
             write_backs: description.ours.coherence.write_back_buffer as usize,
             cores_per_node: per_node,
-            interleave: description.ours.memory.interleave.0
-                / size_of::<crate::line::Line>() as u64,
+            interleave: description.ours.memory.interleave.0 / size_of::<Line>() as u64,
             unfinished: threads.len(),
             threads: threads.into(),
             oracle: None,
@@ -248,8 +240,9 @@ impl<T: Thread> Cluster<T> {
         })
     }
 
-    /// Has every load judged from now on, which must be the beginning: one that gets anything but the last value in
-    /// coherence order, and a store while another node can read the line, are panics. For tests.
+    /// Has every load and commit judged from now on, which must be the beginning: a load that gets anything but the last value
+    /// in coherence order, a store while another node can read the line, and one that a replica has not logged are panics.
+    /// What was committed is kept for [`check_quiet`](Self::check_quiet). For tests.
     pub fn judge_values(&mut self, image: &Image) {
         self.oracle = Some(Box::new(Oracle::new(image)));
     }
@@ -277,6 +270,16 @@ impl<T: Thread> Cluster<T> {
     /// Whether all threads have ended and all that they did is done. Lines may still be under way to memory.
     pub fn is_finished(&self) -> bool {
         self.unfinished == 0
+    }
+
+    /// The logging unit of a compute node, if the machine replicates.
+    pub fn logging_unit(&self, node: NodeId) -> Option<&LoggingUnit> {
+        self.logs.as_ref()?.units.get(node.index())
+    }
+
+    /// The log in a memory node, if the machine replicates.
+    pub fn archive(&self, memory_node: usize) -> Option<&Archive> {
+        self.logs.as_ref()?.archives.get(memory_node)
     }
 
     /// What a word of shared memory holds, wherever its line stands.
@@ -318,73 +321,14 @@ impl<T: Thread> Cluster<T> {
                 .map(|node| node.pmem.counts())
                 .collect(),
             local: self.nodes.iter().map(|node| node.dram.counts()).collect(),
+            logging: self.logs.as_ref().map_or(Vec::new(), |logs| {
+                logs.units.iter().map(LoggingUnit::counts).collect()
+            }),
+            archives: self.logs.as_ref().map_or(Vec::new(), |logs| {
+                logs.archives.iter().map(Archive::bytes).collect()
+            }),
             finished: end.filter(|_| self.is_finished()),
         }
-    }
-
-    /// What is wrong with the machine's state now: inclusion of the caches, one writer or many readers, copies that differ.
-    /// For tests; it takes long.
-    ///
-    /// # Errors
-    ///
-    /// The first thing found.
-    pub fn check(&self) -> Result<(), String> {
-        for (n, node) in self.nodes.iter().enumerate() {
-            node.caches
-                .check()
-                .map_err(|what| format!("node {n}: {what}"))?;
-        }
-        for number in 0..self.memory.len() {
-            let line = LineAddress(number);
-            let states = || {
-                self.nodes
-                    .iter()
-                    .map(|node| (node.agent(line), node.contents(line)))
-            };
-            let writers = states().filter(|(state, _)| state.is_writable()).count();
-            let readers = states().filter(|(state, _)| state.is_readable()).count();
-            if writers > 1 || writers == 1 && readers > 1 {
-                return Err(format!(
-                    "{line} has {writers} writers and {readers} readers"
-                ));
-            }
-            let copies = || states().filter(|(state, _)| state.is_readable());
-            if copies()
-                .zip(copies().skip(1))
-                .any(|(one, other)| one.1 != other.1)
-            {
-                return Err(format!("the copies of {line} differ"));
-            }
-        }
-        Ok(())
-    }
-
-    /// What is wrong with a machine in which nothing is under way any more: what should be empty and is not, and memory
-    /// that does not hold what was stored last.
-    ///
-    /// # Errors
-    ///
-    /// The first thing found.
-    pub fn check_quiet(&self) -> Result<(), String> {
-        self.check()?;
-        let left = [
-            ("contents under way", self.payloads.under_way()),
-            ("lines being served by directories", self.memory.busy()),
-            (
-                "misses",
-                self.cores.iter().map(|core| core.misses.shared()).sum(),
-            ),
-            (
-                "nodes that are not quiet",
-                self.nodes.iter().filter(|node| !node.is_quiet()).count(),
-            ),
-        ];
-        for (what, count) in left {
-            if count > 0 {
-                return Err(format!("{count} {what} are left"));
-            }
-        }
-        self.check_values()
     }
 
     #[inline]
@@ -397,32 +341,10 @@ impl<T: Thread> Cluster<T> {
     }
 }
 
-fn check_workload(image: &Image, synchronisation: &Synchronisation) -> Result<(), ClusterError> {
-    let outside = |what, word: Word| {
-        (word.0 >= image.words).then_some(ClusterError::OutsideMemory {
-            what,
-            word,
-            words: image.words,
-        })
-    };
-    let ends = image.runs.iter().filter(|(_, values)| !values.is_empty());
-    let last = |(first, values): &(Word, Vec<u64>)| first.offset(values.len() as u64 - 1);
-    let runs = ends.filter_map(|run| outside("the end of a run of the image", last(run)));
-    let locks = synchronisation
-        .locks
-        .iter()
-        .filter_map(|word| outside("a lock", *word));
-    let conditions = synchronisation.conditions.iter();
-    let conditions = conditions.filter_map(|word| outside("a condition", *word));
-    let barriers = synchronisation.barriers.iter();
-    let barriers = barriers.filter_map(|barrier| {
-        let flag = Word((barrier.counter.line().0 + 1) * Word::PER_LINE);
-        outside("a barrier's flag", flag)
-    });
-    match runs.chain(locks).chain(conditions).chain(barriers).next() {
-        Some(error) => Err(error),
-        None => Ok(()),
-    }
+/// The table of a store that is replicated, laid out.
+fn stores() -> &'static StoreTable {
+    static STORES: LazyLock<StoreTable> = LazyLock::new(|| StoreTable::new(STORE));
+    &STORES
 }
 
 impl<T: Thread> Machine for Cluster<T> {
@@ -436,9 +358,10 @@ impl<T: Thread> Machine for Cluster<T> {
             }
             Event::Released(c) => self.released(c as usize, now, queue),
             Event::Request { core, line } => self.request(core as usize, line, now, queue),
-            Event::Depart(message) => self.send(message, now, queue),
-            Event::AtSwitch(message) => self.forward(message, now, queue),
-            Event::Arrive(message) => self.arrive(message, now, queue),
+            Event::Message(message) => self.message(message, now, queue),
+            Event::Packet(packet) => self.packet(packet, now, queue),
+            Event::NextPiece { node, index } => self.next_piece(node, index, now, queue),
+            Event::DumpPeriod => self.dump_period(now, queue),
         }
     }
 }

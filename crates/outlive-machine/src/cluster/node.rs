@@ -7,14 +7,14 @@
 
 use super::Cluster;
 use super::caches::{Caches, NOBODY};
-use super::event::{Event, Message, What};
-use super::payload::Payload;
+use super::event::{Event, Message, Stage, What};
+use super::under_way::Payload;
 use crate::description::Description;
 use crate::engine::{EventQueue, Time};
 use crate::line::{Line, LineAddress};
 use crate::parts::{Memory, Slot};
 use crate::program::Thread;
-use crate::protocol::{NodeAction, NodeInput, NodeState, ToNode};
+use crate::protocol::{Epoch, NodeAction, NodeInput, NodeState, ToNode};
 
 /// A line that was put back and is kept until the directory has it.
 #[derive(Clone, Copy, Debug)]
@@ -219,7 +219,14 @@ impl<T: Thread> Cluster<T> {
             return;
         }
         let input = NodeInput::Message(what);
-        if self.tell(n, message.line, input, message.payload, now, queue) {
+        let resumed = self.tell(n, message.line, input, message.payload, now, queue);
+        let caches = &mut self.nodes[n].caches;
+        if message.epoch != Epoch::default()
+            && let Some(slot) = caches.find(message.line)
+        {
+            caches.held_mut(slot).epoch = message.epoch;
+        }
+        if resumed {
             self.resume(n, message.line, now, queue);
         }
     }
@@ -271,7 +278,9 @@ impl<T: Thread> Cluster<T> {
                     let message = Message {
                         line,
                         payload,
+                        epoch: Epoch::default(),
                         node: n as u8,
+                        stage: Stage::Ready,
                         what: What::Up(what),
                     };
                     self.send(message, now, queue);

@@ -1,13 +1,22 @@
 //! Messages on their way: from a port over the switch to another port, two events each.
 
 use super::Cluster;
-use super::event::{Event, Message, What};
+use super::event::{Event, Message, Stage, What};
 use crate::engine::{EventQueue, Time};
 use crate::parts::Port;
 use crate::program::Thread;
 use crate::protocol::ToNode;
 
 impl<T: Thread> Cluster<T> {
+    /// A message is so far.
+    pub(super) fn message(&mut self, message: Message, now: Time, queue: &mut EventQueue<Event>) {
+        match message.stage {
+            Stage::Ready => self.send(message, now, queue),
+            Stage::Switch => self.forward(message, now, queue),
+            Stage::There => self.arrive(message, now, queue),
+        }
+    }
+
     /// A message leaves its sender, behind all that were sent before.
     pub(super) fn send(&mut self, message: Message, now: Time, queue: &mut EventQueue<Event>) {
         let (node, home) = self.ports(message);
@@ -18,11 +27,11 @@ impl<T: Thread> Cluster<T> {
             life.sent(now, message);
         }
         let at = self.fabric.leave(now, from, bytes);
-        queue.schedule_at(at, Event::AtSwitch(message));
+        queue.schedule_at(at, message.at(Stage::Switch));
     }
 
     /// A message is at the switch; the event after this is that its receiver has looked it up.
-    pub(super) fn forward(&mut self, message: Message, now: Time, queue: &mut EventQueue<Event>) {
+    fn forward(&mut self, message: Message, now: Time, queue: &mut EventQueue<Event>) {
         let (node, home) = self.ports(message);
         let to = if message.what.is_upward() { home } else { node };
         let bytes = self.sizes.bytes(message.what.content());
@@ -35,10 +44,10 @@ impl<T: Thread> Cluster<T> {
             What::Down(_) | What::WrittenThrough { .. } => Time::ZERO,
         };
         let at = self.fabric.forward(now, to, bytes) + lookup;
-        queue.schedule_at(at, Event::Arrive(message));
+        queue.schedule_at(at, message.at(Stage::There));
     }
 
-    pub(super) fn arrive(&mut self, message: Message, now: Time, queue: &mut EventQueue<Event>) {
+    fn arrive(&mut self, message: Message, now: Time, queue: &mut EventQueue<Event>) {
         match message.what {
             What::Up(what) => self.arrive_up(message, what, now, queue),
             What::Down(what) => self.arrive_down(message, what, now, queue),

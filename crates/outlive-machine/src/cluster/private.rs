@@ -39,7 +39,7 @@ impl<T: Thread> Cluster<T> {
         queue: &mut EventQueue<Event>,
     ) -> bool {
         let core = &mut self.cores[c];
-        if core.rob.free() == 0 || core.loads.is_full() {
+        if !core.has_room_for_load() {
             return false;
         }
         core.loads.hold();
@@ -58,14 +58,13 @@ impl<T: Thread> Cluster<T> {
         queue: &mut EventQueue<Event>,
     ) -> bool {
         let core = &mut self.cores[c];
-        if core.rob.free() == 0 || core.stores.queue_is_full() {
+        if !core.has_room_for_store() {
             return false;
         }
-        core.counts.stores += 1;
         let (tick, number) = (core.tick, core.rob.next());
         let line = own_line(c, address);
         let there = self.private_access(c, line, true, tick, now, queue);
-        self.cores[c].stores.begin(Store {
+        let store = Store {
             line,
             place: LineAddress::word_of_byte(address) as u8,
             private: true,
@@ -73,8 +72,8 @@ impl<T: Thread> Cluster<T> {
             then: Then::Nothing,
             number,
             ready: there - self.timing.l1,
-        });
-        self.begin(c, Kind::Store, tick + self.timing.cycle);
+        };
+        self.begin_store(c, store);
         true
     }
 

@@ -3,7 +3,7 @@
 //! Such an operation begins when all instructions before it have retired and all stores before it are committed, and nothing
 //! after it begins before it is done. An atomic binds the old value and writes the new one at one moment, at which its node
 //! may write the line: its store goes into the (empty) store buffer and is committed at once. In a machine that writes
-//! through, the line is pinned from that moment to the commit.
+//! through or replicates, the line is pinned from that moment to the commit.
 //!
 //! Locks, barriers and conditions make real accesses to their words and ask the machine's [objects](super::objects) who has
 //! to wait. Who waits costs nothing; when it may go on it makes a new access, as one who spun would.

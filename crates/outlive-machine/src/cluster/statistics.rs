@@ -4,8 +4,9 @@ use std::fmt;
 use std::ops::AddAssign;
 
 use super::caches::Level;
-use super::event::MessageKind;
+use super::event::{MessageKind, Purpose};
 use crate::engine::Time;
+use crate::logging::LoggingCounts;
 use crate::parts::{LinkCounts, MemoryCounts};
 
 /// What a core and its thread have done.
@@ -41,6 +42,14 @@ pub struct CoreCounts {
     pub commits: u64,
     /// Stores that joined an entry of the store buffer.
     pub coalesced: u64,
+    /// Of them, stores to shared memory.
+    pub shared_coalesced: u64,
+    /// Entries that were replicated: each is a REPL to each node of its line's group.
+    pub replicated: u64,
+    /// Of them, those that were replicated when they were the oldest of the store buffer.
+    pub replicated_oldest: u64,
+    /// How long in all the oldest entry waited for its replicas alone, its line being there, in ticks.
+    pub replica_ticks: u64,
     /// The sum of the times that entries were in the store buffer, in ticks (a cycle has as many as a core is wide).
     pub buffer_ticks: u64,
     /// How often a store could not retire because the store buffer was full.
@@ -81,6 +90,10 @@ impl AddAssign for CoreCounts {
         self.private_misses += other.private_misses;
         self.commits += other.commits;
         self.coalesced += other.coalesced;
+        self.shared_coalesced += other.shared_coalesced;
+        self.replicated += other.replicated;
+        self.replicated_oldest += other.replicated_oldest;
+        self.replica_ticks += other.replica_ticks;
         self.buffer_ticks += other.buffer_ticks;
         self.buffer_full += other.buffer_full;
         self.buffer_full_ticks += other.buffer_full_ticks;
@@ -122,9 +135,22 @@ impl MessageCounts {
 
     /// All.
     pub fn total(&self) -> Traffic {
-        self.0.iter().fold(Traffic::default(), |sum, one| Traffic {
-            messages: sum.messages + one.messages,
-            bytes: sum.bytes + one.bytes,
+        self.sum(|_| true)
+    }
+
+    /// Those for a purpose.
+    pub fn for_purpose(&self, purpose: Purpose) -> Traffic {
+        self.sum(|kind| kind.purpose() == purpose)
+    }
+
+    fn sum(&self, counts: impl Fn(MessageKind) -> bool) -> Traffic {
+        let kinds = MessageKind::ALL.iter().filter(|kind| counts(**kind));
+        kinds.fold(Traffic::default(), |sum, kind| {
+            let Traffic { messages, bytes } = self.of(*kind);
+            Traffic {
+                messages: sum.messages + messages,
+                bytes: sum.bytes + bytes,
+            }
         })
     }
 }
@@ -146,6 +172,10 @@ pub struct Statistics {
     pub pmem: Vec<MemoryCounts>,
     /// DRAM of the compute nodes.
     pub local: Vec<MemoryCounts>,
+    /// The logging unit of each compute node, in a machine that replicates.
+    pub logging: Vec<LoggingCounts>,
+    /// Bytes of dumps in each memory node, compressed, in a machine that replicates.
+    pub archives: Vec<u64>,
     /// When the last thread had finished; `None` while one runs.
     pub finished: Option<Time>,
 }
@@ -194,6 +224,25 @@ impl fmt::Display for Statistics {
             "store buffers: {} commits, {} stores joined, full {} times",
             total.commits, total.coalesced, total.buffer_full
         )?;
+        if total.replicated > 0 {
+            writeln!(
+                f,
+                "replication: {} entries, {} when they were the oldest",
+                total.replicated, total.replicated_oldest
+            )?;
+        }
+        for (n, unit) in self.logging.iter().enumerate() {
+            writeln!(
+                f,
+                "unit {n}: {} REPLs, {} entries; at most {} in SRAM, {} in the log; {} saved in {} B",
+                unit.repls,
+                unit.logged,
+                unit.peak_sram,
+                unit.peak_log,
+                unit.saved,
+                unit.dumped_bytes
+            )?;
+        }
         for kind in MessageKind::ALL {
             let Traffic { messages, bytes } = self.messages.of(*kind);
             if messages > 0 {

@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 
 use crate::line::{Line, LineAddress};
 use crate::program::{BarrierId, EventCountId, LockId, Word};
+use crate::protocol::Store as Replication;
 
 /// What follows when a store is committed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -51,8 +52,24 @@ pub(super) struct Entry {
     pub ready: u64,
     /// Nothing is added any more.
     pub sealed: bool,
-    /// Its values are under way to persistent memory.
-    pub sent: bool,
+    /// How far its replication is, in a machine that replicates.
+    pub replication: Replication,
+    /// The tick from which on it is the oldest with its line pinned, and waits for what makes it last.
+    pub pinned_at: Option<u64>,
+}
+
+/// What has become of the oldest store that had not retired.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Retired {
+    /// The buffer is full: it has not retired.
+    NoRoom,
+    /// It has joined the last entry.
+    Joined {
+        /// It is a store of shared memory.
+        shared: bool,
+    },
+    /// It is an entry of its own.
+    Entered,
 }
 
 /// The store queue (in the reorder buffer, not retired) and the store buffer (retired, not committed) of a core. Loads look
@@ -63,6 +80,8 @@ pub(super) struct StoreBuffer {
     queue_size: usize,
     entries: VecDeque<Entry>,
     size: usize,
+    /// Whether stores of shared words join; private ones always do.
+    coalesces: bool,
     /// How many stores of shared words are here, by the low bits of their words: most loads need not look further.
     words: Box<[u16; 256]>,
     /// The tick of the last commit.
@@ -72,12 +91,13 @@ pub(super) struct StoreBuffer {
 }
 
 impl StoreBuffer {
-    pub fn new(queue_size: usize, size: usize) -> StoreBuffer {
+    pub fn new(queue_size: usize, size: usize, coalesces: bool) -> StoreBuffer {
         StoreBuffer {
             queue: VecDeque::with_capacity(queue_size),
             queue_size,
             entries: VecDeque::with_capacity(size),
             size,
+            coalesces,
             words: Box::new([0; 256]),
             last_commit: 0,
             missing: false,
@@ -98,24 +118,26 @@ impl StoreBuffer {
     }
 
     /// The oldest store that has not retired does at this tick: it joins the last entry if that is for other words of the
-    /// same line, or is an entry of its own. `None` if there is no room; else whether it joined.
-    pub fn retire(&mut self, at: u64) -> Option<bool> {
+    /// same line, or is an entry of its own.
+    pub fn retire(&mut self, at: u64) -> Retired {
         let store = *self.queue.front().expect("a store retires once");
         let bit = 1 << store.place;
         if let Some(last) = self.entries.back_mut()
             && last.line == store.line
             && !last.sealed
             && store.then == Then::Nothing
-            && (store.private || last.words & bit == 0)
+            && (store.private || self.coalesces && last.words & bit == 0)
         {
             last.words |= bit;
             last.values[store.place as usize] = store.value;
             last.ready = last.ready.max(store.ready);
             self.queue.pop_front();
-            return Some(true);
+            return Retired::Joined {
+                shared: !store.private,
+            };
         }
         if self.is_full() {
-            return None;
+            return Retired::NoRoom;
         }
         self.queue.pop_front();
         let mut values = [0; 8];
@@ -129,9 +151,10 @@ impl StoreBuffer {
             entered: at,
             ready: store.ready,
             sealed: store.then != Then::Nothing,
-            sent: false,
+            replication: Replication::default(),
+            pinned_at: None,
         });
-        Some(false)
+        Retired::Entered
     }
 
     /// The write of an atomic, which is the only store here.
@@ -149,7 +172,8 @@ impl StoreBuffer {
             entered: at,
             ready: at,
             sealed: true,
-            sent: false,
+            replication: Replication::default(),
+            pinned_at: None,
         });
     }
 
@@ -167,12 +191,22 @@ impl StoreBuffer {
     pub fn due(&self, cycle: u64) -> Option<u64> {
         let head = self.entries.front()?;
         let due = (self.last_commit + cycle).max(head.entered).max(head.ready);
-        (!self.missing && !head.sent).then_some(due)
+        (!self.missing && head.pinned_at.is_none()).then_some(due)
     }
 
     /// The entry at a place, counted from the oldest.
     pub fn get(&self, place: usize) -> Option<&Entry> {
         self.entries.get(place)
+    }
+
+    pub fn get_mut(&mut self, place: usize) -> Option<&mut Entry> {
+        self.entries.get_mut(place)
+    }
+
+    /// Where the entry stands whose REPL has this number.
+    pub fn replicated_as(&self, sequence: u32) -> Option<usize> {
+        let found = |entry: &Entry| entry.replication.sequence() == Some(sequence);
+        self.entries.iter().position(found)
     }
 
     /// An entry is committed at this tick. Only a broken machine commits another than the first.

@@ -3,7 +3,7 @@
 //! A store asks for its line, to be written, as soon as it begins. The oldest entry of the store buffer is *committed*
 //! when its node may write the line, and then its values stand in the node's L3 for all to see; one entry a cycle.
 
-use super::event::{Event, Message, What};
+use super::event::Event;
 use super::misses::PENDING;
 use super::reorder_buffer::Kind;
 use super::store_buffer::{Store, Then};
@@ -50,13 +50,13 @@ impl<T: Thread> Cluster<T> {
     ) -> bool {
         self.check_word(word);
         let core = &mut self.cores[c];
-        if core.rob.free() == 0 || core.stores.queue_is_full() {
+        if !core.has_room_for_store() {
             return false;
         }
         let (tick, number, line) = (core.tick, core.rob.next(), word.line());
         let ready = self.prefetch(c, line, tick, now, queue);
-        let core = &mut self.cores[c];
-        core.stores.begin(Store {
+        self.cores[c].counts.shared_stores += 1;
+        let store = Store {
             line,
             place: word.place() as u8,
             private: false,
@@ -64,11 +64,18 @@ impl<T: Thread> Cluster<T> {
             then,
             number,
             ready,
-        });
-        core.counts.stores += 1;
-        core.counts.shared_stores += 1;
-        self.begin(c, Kind::Store, tick + self.timing.cycle);
+        };
+        self.begin_store(c, store);
         true
+    }
+
+    /// A store, shared or private, begins.
+    pub(super) fn begin_store(&mut self, c: usize, store: Store) {
+        let core = &mut self.cores[c];
+        core.counts.stores += 1;
+        core.stores.begin(store);
+        let done = core.tick + self.timing.cycle;
+        self.begin(c, Kind::Store, done);
     }
 
     /// Gets a line to be written, or asks for it; the tick from which it is at hand, as far as that is known.
@@ -171,8 +178,8 @@ impl<T: Thread> Cluster<T> {
         any
     }
 
-    /// Commits the oldest entry at `due`, if its line may be written; else asks for it. In a machine that writes through,
-    /// the values are sent off, and the commit comes later.
+    /// Commits the oldest entry at `due`, if its line may be written; else asks for it. In a machine that writes through or
+    /// replicates, the values are sent off, and the commit comes later.
     pub(super) fn commit_oldest(
         &mut self,
         c: usize,
@@ -192,7 +199,11 @@ impl<T: Thread> Cluster<T> {
             }
             let at = self.timing.time(due).max(now);
             self.follow_up(head.then, at, queue);
+            self.store_is_oldest(c, due, now, queue);
             return true;
+        }
+        if self.protocol.replicates() {
+            return self.commit_replicated(c, due, now, queue);
         }
         let node = &mut self.nodes[core.node as usize];
         let Some(hit) = node.caches.write(core.place, head.line) else {
@@ -201,30 +212,13 @@ impl<T: Thread> Cluster<T> {
             return false;
         };
         let at = due + self.timing.of(hit.level) - self.timing.l1;
-        match self.protocol {
-            Protocol::WriteBack => {
-                self.commit(c, 0, hit.slot, at, now, queue);
-                true
-            }
-            Protocol::WriteThrough => {
-                node.caches.held_mut(hit.slot).pinned = core.place;
-                if let Some(head) = core.stores.front_mut() {
-                    (head.sent, head.sealed) = (true, true);
-                }
-                let message = Message {
-                    line: head.line,
-                    payload: self.payloads.put(head.values),
-                    node: core.node as u8,
-                    what: What::WriteThrough {
-                        core: core.place,
-                        words: head.words,
-                    },
-                };
-                let at = self.timing.time(at).max(now);
-                queue.schedule_at(at, Event::Depart(message));
-                false
-            }
+        if self.protocol == Protocol::WriteBack {
+            self.commit(c, 0, hit.slot, at, now, queue);
+            return true;
         }
+        node.caches.held_mut(hit.slot).pinned = core.place;
+        self.send_through(c, at, now, queue);
+        false
     }
 
     /// Commits an entry whose line is there and may be written, at this tick.
@@ -247,7 +241,7 @@ impl<T: Thread> Cluster<T> {
         let caches = &mut self.nodes[n].caches;
         let held = caches.held_mut(slot);
         // Written through, memory has the values too: the line is as clean as it was.
-        if self.protocol == Protocol::WriteBack {
+        if self.protocol != Protocol::WriteThrough {
             let step = self
                 .tables
                 .node

@@ -6,12 +6,41 @@
 //! (`E`), and a core has one store under way. What a node has committed stands in persistent memory whatever happens to it.
 
 use super::Cluster;
-use super::event::{Event, Message, What};
-use super::payload::Payload;
+use super::event::{Event, Message, Stage, What};
+use super::under_way::Payload;
 use crate::engine::{EventQueue, Time};
 use crate::program::Thread;
+use crate::protocol::Epoch;
 
 impl<T: Thread> Cluster<T> {
+    /// Sends the words of the oldest entry, whose line is pinned, to persistent memory.
+    pub(super) fn send_through(
+        &mut self,
+        c: usize,
+        at: u64,
+        now: Time,
+        queue: &mut EventQueue<Event>,
+    ) {
+        let core = &mut self.cores[c];
+        let Some(head) = core.stores.front_mut() else {
+            return;
+        };
+        (head.pinned_at, head.sealed) = (Some(at), true);
+        let message = Message {
+            line: head.line,
+            payload: self.payloads.put(head.values),
+            epoch: Epoch::default(),
+            node: core.node as u8,
+            stage: Stage::Ready,
+            what: What::WriteThrough {
+                core: core.place,
+                words: head.words,
+            },
+        };
+        let at = self.timing.time(at).max(now);
+        queue.schedule_at(at, message.at(Stage::Ready));
+    }
+
     /// Words to be persisted have come to their memory node.
     pub(super) fn write_through(
         &mut self,
@@ -33,7 +62,7 @@ impl<T: Thread> Cluster<T> {
             what: What::WrittenThrough { core },
             ..message
         };
-        queue.schedule_at(done, Event::Depart(answer));
+        queue.schedule_at(done, answer.at(Stage::Ready));
     }
 
     /// They are persistent: the store is committed.

@@ -171,6 +171,13 @@ impl Description {
             format!("{copies} other nodes cannot log a store where there are {nodes} in all"),
             || format!("give a factor of {} at most, or more nodes", nodes - 1),
         )?;
+        let protocol = self.ours.coherence.protocol;
+        require(
+            copies > 0 || !protocol.replicates(),
+            &["logging_unit.replication_factor", "ours.coherence.protocol"],
+            format!("{} has no node that logs a store", protocol.name()),
+            || "give a factor of 1 at least, or the protocol \"wb\" or \"wt\"".into(),
+        )?;
         require(
             unit.dump_period > Time::ZERO,
             &["logging_unit.dump_period"],

@@ -33,13 +33,29 @@ choice! {
         WriteBack = "wb",
         /// A store is done when persistent memory in a memory node has it; each core has one under way.
         WriteThrough = "wt",
+        /// ReCXL: a store is replicated when its line has come, and done when all replicas have it.
+        Baseline = "recxl-baseline",
+        /// A store is replicated when it is the oldest, while its line is on the way.
+        Parallel = "recxl-parallel",
+        /// A store is replicated when the next one cannot join it, or when it is the oldest.
+        Proactive = "recxl-proactive",
+        /// A store is replicated as soon as it has retired; stores never join.
+        Uncoalesced = "recxl-proactive-uncoalesced",
+    }
+}
+
+impl Protocol {
+    /// Whether stores are replicated in logging units: one of the configurations of ReCXL.
+    pub const fn replicates(self) -> bool {
+        !matches!(self, Self::WriteBack | Self::WriteThrough)
     }
 }
 
 section! {
     /// Of the coherence of shared memory.
     pub struct Coherence {
-        /// The paper's configuration, "wb" (write-back) or "wt" (write-through): the former, to which it compares.
+        /// The paper's configuration: "wb" (write-back), to which it compares, "wt" (write-through), "recxl-baseline",
+        /// "recxl-parallel", "recxl-proactive", or "recxl-proactive-uncoalesced" (which never coalesces stores).
         pub protocol: Protocol = Protocol::WriteBack,
         /// Written lines that a node has under way to memory at a time: 48, as many as an L2 waits for.
         pub write_back_buffer: u32 = 48,

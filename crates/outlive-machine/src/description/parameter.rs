@@ -116,6 +116,16 @@ macro_rules! choice {
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
         pub enum $Name { $($(#[doc = $doc])+ $Variant,)+ }
 
+        impl $Name {
+            /// All of them, in the order of their declaration.
+            pub const ALL: &'static [Self] = &[$(Self::$Variant,)+];
+
+            /// Its name in a description.
+            pub const fn name(self) -> &'static str {
+                match self { $(Self::$Variant => $name,)+ }
+            }
+        }
+
         impl $crate::description::parameter::Parameter for $Name {
             fn read(value: &toml::de::DeValue<'_>) -> Result<Self, $crate::description::error::Wrong> {
                 match value.as_str() {
@@ -128,7 +138,7 @@ macro_rules! choice {
             }
 
             fn print(&self) -> String {
-                match self { $(Self::$Variant => concat!("\"", $name, "\"").into(),)+ }
+                format!("\"{}\"", self.name())
             }
         }
     };

@@ -212,6 +212,11 @@ impl Archive {
         self.dumps.is_empty()
     }
 
+    /// Whether a dump has come in part.
+    pub fn is_taking_in(&self) -> bool {
+        !self.intakes.is_empty()
+    }
+
     /// What they take, in bytes, compressed.
     pub fn bytes(&self) -> u64 {
         self.dumps.iter().map(|dump| dump.packed.len() as u64).sum()

@@ -115,26 +115,39 @@ impl Share {
         self.packed.len()
     }
 
+    /// How many messages carry it.
+    pub fn piece_count(&self) -> u32 {
+        self.packed.len().div_ceil(Piece::BYTES) as u32
+    }
+
     /// The messages that carry it, and after what time from the beginning of the round each may leave.
     pub fn pieces(&self) -> impl ExactSizeIterator<Item = (Time, Piece)> + '_ {
-        let count = self.packed.len().div_ceil(Piece::BYTES) as u64;
-        let chunks = self.packed.chunks(Piece::BYTES).enumerate();
-        chunks.map(move |(index, chunk)| {
-            let mut bytes = [0; Piece::BYTES];
-            bytes[..chunk.len()].copy_from_slice(chunk);
-            let part = u128::from(self.read.picos()) * (index as u128 + 1);
-            let piece = Piece {
-                node: self.node,
-                round: self.round,
-                index: index as u32,
-                length: self.packed.len() as u32,
-                bytes,
-            };
-            // Not more than the whole, which fits.
-            (
-                Time::from_picos(part.div_ceil(u128::from(count)) as u64),
-                piece,
-            )
-        })
+        (0..self.piece_count()).map(|index| (self.ready(index), self.piece(index)))
+    }
+
+    /// After what time from the beginning of the round a piece may leave.
+    pub fn ready(&self, index: u32) -> Time {
+        let part = u128::from(self.read.picos()) * (u128::from(index) + 1);
+        // Not more than the whole, which fits.
+        Time::from_picos(part.div_ceil(u128::from(self.piece_count())) as u64)
+    }
+
+    /// A piece, by its number.
+    ///
+    /// # Panics
+    ///
+    /// If there is none of that number.
+    pub fn piece(&self, index: u32) -> Piece {
+        let chunk = self.packed.chunks(Piece::BYTES).nth(index as usize);
+        let chunk = chunk.expect("a share has as many pieces as it says");
+        let mut bytes = [0; Piece::BYTES];
+        bytes[..chunk.len()].copy_from_slice(chunk);
+        Piece {
+            node: self.node,
+            round: self.round,
+            index,
+            length: self.packed.len() as u32,
+            bytes,
+        }
     }
 }

@@ -10,7 +10,7 @@ use crate::protocol::NodeId;
 
 use super::buffer::Buffer;
 use super::dump::{Begin, Begun, Clear, Cleared, Saved, Stored};
-use super::entry::LogEntry;
+use super::entry::{LogEntry, Requester};
 use super::error::LoggingError;
 use super::groups::ReplicaGroups;
 use super::log::{DramLog, Through};
@@ -382,6 +382,21 @@ impl LoggingUnit {
     pub fn sram_len(&self, now: Time) -> u32 {
         let gone = self.leaving.iter().take_while(|(free, _)| *free <= now);
         self.in_sram + self.leaving_entries - gone.map(|(_, entries)| entries).sum::<u32>()
+    }
+
+    /// Whether a REPL of this name is logged and waits for its VAL.
+    pub fn waits(&self, requester: Requester, sequence: u32) -> bool {
+        self.buffer.waits(requester, sequence)
+    }
+
+    /// How many entries are logged and not moved: they wait for their VALs, or for VALs before theirs.
+    pub fn waiting(&self) -> u32 {
+        self.in_sram + self.in_spill
+    }
+
+    /// Whether the unit takes part in no round of dumping.
+    pub fn is_idle(&self) -> bool {
+        self.phase == Phase::Idle
     }
 
     /// What the unit has done.

@@ -14,6 +14,8 @@ pub enum Content {
     Words(u8),
     /// A logical timestamp: a validation.
     Timestamp,
+    /// So many numbers of 4 bytes: what logging units say of the commits that they have.
+    Numbers(u16),
 }
 
 /// How many bytes messages have on the wire, as [`Wire`] describes it. All parts that count bytes take them from here.
@@ -57,6 +59,7 @@ impl WireSizes {
                 self.mask + size_of::<u64>() as u64 * u64::from(mask.count_ones())
             }
             Content::Timestamp => self.timestamp,
+            Content::Numbers(count) => u64::from(count) * size_of::<u32>() as u64,
         };
         (self.header + payload).next_multiple_of(self.slot)
     }

@@ -1,0 +1,74 @@
+//! What is wrong with a machine, for tests.
+
+use super::Cluster;
+use crate::line::LineAddress;
+use crate::program::Thread;
+
+impl<T: Thread> Cluster<T> {
+    /// What is wrong with the machine's state now: inclusion of the caches, one writer or many readers, copies that differ.
+    /// For tests; it takes long.
+    ///
+    /// # Errors
+    ///
+    /// The first thing found.
+    pub fn check(&self) -> Result<(), String> {
+        for (n, node) in self.nodes.iter().enumerate() {
+            node.caches
+                .check()
+                .map_err(|what| format!("node {n}: {what}"))?;
+        }
+        for number in 0..self.memory.len() {
+            let line = LineAddress(number);
+            let states = || {
+                self.nodes
+                    .iter()
+                    .map(|node| (node.agent(line), node.contents(line)))
+            };
+            let writers = states().filter(|(state, _)| state.is_writable()).count();
+            let readers = states().filter(|(state, _)| state.is_readable()).count();
+            if writers > 1 || writers == 1 && readers > 1 {
+                return Err(format!(
+                    "{line} has {writers} writers and {readers} readers"
+                ));
+            }
+            let copies = || states().filter(|(state, _)| state.is_readable());
+            if copies()
+                .zip(copies().skip(1))
+                .any(|(one, other)| one.1 != other.1)
+            {
+                return Err(format!("the copies of {line} differ"));
+            }
+        }
+        Ok(())
+    }
+
+    /// What is wrong with a machine in which nothing is under way any more: what should be empty and is not; if it is
+    /// [judged](Self::judge_values), memory that does not hold what was stored last, and logs that do not hold what was committed.
+    ///
+    /// # Errors
+    ///
+    /// The first thing found.
+    pub fn check_quiet(&self) -> Result<(), String> {
+        self.check()?;
+        let left = [
+            ("contents under way", self.payloads.len()),
+            ("packets under way", self.said.len()),
+            ("lines being served by directories", self.memory.busy()),
+            (
+                "misses",
+                self.cores.iter().map(|core| core.misses.shared()).sum(),
+            ),
+            (
+                "nodes that are not quiet",
+                self.nodes.iter().filter(|node| !node.is_quiet()).count(),
+            ),
+        ];
+        for (what, count) in left {
+            if count > 0 {
+                return Err(format!("{count} {what} are left"));
+            }
+        }
+        self.check_logs()?;
+        self.check_values()
+    }
+}

@@ -1,0 +1,252 @@
+//! The logging units, the logs in the memory nodes, and the rounds in which the former go to the latter.
+//!
+//! What each does stands in [`logging`](crate::logging); here it is told what has arrived, and what it answers is sent. A
+//! unit that is in a line's group and in the requester's own node is told without a link in between. A unit saves in the memory node
+//! of its own number, modulo how many there are; the first memory node leads the rounds. Archives are not truncated.
+
+use super::Cluster;
+use super::event::Event;
+use super::packet::Says;
+use crate::description::Description;
+use crate::engine::{EventQueue, Time};
+use crate::line::LineAddress;
+use crate::logging::{
+    Advance, Archive, Begin, Begun, Clear, DumpBarrier, LoggingError, LoggingUnit, Numbering, Repl,
+    ReplAck, ReplicaGroups, Share, Val,
+};
+use crate::parts::Port;
+use crate::program::Thread;
+use crate::protocol::NodeId;
+
+/// All that is there for logging in a machine that replicates.
+#[derive(Clone, Debug)]
+pub(super) struct Logs {
+    pub groups: ReplicaGroups,
+    /// The unit of each compute node.
+    pub units: Box<[LoggingUnit]>,
+    /// How each compute node numbers its commits.
+    pub numbering: Box<[Numbering]>,
+    /// The log in each memory node.
+    pub archives: Box<[Archive]>,
+    barrier: DumpBarrier,
+    /// What each unit is about to save, and since when.
+    shares: Box<[Option<(Time, Share)>]>,
+    period: Time,
+}
+
+impl Logs {
+    pub fn new(description: &Description) -> Logs {
+        let groups = ReplicaGroups::new(description);
+        let nodes = description.system.compute_nodes as usize;
+        let unit = |node| LoggingUnit::new(description, groups.clone(), NodeId::new(node));
+        Logs {
+            units: (0..nodes).map(unit).collect(),
+            numbering: vec![Numbering::default(); nodes].into(),
+            archives: vec![Archive::default(); description.system.memory_nodes as usize].into(),
+            barrier: DumpBarrier::new(groups.living()),
+            shares: vec![None; nodes].into(),
+            period: description.logging_unit.dump_period,
+            groups,
+        }
+    }
+
+    /// What is not done though nothing is under way.
+    pub fn check_quiet(&self) -> Result<(), String> {
+        for unit in &self.units {
+            if unit.waiting() > 0 {
+                let (node, waiting) = (unit.node(), unit.waiting());
+                return Err(format!("{waiting} entries of {node} are not validated"));
+            }
+            if !unit.is_idle() {
+                return Err(format!("the unit of {} waits in a round", unit.node()));
+            }
+        }
+        if !self.barrier.is_idle() || self.archives.iter().any(Archive::is_taking_in) {
+            return Err("a dump has not ended".into());
+        }
+        Ok(())
+    }
+}
+
+/// What a machine that replicates has.
+const LOGS: &str = "only a machine with logging units is told of replication";
+
+impl<T: Thread> Cluster<T> {
+    pub(super) fn logs_mut(&mut self) -> &mut Logs {
+        self.logs.as_mut().expect(LOGS)
+    }
+
+    /// A REPL has come to a logging unit.
+    pub(super) fn log(
+        &mut self,
+        port: Port,
+        repl: &Repl,
+        now: Time,
+        queue: &mut EventQueue<Event>,
+    ) {
+        let logged = told(
+            self.logs_mut().units[usize::from(port.0)].log(now, repl),
+            now,
+        );
+        let answer = Says::ReplAck {
+            line: repl.line,
+            ack: ReplAck {
+                from: NodeId::new(usize::from(port.0)),
+                requester: repl.requester,
+                sequence: repl.sequence,
+            },
+        };
+        let ways = (port, self.compute_port(repl.requester.node));
+        self.say(logged.ack, ways, answer, queue);
+    }
+
+    /// A VAL has come to a logging unit.
+    pub(super) fn validate(
+        &mut self,
+        port: Port,
+        val: &Val,
+        now: Time,
+        queue: &mut EventQueue<Event>,
+    ) {
+        let unit = &mut self.logs_mut().units[usize::from(port.0)];
+        let validated = told(unit.validate(now, val), now);
+        if validated.full {
+            self.say(validated.done, (port, self.leader()), Says::Asked, queue);
+        }
+    }
+
+    /// It is time for a dump.
+    pub(super) fn dump_period(&mut self, now: Time, queue: &mut EventQueue<Event>) {
+        // Nothing else to come: all threads have ended, or wait for each other for ever.
+        if self.is_finished() || queue.is_empty() {
+            return;
+        }
+        let logs = self.logs_mut();
+        let begin = logs.barrier.begin();
+        queue.schedule_at(now + logs.period, Event::DumpPeriod);
+        self.begin_round(begin, now, queue);
+    }
+
+    fn begin_round(&mut self, begin: Option<Begin>, now: Time, queue: &mut EventQueue<Event>) {
+        let Some(begin) = begin else { return };
+        for node in begin.members.iter() {
+            let ways = (self.leader(), self.compute_port(node));
+            self.say(now, ways, Says::Begin(begin), queue);
+        }
+    }
+
+    fn go_on(&mut self, advance: Option<Advance>, now: Time, queue: &mut EventQueue<Event>) {
+        match advance {
+            None => {}
+            Some(Advance::Begin(begin)) => self.begin_round(Some(begin), now, queue),
+            Some(Advance::Clear(clear)) => self.clear_all(&clear, now, queue),
+        }
+    }
+
+    fn clear_all(&mut self, clear: &Clear, now: Time, queue: &mut EventQueue<Event>) {
+        for node in clear.members.iter() {
+            let ways = (self.leader(), self.compute_port(node));
+            self.say(now, ways, Says::Clear(clear.clone()), queue);
+        }
+    }
+
+    /// What belongs to a dump has come to a port.
+    pub(super) fn dump_message(
+        &mut self,
+        port: Port,
+        says: Says,
+        now: Time,
+        queue: &mut EventQueue<Event>,
+    ) {
+        let (leader, n) = (self.leader(), usize::from(port.0));
+        let logs = self.logs_mut();
+        match says {
+            Says::Asked => {
+                let begin = logs.barrier.ask();
+                self.begin_round(begin, now, queue);
+            }
+            Says::Begin(begin) => match told(logs.units[n].begin(&begin), now) {
+                Begun::Save(share) => {
+                    let ready = now + share.ready(0);
+                    logs.shares[n] = Some((now, share));
+                    let first = Event::NextPiece {
+                        node: n as u8,
+                        index: 0,
+                    };
+                    queue.schedule_at(ready, first);
+                }
+                Begun::Nothing { saved, read } => {
+                    self.say(now + read, (port, leader), Says::Saved(saved), queue);
+                }
+            },
+            Says::Piece(piece) => {
+                let archive = n - self.nodes.len();
+                let stored = self.logs_mut().archives[archive].receive(&piece);
+                let stored = told(stored, now);
+                // Pieces follow one another in memory.
+                let place = LineAddress(u64::from(piece.index));
+                let written = self.memories[archive].dram.access(now, place);
+                if let Some(stored) = stored {
+                    let ways = (port, self.compute_port(stored.node));
+                    self.say(written, ways, Says::Stored(stored), queue);
+                }
+            }
+            Says::Stored(stored) => {
+                let saved = told(logs.units[n].stored(&stored), now);
+                self.say(now, (port, leader), Says::Saved(saved), queue);
+            }
+            Says::Saved(saved) => {
+                let advance = told(logs.barrier.saved(&saved), now);
+                self.go_on(advance, now, queue);
+            }
+            Says::Clear(clear) => {
+                let cleared = told(logs.units[n].clear(&clear), now);
+                self.say(now, (port, leader), Says::Cleared(cleared), queue);
+            }
+            Says::Cleared(cleared) => {
+                let advance = told(logs.barrier.cleared(&cleared), now);
+                self.go_on(advance, now, queue);
+            }
+            Says::Repl(_) | Says::ReplAck { .. } | Says::Val { .. } => {
+                unreachable!("replication is no part of a dump")
+            }
+        }
+    }
+
+    /// A unit sends a piece of its dump.
+    pub(super) fn next_piece(
+        &mut self,
+        node: u8,
+        index: u32,
+        now: Time,
+        queue: &mut EventQueue<Event>,
+    ) {
+        let slot = &mut self.logs_mut().shares[usize::from(node)];
+        let (begun, share) = slot.as_ref().expect("it is sent until all of it is");
+        let piece = share.piece(index);
+        let next = index + 1;
+        if next < share.piece_count() {
+            let ready = *begun + share.ready(next);
+            queue.schedule_at(ready.max(now), Event::NextPiece { node, index: next });
+        } else {
+            *slot = None;
+        }
+        let from = self.fabric.compute_node(u16::from(node));
+        let home = usize::from(node) % self.memories.len();
+        let to = self.fabric.memory_node(home as u16);
+        self.say(now, (from, to), Says::Piece(piece), queue);
+    }
+
+    /// Who leads the rounds.
+    fn leader(&self) -> Port {
+        self.fabric.memory_node(0)
+    }
+}
+
+/// What a part of logging answers; that it cannot is a mistake of this machine.
+fn told<V>(answer: Result<V, LoggingError>, now: Time) -> V {
+    match answer {
+        Ok(value) => value,
+        Err(error) => panic!("at {now}: {error}"),
+    }
+}

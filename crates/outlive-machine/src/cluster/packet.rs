@@ -1,0 +1,163 @@
+//! Packets: what nodes say to each other about replication and logs. They go as [messages](super::port) do, over the same
+//! links and the same switch; but from any node to any node.
+//!
+//! What a node's core says to the node's own logging unit passes no link and takes no time but the unit's.
+
+use super::Cluster;
+use super::event::{Event, MessageKind, Stage};
+use super::under_way::Payload;
+use crate::engine::{EventQueue, Time};
+use crate::line::LineAddress;
+use crate::logging::{Begin, Clear, Cleared, Piece, Repl, ReplAck, Saved, Stored, Val};
+use crate::parts::{Content, Port};
+use crate::program::Thread;
+use crate::protocol::NodeId;
+
+/// A packet under way. What it says stands apart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Packet {
+    says: Payload,
+    bytes: u32,
+    from: Port,
+    to: Port,
+    kind: MessageKind,
+    stage: Stage,
+}
+
+impl Packet {
+    fn at(self, stage: Stage) -> Event {
+        Event::Packet(Packet { stage, ..self })
+    }
+}
+
+/// What a packet says.
+#[derive(Clone, Debug)]
+pub(super) enum Says {
+    Repl(Repl),
+    ReplAck {
+        line: LineAddress,
+        ack: ReplAck,
+    },
+    Val {
+        line: LineAddress,
+        val: Val,
+    },
+    /// A log is full.
+    Asked,
+    Begin(Begin),
+    Piece(Piece),
+    Stored(Stored),
+    Saved(Saved),
+    Clear(Clear),
+    Cleared(Cleared),
+}
+
+impl Says {
+    fn kind(&self) -> MessageKind {
+        match self {
+            Says::Repl(_) => MessageKind::Repl,
+            Says::ReplAck { .. } => MessageKind::ReplAck,
+            Says::Val { .. } => MessageKind::Val,
+            Says::Asked => MessageKind::DumpAsked,
+            Says::Begin(_) => MessageKind::DumpBegin,
+            Says::Piece(_) => MessageKind::DumpPiece,
+            Says::Stored(_) => MessageKind::DumpStored,
+            Says::Saved(_) => MessageKind::DumpSaved,
+            Says::Clear(_) => MessageKind::DumpClear,
+            Says::Cleared(_) => MessageKind::DumpCleared,
+        }
+    }
+
+    /// What it carries, among so many compute nodes.
+    fn content(&self, nodes: usize) -> Content {
+        match self {
+            Says::Repl(repl) => Content::Words(repl.mask),
+            Says::Val { .. } => Content::Timestamp,
+            Says::Piece(_) => Content::Line,
+            Says::Saved(_) => Content::Numbers(nodes as u16),
+            Says::Clear(clear) => Content::Numbers((clear.saved.len() * nodes) as u16),
+            Says::ReplAck { .. }
+            | Says::Asked
+            | Says::Begin(_)
+            | Says::Stored(_)
+            | Says::Cleared(_) => Content::Nothing,
+        }
+    }
+
+    /// The line that it is about, if it is about one.
+    fn line(&self) -> Option<LineAddress> {
+        match self {
+            Says::Repl(repl) => Some(repl.line),
+            Says::ReplAck { line, .. } | Says::Val { line, .. } => Some(*line),
+            _ => None,
+        }
+    }
+}
+
+impl<T: Thread> Cluster<T> {
+    /// Says something at a time, from a port to a port.
+    pub(super) fn say(
+        &mut self,
+        at: Time,
+        (from, to): (Port, Port),
+        says: Says,
+        queue: &mut EventQueue<Event>,
+    ) {
+        if let Some(life) = &mut self.life
+            && let Some(line) = says.line()
+        {
+            life.said(at, line, says.kind(), from, to);
+        }
+        let packet = Packet {
+            bytes: self.sizes.bytes(says.content(self.nodes.len())) as u32,
+            kind: says.kind(),
+            says: self.said.put(says),
+            from,
+            to,
+            stage: Stage::Ready,
+        };
+        queue.schedule_at(at, Event::Packet(packet));
+    }
+
+    /// A packet is so far.
+    pub(super) fn packet(&mut self, packet: Packet, now: Time, queue: &mut EventQueue<Event>) {
+        match packet.stage {
+            Stage::Ready => self.post(packet, now, queue),
+            Stage::Switch => self.switched(packet, now, queue),
+            Stage::There => self.delivered(packet, now, queue),
+        }
+    }
+
+    /// A packet leaves its sender, behind all that was sent before.
+    fn post(&mut self, packet: Packet, now: Time, queue: &mut EventQueue<Event>) {
+        if packet.from == packet.to {
+            self.delivered(packet, now, queue);
+            return;
+        }
+        let bytes = u64::from(packet.bytes);
+        self.messages.count(packet.kind, bytes);
+        let at = self.fabric.leave(now, packet.from, bytes);
+        queue.schedule_at(at, packet.at(Stage::Switch));
+    }
+
+    /// A packet is at the switch.
+    fn switched(&mut self, packet: Packet, now: Time, queue: &mut EventQueue<Event>) {
+        let at = self.fabric.forward(now, packet.to, u64::from(packet.bytes));
+        queue.schedule_at(at, packet.at(Stage::There));
+    }
+
+    /// A packet is where it goes to.
+    fn delivered(&mut self, packet: Packet, now: Time, queue: &mut EventQueue<Event>) {
+        match self.said.take(packet.says) {
+            Says::Repl(repl) => self.log(packet.to, &repl, now, queue),
+            Says::ReplAck { ack, .. } => self.acknowledged(&ack, now, queue),
+            Says::Val { val, .. } => self.validate(packet.to, &val, now, queue),
+            dump => self.dump_message(packet.to, dump, now, queue),
+        }
+    }
+
+    /// The port of a compute node.
+    pub(super) fn compute_port(&self, node: NodeId) -> Port {
+        self.fabric.compute_node(node.index() as u16)
+    }
+}

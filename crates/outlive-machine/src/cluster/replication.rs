@@ -1,0 +1,296 @@
+//! The requester's side of replication: when a store is replicated, and when it is committed.
+//!
+//! How far a store is stands at its entry of the store buffer, and each step of it is one of the
+//! [protocol's table](crate::protocol::STORE). What differs between the configurations is only when a store is told to replicate:
+//!
+//! * baseline: when it is the oldest and its node may write the line;
+//! * parallel: when it is the oldest;
+//! * proactive: when the next store has entered the buffer and has not joined it, or when it is the oldest. After that
+//!   nothing joins it.
+//! * without coalescing: when it enters the buffer.
+//!
+//! From the moment at which the oldest store may write its line until its last replica has answered, the line is *pinned*:
+//! demands wait in the node. (The paper does not say. The table would also allow to let the line go and ask for it again.)
+//! Nobody waits for ever, since logging units answer whatever becomes of any line.
+//!
+//! The write of an atomic is the oldest store from the beginning, on a line that may be written; so it is replicated at once.
+
+use super::caches::NOBODY;
+use super::event::Event;
+use super::packet::Says;
+use super::store_buffer::Entry;
+use super::{Breakage, Cluster};
+use crate::description::Protocol;
+use crate::engine::{EventQueue, Time};
+use crate::line::LineAddress;
+use crate::logging::{Commit, Epoch, Repl, ReplAck, Requester, Val};
+use crate::parts::Slot;
+use crate::program::Thread;
+use crate::protocol::{NodeId, NodeSet, StoreAction, StoreInput};
+
+impl<T: Thread> Cluster<T> {
+    /// A store has entered the store buffer as an entry of its own, at this tick.
+    pub(super) fn store_entered(
+        &mut self,
+        c: usize,
+        at: u64,
+        now: Time,
+        queue: &mut EventQueue<Event>,
+    ) {
+        let last = self.cores[c].stores.len() - 1;
+        match self.protocol {
+            Protocol::Proactive if last > 0 => self.replicate(c, last - 1, at, now, queue),
+            Protocol::Uncoalesced => self.replicate(c, last, at, now, queue),
+            _ => {}
+        }
+        if last == 0 {
+            self.store_is_oldest(c, at, now, queue);
+        }
+    }
+
+    /// Another store may be the oldest from this tick on.
+    pub(super) fn store_is_oldest(
+        &mut self,
+        c: usize,
+        at: u64,
+        now: Time,
+        queue: &mut EventQueue<Event>,
+    ) {
+        if self.protocol.replicates()
+            && self.protocol != Protocol::Baseline
+            && let Some(head) = self.cores[c].stores.front()
+        {
+            let at = at.max(head.entered);
+            self.replicate(c, 0, at, now, queue);
+        }
+    }
+
+    /// Replicates an entry, unless that has been done or it is private.
+    fn replicate(
+        &mut self,
+        c: usize,
+        place: usize,
+        at: u64,
+        now: Time,
+        queue: &mut EventQueue<Event>,
+    ) {
+        let core = &mut self.cores[c];
+        let Some(entry) = core.stores.get(place) else {
+            return;
+        };
+        if entry.private || entry.replication.is_sealed() {
+            return;
+        }
+        let line = entry.line;
+        let sequence = core.repls;
+        core.repls = core.repls.wrapping_add(1);
+        core.counts.replicated += 1;
+        core.counts.replicated_oldest += u64::from(place == 0);
+        let replicas = self.logs_mut().groups.members(line);
+        let input = StoreInput::Replicate { sequence, replicas };
+        self.step_store(c, place, input, None, at, now, queue);
+    }
+
+    /// The oldest entry is of a line that may be written or not, at `due`; whether it is committed now.
+    pub(super) fn commit_replicated(
+        &mut self,
+        c: usize,
+        due: u64,
+        now: Time,
+        queue: &mut EventQueue<Event>,
+    ) -> bool {
+        let core = &mut self.cores[c];
+        let Some(head) = core.stores.front() else {
+            return false;
+        };
+        let (line, was_oldest) = (head.line, head.replication.state().is_head());
+        let n = core.node as usize;
+        let Some(hit) = self.nodes[n].caches.write(core.place, line) else {
+            core.stores.missing = true;
+            if !was_oldest {
+                let input = StoreInput::Head { writable: false };
+                self.step_store(c, 0, input, None, due, now, queue);
+            }
+            self.step_store(c, 0, StoreInput::Idle, None, due, now, queue);
+            return false;
+        };
+        let place = core.place;
+        let at = due + self.timing.of(hit.level) - self.timing.l1;
+        let input = match was_oldest {
+            true => StoreInput::Gained,
+            false => StoreInput::Head { writable: true },
+        };
+        if self.step_store(c, 0, input, Some(hit.slot), at, now, queue) {
+            self.store_is_oldest(c, at, now, queue);
+            return true;
+        }
+        self.nodes[n].caches.held_mut(hit.slot).pinned = place;
+        self.replicate(c, 0, at, now, queue);
+        if let Some(head) = self.cores[c].stores.front_mut() {
+            (head.pinned_at, head.sealed) = (Some(at), true);
+        }
+        false
+    }
+
+    /// A replica has answered.
+    pub(super) fn acknowledged(&mut self, ack: &ReplAck, now: Time, queue: &mut EventQueue<Event>) {
+        let ReplAck {
+            from,
+            requester,
+            sequence,
+        } = *ack;
+        let n = requester.node.index();
+        let c = n * self.cores_per_node + usize::from(requester.core);
+        let early = self.broken == Some(Breakage::CommitsBeforeLastAck);
+        let Some(place) = self.cores[c].stores.replicated_as(sequence) else {
+            assert!(early, "{requester} has no store of REPL {sequence}");
+            return;
+        };
+        let Some(entry) = self.cores[c].stores.get(place) else {
+            return;
+        };
+        let (line, pinned_at) = (entry.line, entry.pinned_at);
+        let answers = match early {
+            true => entry.replication.awaited(),
+            false => NodeSet::only(from),
+        };
+        let slot = pinned_at.and_then(|_| self.nodes[n].caches.find(line));
+        let at = self.timing.tick(now).max(pinned_at.unwrap_or(0));
+        let mut committed = false;
+        for from in answers.iter() {
+            let input = StoreInput::Ack { from, sequence };
+            committed = self.step_store(c, place, input, slot, at, now, queue);
+        }
+        if !committed {
+            return;
+        }
+        self.cores[c].counts.replica_ticks += at - pinned_at.unwrap_or(at);
+        self.store_is_oldest(c, at, now, queue);
+        if let Some(slot) = slot {
+            self.unpin(n, slot, now, queue);
+        }
+        if self.cores[c].activity == super::core::Activity::Parked {
+            self.run(c, now, queue);
+        }
+    }
+
+    /// Tells an entry something and does what it wants done, at this tick; whether it is committed.
+    #[allow(clippy::too_many_arguments)]
+    fn step_store(
+        &mut self,
+        c: usize,
+        place: usize,
+        input: StoreInput,
+        slot: Option<Slot>,
+        at: u64,
+        now: Time,
+        queue: &mut EventQueue<Event>,
+    ) -> bool {
+        let Some(entry) = self.cores[c].stores.get_mut(place) else {
+            return false;
+        };
+        let step = match self.stores.step(&entry.replication, input) {
+            Ok(step) => step,
+            Err(error) => panic!("core {c}, {}, at {now}: {error}", entry.line),
+        };
+        entry.replication = step.store;
+        entry.sealed |= step.store.is_sealed();
+        let entry = *entry;
+        let mut commit = None;
+        for action in step.actions() {
+            match action {
+                StoreAction::Repl(to) => self.send_repls(c, &entry, to, at, now, queue),
+                StoreAction::Ask => {
+                    self.ask(c, entry.line, true, at, now, queue);
+                }
+                StoreAction::Commit => {
+                    let slot = slot.expect("it is committed on a line that may be written");
+                    let n = self.cores[c].node as usize;
+                    debug_assert!(
+                        matches!(self.nodes[n].caches.held(slot).pinned, NOBODY)
+                            || self.nodes[n].caches.held(slot).pinned == self.cores[c].place
+                    );
+                    let epoch = self.nodes[n].caches.held(slot).epoch;
+                    let number = self.logs_mut().numbering[n].commit();
+                    if self.oracle.is_some() {
+                        self.judge_replicas(c, &entry, number, epoch);
+                    }
+                    self.commit(c, place, slot, at, now, queue);
+                    commit = Some((number, epoch));
+                }
+                StoreAction::Val(to) => {
+                    let (number, epoch) = commit.expect("a store is committed, and then validated");
+                    self.send_vals(c, &entry, to, (number, epoch), at, now, queue);
+                }
+            }
+        }
+        commit.is_some()
+    }
+
+    pub(super) fn requester(&self, c: usize) -> Requester {
+        let core = &self.cores[c];
+        Requester {
+            node: NodeId::new(core.node as usize),
+            core: core.place,
+        }
+    }
+
+    fn send_repls(
+        &mut self,
+        c: usize,
+        entry: &Entry,
+        to: NodeSet,
+        at: u64,
+        now: Time,
+        queue: &mut EventQueue<Event>,
+    ) {
+        let requester = self.requester(c);
+        let repl = Repl {
+            requester,
+            sequence: entry.replication.sequence().unwrap_or_default(),
+            line: entry.line,
+            mask: entry.words,
+            values: entry.values,
+        };
+        let (at, from) = (
+            self.timing.time(at).max(now),
+            self.compute_port(requester.node),
+        );
+        for node in to.iter() {
+            let ways = (from, self.compute_port(node));
+            self.say(at, ways, Says::Repl(repl), queue);
+        }
+    }
+
+    #[allow(clippy::too_many_arguments)]
+    fn send_vals(
+        &mut self,
+        c: usize,
+        entry: &Entry,
+        to: NodeSet,
+        (commit, epoch): (Commit, Epoch),
+        at: u64,
+        now: Time,
+        queue: &mut EventQueue<Event>,
+    ) {
+        let requester = self.requester(c);
+        let at = self.timing.time(at).max(now);
+        let last = to.iter().last();
+        for node in to.iter() {
+            if self.broken == Some(Breakage::ForgetsVal) && Some(node) == last {
+                continue;
+            }
+            let numbering = &mut self.logs_mut().numbering[requester.node.index()];
+            let val = Val {
+                requester,
+                sequence: entry.replication.sequence().unwrap_or_default(),
+                timestamp: numbering.timestamp(node),
+                commit,
+                epoch,
+            };
+            let ways = (self.compute_port(requester.node), self.compute_port(node));
+            let line: LineAddress = entry.line;
+            self.say(at, ways, Says::Val { line, val }, queue);
+        }
+    }
+}
