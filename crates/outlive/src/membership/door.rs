@@ -37,7 +37,11 @@ impl<'a> Door<'a> {
             match hold(tables, os, os_number, host) {
                 Ok(()) => return Ok(Self { os, host }),
                 Err(error @ JoinError::InUse { .. }) => {
-                    if os.now() >= until {
+                    // A process or a thread has the id, and keeps its obituary for as long as it lives: that is no door.
+                    let no_door = tables.generations().state(host).is_ok_and(|state| {
+                        state.status == Status::Live && state.level != Some(Level::Host)
+                    });
+                    if no_door || os.now() >= until {
                         return Err(error);
                     }
                     pause(os, Duration::from_micros(200));

@@ -332,6 +332,19 @@ fn a_second_operating_system_is_refused_where_nobody_could_fence_it() {
 }
 
 #[test]
+fn an_id_that_a_process_has_is_no_host_and_is_not_waited_for() {
+    let (tables, script) = (pod(&settings()), Scripted::new(1, IDS));
+    let taken = join(tables, &script, 0).process.id;
+    let before = script.now();
+    let refused = try_join(tables, &script, taken, None, None).map(|_| ());
+    assert!(
+        matches!(refused, Err(JoinError::InUse { id, .. }) if id == taken),
+        "{refused:?}"
+    );
+    assert_eq!(script.now(), before);
+}
+
+#[test]
 fn an_earlier_boot_of_this_machine_is_dead_and_a_beating_one_is_another_machine() {
     let tables = pod(&settings());
     let (before, after) = (
