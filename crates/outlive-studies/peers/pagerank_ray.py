@@ -5,8 +5,9 @@ pagerank_ray.py GRAPH ITERATIONS DAMPING ROWS WORKERS REPORT RANKS TEMPORARY [IN
 GRAPH is what pagerank_mpi.c reads. A task computes ROWS rows from the graph, which every worker process maps, and from
 the vector, which is in Ray's object store; it returns its part of the next one. In iteration IN, the first of which is 1, the
 process of one task is killed when it has computed its rows, and Ray makes another one do it. REPORT gets the line
-"done ITERATIONS SECONDS RESIDUAL KILLED PROCESSOR", where the seconds are those of the iterations: Ray has been started and its
-workers have been warmed up. PROCESSOR is the processor time of all of Ray's processes meanwhile. RANKS gets all ranks, 64 bits each. Ray's own files go to TEMPORARY.
+"done ITERATIONS SECONDS RESIDUAL KILLED PROCESSOR", where the seconds are those of the iterations: Ray has been started and
+its workers have been warmed up. PROCESSOR is the processor time of all of Ray's processes meanwhile. RANKS gets all
+ranks, 64 bits each. Ray's own files go to TEMPORARY.
 """
 
 import os
@@ -57,7 +58,8 @@ def compute(path, first, last, damping, base, brings, marker):
     lost = ranks[leaving == 0].sum()
     if marker:
         try:
-            os.close(os.open(marker, os.O_CREAT | os.O_EXCL))
+            with open(marker, "x") as note:
+                note.write(str(time.process_time()))
             os.kill(os.getpid(), signal.SIGKILL)
         except FileExistsError:
             pass
@@ -72,7 +74,8 @@ def warm(path):
 
 
 def spent():
-    """The processor seconds of this process and all below it, those of their children that have ended included."""
+    """The processor seconds of this process and all below it that live, and of their children that they have waited for. Ray waits
+    for no worker: one that was killed has written down what it took."""
     below, ticks = {}, {}
     for process in filter(str.isdigit, os.listdir("/proc")):
         try:
@@ -123,9 +126,13 @@ def main(path, iterations, damping, rows, workers, report, ranks, temporary, die
         residual = sum(changed for _, changed, _ in found)
         lost = sum(dangling for _, _, dangling in found)
     seconds, processor = time.perf_counter() - began, spent() - before
+    was_killed = os.path.exists(marker)
+    if was_killed:
+        with open(marker) as note:
+            processor += float(note.read())
     (brings * np.maximum(leaving, 1)).astype(np.float64).tofile(ranks)
     with open(report, "a") as out:
-        out.write(f"done {iterations} {seconds:.9f} {residual:.17g} {int(os.path.exists(marker))} {processor:.2f}\n")
+        out.write(f"done {iterations} {seconds:.9f} {residual:.17g} {int(was_killed)} {processor:.2f}\n")
     ray.shutdown()
 
 

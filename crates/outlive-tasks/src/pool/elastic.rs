@@ -89,7 +89,9 @@ fn better(load: &Load, elastic: Elastic, wanted: u32) -> Option<u32> {
     }
     // Those who are missing because they died are not waited for.
     let have_come = wanted <= own + load.dead;
-    let better = match load.advice(elastic.band, elastic.most) {
+    // Guests have places beside those that are for its own.
+    let room = elastic.most.saturating_sub(own);
+    let better = match load.advice(elastic.band, room) {
         Advice::Grow(more) if have_come => wanted + more,
         Advice::Shrink(fewer) if have_come => wanted - fewer,
         // There is nobody who could come, or not yet, and those who are there are too many.
@@ -140,5 +142,32 @@ mod tests {
         // Eight were wanted, and half of them never came.
         assert_eq!(better(&load(4, 0, 1, 1), elastic, 8), Some(3));
         assert_eq!(better(&load(4, 0, 100, 0), elastic, 8), None);
+    }
+
+    #[test]
+    fn guests_keep_nobody_away_and_send_nobody_off() {
+        let elastic = Elastic {
+            least: 1,
+            most: 4,
+            band: Band {
+                failed: 0.25,
+                fewest: 1.0,
+                most: 4.0,
+            },
+        };
+        let load = |own, guests, ready, waiting| Load {
+            living: own + guests,
+            guests,
+            dead: 0,
+            ready,
+            waiting,
+            is_open: true,
+        };
+        assert_eq!(better(&load(2, 2, 10_000, 0), elastic, 2), Some(4));
+        // Those who wait may all be guests; the last of its own stays in any event.
+        assert_eq!(better(&load(1, 2, 0, 2), elastic, 1), None);
+        assert_eq!(better(&load(3, 2, 1, 2), elastic, 3), None);
+        assert_eq!(better(&load(3, 2, 1, 4), elastic, 3), Some(1));
+        assert_eq!(better(&load(1, 2, 0, 3), elastic, 1), None);
     }
 }

@@ -154,17 +154,18 @@ impl Load {
         original != u32::MAX && f64::from(self.own()) < f64::from(original) * (1.0 - band.failed)
     }
 
-    /// What the number of ready tasks for each worker says; there is room for `capacity` workers.
-    pub fn advice(&self, band: Band, capacity: u32) -> Advice {
+    /// What the number of ready tasks for each worker says, guests too; there is room for so many more. Guests are not sent away.
+    pub fn advice(&self, band: Band, room: u32) -> Advice {
         if self.living == 0 {
             return Advice::Stay;
         }
-        let room = capacity.saturating_sub(self.living);
         let each = self.ready as f64 / f64::from(self.living);
         if each > band.most && room > 0 {
             return Advice::Grow(self.living.min(room));
         }
-        let waiting = self.waiting.min(self.living - 1);
+        // At least so many of those who wait are none.
+        let waiting = self.waiting.saturating_sub(self.guests);
+        let waiting = waiting.min(self.own().saturating_sub(1));
         if each < band.fewest && waiting > 0 && self.is_open {
             return Advice::Shrink(waiting);
         }
@@ -214,18 +215,18 @@ mod tests {
             waiting,
             ..LOAD
         };
-        assert_eq!(with(32, 0).advice(band, 64), Advice::Stay);
-        assert_eq!(with(33, 0).advice(band, 64), Advice::Grow(4));
-        assert_eq!(with(33, 0).advice(band, 5), Advice::Grow(1));
-        assert_eq!(with(33, 0).advice(band, 4), Advice::Stay);
-        assert_eq!(with(3, 2).advice(band, 64), Advice::Shrink(2));
-        assert_eq!(with(3, 4).advice(band, 64), Advice::Shrink(3));
-        assert_eq!(with(3, 0).advice(band, 64), Advice::Stay);
+        assert_eq!(with(32, 0).advice(band, 60), Advice::Stay);
+        assert_eq!(with(33, 0).advice(band, 60), Advice::Grow(4));
+        assert_eq!(with(33, 0).advice(band, 1), Advice::Grow(1));
+        assert_eq!(with(33, 0).advice(band, 0), Advice::Stay);
+        assert_eq!(with(3, 2).advice(band, 60), Advice::Shrink(2));
+        assert_eq!(with(3, 4).advice(band, 60), Advice::Shrink(3));
+        assert_eq!(with(3, 0).advice(band, 60), Advice::Stay);
         let idle = Load {
             is_open: false,
             ..with(0, 3)
         };
-        assert_eq!(idle.advice(band, 64), Advice::Stay);
+        assert_eq!(idle.advice(band, 60), Advice::Stay);
     }
 
     #[test]

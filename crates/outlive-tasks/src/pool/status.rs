@@ -137,10 +137,10 @@ impl PoolStatus {
             is_open: !self.open.is_empty(),
         };
         let wanted = self.wanted.min(self.capacity);
+        let room = self.capacity.saturating_sub(living);
         if load.has_lost(self.original, band) {
-            let room = self.capacity.saturating_sub(living);
             return Advice::Replace((wanted.saturating_sub(load.own())).min(room));
         }
-        load.advice(band, self.capacity)
+        load.advice(band, room)
     }
 }
