@@ -65,10 +65,11 @@ impl<T: Thread> Cluster<T> {
                 entry.line
             );
         }
-        assert_ne!(
+        // Who may write has the last exclusive grant: a recovery would take another epoch's entries for somebody else's.
+        assert_eq!(
             epoch,
-            Epoch::default(),
-            "{requester} writes {} at an unknown epoch",
+            self.memory.directory(entry.line).epoch(),
+            "{requester} writes {} at an epoch that is not the line's",
             entry.line
         );
         let Some(oracle) = &mut self.oracle else {

@@ -5,7 +5,7 @@
 //! all have answered, it commits, and VAL goes to each of them. [`STORE`] is this, seen from the requester, for one store;
 //! the words and numbers of the messages are those of [`logging`](crate::logging).
 //!
-//! # One table, five machines
+//! # One table, four machines
 //!
 //! What differs between the variants is when whoever drives the table says [`StoreInput::Replicate`]:
 //!
@@ -16,8 +16,9 @@
 //! | parallel | when the store is at the head | the group |
 //! | proactive | when the store is in the store buffer and nothing will be coalesced with it any more | the group |
 //!
-//! A store without replicas has all its acknowledgements. Between retirement and commit any moment is right: what the
-//! table waits for is the same. After `Replicate` nothing may be coalesced with the store ([`Store::is_sealed`]).
+//! A store without replicas has all its acknowledgements. (The timed machine commits those of WB without the table.)
+//! Between retirement and commit any moment is right: what the table waits for is the same. After `Replicate` nothing
+//! may be coalesced with the store ([`Store::is_sealed`]).
 //!
 //! # Who waits for what
 //!
