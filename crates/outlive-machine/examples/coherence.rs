@@ -44,19 +44,7 @@ fn main() -> ExitCode {
         let begun = Instant::now();
         match search.run(&rules) {
             Ok(explored) => {
-                let all = if explored.complete {
-                    "all of them"
-                } else {
-                    "NOT ALL"
-                };
-                println!(
-                    "{} states ({} quiet), {} transitions, depth {}, {all}, {:.1} s",
-                    explored.states,
-                    explored.quiet,
-                    explored.transitions,
-                    explored.depth,
-                    begun.elapsed().as_secs_f64()
-                );
+                println!("{explored}, {:.1} s", begun.elapsed().as_secs_f64());
                 sound &= explored.complete;
             }
             Err(counterexample) => {

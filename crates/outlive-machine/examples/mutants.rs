@@ -10,7 +10,7 @@ use std::process::ExitCode;
 use outlive_machine::protocol::{ReplicatedTables, Tables};
 use outlive_machine::search::{
     Budget, Claims, REPLICATED_SURVIVORS, ReplicatedSearch, ReplicatedSuite, SURVIVORS, Search,
-    Setup, Shape, Suite, Violation, Walk, When, mutants, replicated_mutants,
+    Setup, Shape, Suite, Violation, Walk, mutants, replicated_mutants,
 };
 
 fn suite(claims: Claims) -> Suite {
@@ -60,21 +60,16 @@ fn replication(each: bool) -> bool {
     // Two of three that all read die, and the manager knows of one.
     let larger = |others| ReplicatedSearch {
         setup: Setup {
-            shape: Shape {
-                nodes: 3,
-                lines: 1,
-                capacity: 1,
-            },
-            replicas: 3,
-            when: When::Retired,
             buffer: 1,
-            budget: Budget {
-                stores: &[1],
-                others,
-            },
             deaths: 2,
-            at_once: 2,
-            dumps: 0,
+            ..Setup::proactive(
+                3,
+                3,
+                Budget {
+                    stores: &[1],
+                    others,
+                },
+            )
         },
         most_states: 10_000_000,
     };

@@ -30,13 +30,10 @@ fn setup((nodes, lines, replicas, when, stores, others, deaths, dumps): Machine)
             lines,
             capacity: lines,
         },
-        replicas,
         when,
-        buffer: 2,
-        budget: Budget { stores, others },
         deaths,
-        at_once: replicas - 1,
         dumps,
+        ..Setup::proactive(nodes, replicas, Budget { stores, others })
     }
 }
 
@@ -78,18 +75,7 @@ fn main() -> ExitCode {
         let begun = Instant::now();
         match search.run(&rules) {
             Ok(explored) => {
-                let all = match explored.complete {
-                    true => "all of them",
-                    false => "NOT ALL",
-                };
-                println!(
-                    "{} states ({} quiet), {} transitions, depth {}, {all}, {:.1} s",
-                    explored.states,
-                    explored.quiet,
-                    explored.transitions,
-                    explored.depth,
-                    begun.elapsed().as_secs_f64()
-                );
+                println!("{explored}, {:.1} s", begun.elapsed().as_secs_f64());
                 sound &= explored.complete;
             }
             Err(counterexample) => {

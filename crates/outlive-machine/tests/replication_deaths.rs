@@ -1,41 +1,35 @@
 //! More deaths than one: one after the other, at once, and during the recovery from another.
 
-use outlive_machine::protocol::ReplicatedTables;
-use outlive_machine::search::{
-    Budget, ReplicatedRules, ReplicatedSearch, ReplicatedWalk, ReplicatedWalked, Setup, Shape, When,
-};
+#[path = "support/replicated.rs"]
+mod replicated;
 
-fn recxl() -> ReplicatedRules {
-    ReplicatedRules::strict(ReplicatedTables::recxl())
-}
+use outlive_machine::search::{
+    Budget, ReplicatedSearch, ReplicatedWalk, ReplicatedWalked, Setup, Shape, Violation, When,
+};
+use replicated::{MOST_STATES, recxl, sound};
 
 fn setup(nodes: usize, replicas: usize, stores: &'static [u32], others: &'static [u32]) -> Setup {
     Setup {
-        shape: Shape {
-            nodes,
-            lines: 1,
-            capacity: 1,
-        },
-        replicas,
-        when: When::Retired,
-        buffer: 2,
-        budget: Budget { stores, others },
         deaths: 2,
-        at_once: replicas - 1,
-        dumps: 0,
+        ..Setup::proactive(nodes, replicas, Budget { stores, others })
     }
 }
 
-fn sound(setup: Setup) {
+/// The bound is tight: a line's owner is one of its replicas, and all of these die.
+#[test]
+fn as_many_deaths_at_once_as_there_are_replicas_lose_a_store() {
     let search = ReplicatedSearch {
-        setup,
-        most_states: 3_000_000,
+        setup: Setup {
+            at_once: 2,
+            ..setup(3, 2, &[0, 1], &[])
+        },
+        most_states: MOST_STATES,
     };
-    let explored = search
-        .run(&recxl())
-        .unwrap_or_else(|broken| panic!("{broken}"));
-    println!("{explored:?}");
-    assert!(explored.complete, "{explored:?}");
+    let lost = search.run(&recxl()).unwrap_err();
+    assert!(
+        matches!(lost.violation, Violation::NotRecovered { .. }),
+        "{lost}"
+    );
 }
 
 #[test]

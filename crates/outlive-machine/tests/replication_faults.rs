@@ -2,23 +2,13 @@
 
 use outlive_machine::protocol::{Cell, ReplicatedTables, StoreEvent, StoreOperation, StoreState};
 use outlive_machine::search::{
-    Budget, Counterexample, Fault, ReplicatedRules, ReplicatedSearch, Setup, Shape, Violation, When,
+    Budget, Counterexample, Fault, ReplicatedRules, ReplicatedSearch, Setup, Violation,
 };
 
 fn setup(stores: &'static [u32], others: &'static [u32]) -> Setup {
     Setup {
-        shape: Shape {
-            nodes: 3,
-            lines: 1,
-            capacity: 1,
-        },
-        replicas: 2,
-        when: When::Retired,
-        buffer: 2,
-        budget: Budget { stores, others },
         deaths: 1,
-        at_once: 1,
-        dumps: 0,
+        ..Setup::proactive(3, 2, Budget { stores, others })
     }
 }
 

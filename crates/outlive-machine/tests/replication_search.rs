@@ -2,44 +2,15 @@
 //!
 //! What takes minutes is in the example `recovery`.
 
-use outlive_machine::protocol::ReplicatedTables;
-use outlive_machine::search::{
-    Budget, Explored, ReplicatedRules, ReplicatedSearch, Setup, Shape, Violation, When,
-};
+#[path = "support/replicated.rs"]
+mod replicated;
 
-fn recxl() -> ReplicatedRules {
-    ReplicatedRules::strict(ReplicatedTables::recxl())
-}
+use outlive_machine::search::{Budget, ReplicatedSearch, Setup, Shape, Violation, When};
+use replicated::{recxl, sound};
 
 /// Two replicas; `stores` and `others` are what each node's core asks for.
 fn setup(nodes: usize, stores: &'static [u32], others: &'static [u32]) -> Setup {
-    Setup {
-        shape: Shape {
-            nodes,
-            lines: 1,
-            capacity: 1,
-        },
-        replicas: 2,
-        when: When::Retired,
-        buffer: 2,
-        budget: Budget { stores, others },
-        deaths: 0,
-        at_once: 1,
-        dumps: 0,
-    }
-}
-
-fn sound(setup: Setup) -> Explored {
-    let search = ReplicatedSearch {
-        setup,
-        most_states: 3_000_000,
-    };
-    let explored = search
-        .run(&recxl())
-        .unwrap_or_else(|broken| panic!("{broken}"));
-    println!("{explored:?}");
-    assert!(explored.complete, "{explored:?}");
-    explored
+    Setup::proactive(nodes, 2, Budget { stores, others })
 }
 
 #[test]

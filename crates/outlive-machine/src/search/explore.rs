@@ -1,5 +1,6 @@
 //! Every state that a small machine can reach, breadth first.
 
+use core::fmt;
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::hash::{BuildHasherDefault, Hasher};
@@ -40,6 +41,20 @@ pub struct Explored {
     pub quiet: usize,
     /// Whether these are all. Otherwise `most_states` was too small, and that messages come to an end was not checked.
     pub complete: bool,
+}
+
+impl fmt::Display for Explored {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let all = match self.complete {
+            true => "all of them",
+            false => "NOT ALL",
+        };
+        write!(
+            f,
+            "{} states ({} quiet), {} transitions, depth {}, {all}",
+            self.states, self.quiet, self.transitions, self.depth
+        )
+    }
 }
 
 /// A fingerprint is as good as any hash.

@@ -102,18 +102,8 @@ impl ReplicatedSuite {
     /// Small machines in which every row is met: all variants, one death and two, readers, dumps.
     pub fn small(walks: u64) -> ReplicatedSuite {
         let setup = |nodes, replicas, stores, others, deaths| Setup {
-            shape: Shape {
-                nodes,
-                lines: 1,
-                capacity: 1,
-            },
-            replicas,
-            when: When::Retired,
-            buffer: 2,
-            budget: Budget { stores, others },
             deaths,
-            at_once: replicas.max(2) - 1,
-            dumps: 0,
+            ..Setup::proactive(nodes, replicas, Budget { stores, others })
         };
         let head = |setup| Setup {
             when: When::Head,

@@ -77,6 +77,26 @@ pub struct Setup {
     pub dumps: u32,
 }
 
+impl Setup {
+    /// One line, a store buffer of two places, stores that are replicated as they retire, and nobody dies yet; but N_r - 1 may at once.
+    pub fn proactive(nodes: usize, replicas: usize, budget: Budget) -> Setup {
+        Setup {
+            shape: Shape {
+                nodes,
+                lines: 1,
+                capacity: 1,
+            },
+            replicas,
+            when: When::Retired,
+            buffer: 2,
+            budget,
+            deaths: 0,
+            at_once: replicas.saturating_sub(1).max(1),
+            dumps: 0,
+        }
+    }
+}
+
 /// What drives a machine that replicates.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ReplicatedRules {

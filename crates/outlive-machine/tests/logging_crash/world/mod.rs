@@ -1,29 +1,26 @@
-//! Dumps while nodes store and die at any step: every committed store is in a living log or in an archive, and what a
-//! recovery makes of them is what was committed.
-//!
-//! A small model of nodes around the real parts: each message waits in the port of its sender, leaves it in order, and
-//! arrives whenever it likes. A node's death takes what has not left its port.
+//! A model of nodes that store, replicate and dump, around the real parts; how they die stands in [`recovery`].
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+mod recovery;
+
+use std::collections::{BTreeMap, VecDeque};
 
 use outlive_machine::description::{Bytes, Description};
 use outlive_machine::engine::{Random, Time};
 use outlive_machine::line::LineAddress;
 use outlive_machine::logging::{
-    Advance, Archive, Begin, Begun, Clear, Cleared, Commit, DumpBarrier, Epoch, LatestWords,
-    LogEntry, LoggingUnit, Numbering, Piece, Repl, ReplicaGroups, Requester, Saved, Stored,
-    Through, Val,
+    Advance, Archive, Begin, Begun, Clear, Cleared, Commit, DumpBarrier, Epoch, LogEntry,
+    LoggingUnit, Numbering, Piece, Repl, ReplicaGroups, Requester, Saved, Stored, Through, Val,
 };
 use outlive_machine::program::Word;
 use outlive_machine::protocol::{NodeId, NodeSet};
 
-const NODES: usize = 4;
+pub const NODES: usize = 4;
 const LINES: u64 = 6;
 const CORES: u8 = 2;
 
 /// What is left out of the barrier, to see that it is needed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Fault {
+pub enum Fault {
     None,
     /// Units clear their whole logs as the round found them, whether the saver had each entry or not.
     WholeLogs,
@@ -61,19 +58,19 @@ struct Store {
 }
 
 #[derive(Clone)]
-struct World {
+pub struct World {
     random: Random,
     now: Time,
-    steps: u32,
+    pub steps: u32,
     fault: Fault,
     groups: ReplicaGroups,
-    units: Vec<LoggingUnit>,
+    pub units: Vec<LoggingUnit>,
     numbering: Vec<Numbering>,
     /// Of each core, in program order.
     stores: Vec<VecDeque<Store>>,
     sequence: u32,
     barrier: DumpBarrier,
-    archive: Archive,
+    pub archive: Archive,
     /// What has not left its port.
     ports: BTreeMap<Place, VecDeque<(Place, Message)>>,
     fabric: Vec<(Place, Message)>,
@@ -84,14 +81,14 @@ struct World {
     owners: Vec<(NodeId, Epoch)>,
     memory: Vec<[u64; 8]>,
     /// All that was ever committed, with how many of its VALs have not left.
-    committed: Vec<(LogEntry, usize)>,
+    pub committed: Vec<(LogEntry, usize)>,
     /// When who dies, by steps.
-    plan: VecDeque<(u32, NodeId)>,
+    pub plan: VecDeque<(u32, NodeId)>,
     recovering: bool,
 }
 
 impl World {
-    fn new(seed: u64, fault: Fault) -> Self {
+    pub fn new(seed: u64, fault: Fault) -> Self {
         let mut description = Description::default();
         description.system.compute_nodes = NODES as u32;
         description.system.cores_per_node = u32::from(CORES);
@@ -189,7 +186,7 @@ impl World {
     }
 
     /// One thing that can happen, drawn. Whoever is to die at this step dies first. Returns whether anything could happen.
-    fn step(&mut self) -> bool {
+    pub fn step(&mut self) -> bool {
         self.steps += 1;
         self.now += Time::from_nanos(1);
         while let Some(&(step, victim)) = self.plan.front() {
@@ -433,245 +430,5 @@ impl World {
             }
             other => panic!("a compute node gets {other:?}"),
         }
-    }
-
-    fn die(&mut self, victim: NodeId) {
-        self.living = self.living.without(victim);
-        self.dead.push(victim);
-        self.ports.get_mut(&Place::Node(victim)).unwrap().clear();
-        for core in 0..usize::from(CORES) {
-            self.stores[victim.index() * usize::from(CORES) + core].clear();
-        }
-    }
-
-    /// Brings the machine to a sound state without the dead; another death on the way begins it anew.
-    fn recover(&mut self) -> Result<(), String> {
-        self.recovering = true;
-        'again: loop {
-            let dead = self.dead.clone();
-            while self.step() {}
-            if self.dead != dead {
-                continue;
-            }
-            for &victim in &dead {
-                for node in self.living.iter() {
-                    self.units[node.index()].forget(self.now, victim).unwrap();
-                }
-                self.archive.lose(victim);
-                let advance = self.barrier.lose(victim);
-                self.announce(advance);
-                for store in self.stores.iter_mut().flatten() {
-                    store.awaited = store.awaited.without(victim);
-                    store.replicas = store.replicas.without(victim);
-                }
-            }
-            while self.step() {}
-            if self.dead != dead {
-                continue;
-            }
-            assert!(self.barrier.is_idle(), "nobody is waited for");
-            self.nothing_is_lost()?;
-            self.lines_of_the_dead()?;
-            // All that is validated goes to the archives, so that nothing rests on fewer copies.
-            for _ in 0..2 {
-                let begin = self.barrier.begin();
-                self.announce(begin.map(Advance::Begin));
-                while self.step() {}
-                if self.dead != dead {
-                    continue 'again;
-                }
-            }
-            self.nothing_is_lost()?;
-            break;
-        }
-        self.groups = self.groups.regrouped(self.living);
-        for node in self.living.iter() {
-            self.units[node.index()]
-                .regroup(self.groups.clone())
-                .unwrap();
-        }
-        self.dead.clear();
-        self.recovering = false;
-        Ok(())
-    }
-
-    /// Every committed store is in a living log or in an archive.
-    fn nothing_is_lost(&self) -> Result<(), String> {
-        let mut found: BTreeSet<LogEntry> = self.archive.entries().unwrap().into_iter().collect();
-        let lines: Vec<_> = (0..LINES).map(LineAddress).collect();
-        for node in self.living.iter() {
-            let fetched = self.units[node.index()].fetch(&lines);
-            found.extend(fetched.into_iter().flat_map(|versions| versions.updates));
-        }
-        let whole = self.committed.iter().filter(|(_, left)| *left == 0);
-        match whole.clone().find(|(entry, _)| !found.contains(entry)) {
-            Some((entry, _)) => Err(format!("{entry:?} is lost")),
-            None => Ok(()),
-        }
-    }
-
-    /// What a recovery makes of the lines that the dead own: each word as the last commit left it, of which a dead node may have
-    /// validated the last one in part.
-    fn lines_of_the_dead(&mut self) -> Result<(), String> {
-        // What is obsolete is not needed.
-        let mut archive = self.archive.clone();
-        archive
-            .truncate(|line| Some(self.owners[line.0 as usize]))
-            .unwrap();
-        for line in 0..LINES as usize {
-            let (owner, epoch) = self.owners[line];
-            if self.living.contains(owner) {
-                continue;
-            }
-            let address = LineAddress(line as u64);
-            let mut latest = LatestWords::new(address, owner, epoch);
-            for node in self
-                .groups
-                .members(address)
-                .iter()
-                .filter(|node| self.living.contains(*node))
-            {
-                let fetched = self.units[node.index()].fetch(&[address]);
-                fetched[0]
-                    .updates
-                    .iter()
-                    .for_each(|entry| latest.offer(entry));
-            }
-            archive.fetch(&[address]).unwrap()[0]
-                .updates
-                .iter()
-                .for_each(|entry| latest.offer(entry));
-            let mut recovered = self.memory[line];
-            latest.apply(&mut recovered);
-            let mut right = self.memory[line];
-            let mut allowed = [const { Vec::new() }; 8];
-            for (entry, left) in &self.committed {
-                if (entry.requester.node, entry.epoch, entry.word.line()) == (owner, epoch, address)
-                {
-                    let place = entry.word.place();
-                    if *left == 0 {
-                        right[place] = entry.value;
-                        allowed[place].clear();
-                    } else {
-                        allowed[place].push(entry.value);
-                    }
-                }
-            }
-            for place in 0..8 {
-                let value = recovered[place];
-                if value != right[place] && !allowed[place].contains(&value) {
-                    return Err(format!(
-                        "{address} word {place} is {value} instead of {}",
-                        right[place]
-                    ));
-                }
-            }
-            // As memory has it now, and owned by somebody who lives.
-            self.memory[line] = recovered;
-            let heir = self.living.iter().next().unwrap();
-            self.owners[line] = (heir, Epoch(epoch.0 + 1));
-        }
-        Ok(())
-    }
-
-    /// Runs so many steps, recovers from deaths, then empties all logs and looks whether all is in the archives.
-    fn run(&mut self, steps: u32) -> Result<(), String> {
-        while self.steps < steps {
-            self.step();
-            // A death is noticed after a while.
-            if !self.dead.is_empty() && (self.draw(20) == 0 || self.steps >= steps) {
-                self.recover()?;
-            }
-        }
-        self.plan.clear();
-        if !self.dead.is_empty() {
-            self.recover()?;
-        }
-        self.recovering = true;
-        while self.step() {}
-        for _ in 0..2 {
-            let begin = self.barrier.begin();
-            self.announce(begin.map(Advance::Begin));
-            while self.step() {}
-        }
-        self.nothing_is_lost()?;
-        for node in self.living.iter() {
-            let left = self.units[node.index()].log_len();
-            if left > 0 {
-                return Err(format!("{left} entries stay in the log of {node}"));
-            }
-        }
-        Ok(())
-    }
-}
-
-const STEPS: u32 = 1_500;
-
-#[test]
-fn without_deaths_each_committed_store_is_archived_once() {
-    for seed in 0..60 {
-        let mut world = World::new(seed, Fault::None);
-        world.run(STEPS).unwrap();
-        let mut archived = world.archive.entries().unwrap();
-        let mut committed: Vec<_> = world.committed.iter().map(|(entry, _)| *entry).collect();
-        archived.sort();
-        committed.sort();
-        assert!(committed.len() > 50, "{}", committed.len());
-        assert!(world.archive.len() > 3);
-        assert_eq!(archived, committed, "seed {seed}");
-        let counts = world.units.iter().map(LoggingUnit::counts);
-        assert!(
-            counts.clone().any(|counts| counts.early_vals > 0),
-            "VALs were reordered"
-        );
-        assert!(
-            counts.clone().any(|counts| counts.spilled > 0),
-            "the SRAM was full"
-        );
-    }
-}
-
-#[test]
-fn a_death_at_any_step_loses_nothing() {
-    for seed in 0..2 {
-        let mut world = World::new(seed, Fault::None);
-        for step in 0..STEPS {
-            let mut fork = world.clone();
-            let victim = NodeId::new((step as usize + seed as usize) % NODES);
-            fork.plan.push_back((fork.steps + 1, victim));
-            let told = fork.run(step + 200);
-            assert_eq!(told, Ok(()), "seed {seed}: {victim} dies at step {step}");
-            world.step();
-        }
-    }
-}
-
-/// Up to two deaths (N_r is 3), the second perhaps in the recovery from the first.
-fn two_deaths(seed: u64, fault: Fault) -> Result<(), String> {
-    let mut world = World::new(seed, fault);
-    let mut random = Random::new(seed ^ 0x5eed);
-    let first = random.below(u64::from(STEPS) / 2) as u32;
-    let second = first + random.below(300) as u32;
-    let victim = random.below(NODES as u64) as usize;
-    let other = (victim + 1 + random.below(NODES as u64 - 1) as usize) % NODES;
-    world.plan = [(first, NodeId::new(victim)), (second, NodeId::new(other))].into();
-    world.run(STEPS)
-}
-
-#[test]
-fn two_deaths_of_three_replicas_lose_nothing() {
-    for seed in 0..400 {
-        assert_eq!(two_deaths(seed, Fault::None), Ok(()), "seed {seed}");
-    }
-}
-
-#[test]
-fn a_worse_barrier_loses_stores() {
-    for fault in [Fault::WholeLogs, Fault::NoWaiting, Fault::DeadHaveSaved] {
-        let lost = (0..600).find_map(|seed| two_deaths(seed, fault).err());
-        assert!(
-            lost.is_some_and(|lost| lost.contains("lost") || lost.contains("instead")),
-            "{fault:?}"
-        );
     }
 }

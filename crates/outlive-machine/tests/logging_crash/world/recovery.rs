@@ -1,0 +1,178 @@
+//! Deaths, what a recovery makes of the logs, and whether that is what was committed.
+
+use super::{CORES, LINES, Place, World};
+use outlive_machine::line::LineAddress;
+use outlive_machine::logging::{Advance, Epoch, LatestWords, LogEntry};
+use outlive_machine::protocol::NodeId;
+use std::collections::BTreeSet;
+
+impl World {
+    pub(super) fn die(&mut self, victim: NodeId) {
+        self.living = self.living.without(victim);
+        self.dead.push(victim);
+        self.ports.get_mut(&Place::Node(victim)).unwrap().clear();
+        for core in 0..usize::from(CORES) {
+            self.stores[victim.index() * usize::from(CORES) + core].clear();
+        }
+    }
+
+    /// Brings the machine to a sound state without the dead; another death on the way begins it anew.
+    fn recover(&mut self) -> Result<(), String> {
+        self.recovering = true;
+        'again: loop {
+            let dead = self.dead.clone();
+            while self.step() {}
+            if self.dead != dead {
+                continue;
+            }
+            for &victim in &dead {
+                for node in self.living.iter() {
+                    self.units[node.index()].forget(self.now, victim).unwrap();
+                }
+                self.archive.lose(victim);
+                let advance = self.barrier.lose(victim);
+                self.announce(advance);
+                for store in self.stores.iter_mut().flatten() {
+                    store.awaited = store.awaited.without(victim);
+                    store.replicas = store.replicas.without(victim);
+                }
+            }
+            while self.step() {}
+            if self.dead != dead {
+                continue;
+            }
+            assert!(self.barrier.is_idle(), "nobody is waited for");
+            self.nothing_is_lost()?;
+            self.lines_of_the_dead()?;
+            // All that is validated goes to the archives, so that nothing rests on fewer copies.
+            for _ in 0..2 {
+                let begin = self.barrier.begin();
+                self.announce(begin.map(Advance::Begin));
+                while self.step() {}
+                if self.dead != dead {
+                    continue 'again;
+                }
+            }
+            self.nothing_is_lost()?;
+            break;
+        }
+        self.groups = self.groups.regrouped(self.living);
+        for node in self.living.iter() {
+            self.units[node.index()]
+                .regroup(self.groups.clone())
+                .unwrap();
+        }
+        self.dead.clear();
+        self.recovering = false;
+        Ok(())
+    }
+
+    /// Every committed store is in a living log or in an archive.
+    fn nothing_is_lost(&self) -> Result<(), String> {
+        let mut found: BTreeSet<LogEntry> = self.archive.entries().unwrap().into_iter().collect();
+        let lines: Vec<_> = (0..LINES).map(LineAddress).collect();
+        for node in self.living.iter() {
+            let fetched = self.units[node.index()].fetch(&lines);
+            found.extend(fetched.into_iter().flat_map(|versions| versions.updates));
+        }
+        let whole = self.committed.iter().filter(|(_, left)| *left == 0);
+        match whole.clone().find(|(entry, _)| !found.contains(entry)) {
+            Some((entry, _)) => Err(format!("{entry:?} is lost")),
+            None => Ok(()),
+        }
+    }
+
+    /// What a recovery makes of the lines that the dead own: each word as the last commit left it, of which a dead node may have
+    /// validated the last one in part.
+    fn lines_of_the_dead(&mut self) -> Result<(), String> {
+        // What is obsolete is not needed.
+        let mut archive = self.archive.clone();
+        archive
+            .truncate(|line| Some(self.owners[line.0 as usize]))
+            .unwrap();
+        for line in 0..LINES as usize {
+            let (owner, epoch) = self.owners[line];
+            if self.living.contains(owner) {
+                continue;
+            }
+            let address = LineAddress(line as u64);
+            let mut latest = LatestWords::new(address, owner, epoch);
+            for node in self
+                .groups
+                .members(address)
+                .iter()
+                .filter(|node| self.living.contains(*node))
+            {
+                let fetched = self.units[node.index()].fetch(&[address]);
+                fetched[0]
+                    .updates
+                    .iter()
+                    .for_each(|entry| latest.offer(entry));
+            }
+            archive.fetch(&[address]).unwrap()[0]
+                .updates
+                .iter()
+                .for_each(|entry| latest.offer(entry));
+            let mut recovered = self.memory[line];
+            latest.apply(&mut recovered);
+            let mut right = self.memory[line];
+            let mut allowed = [const { Vec::new() }; 8];
+            for (entry, left) in &self.committed {
+                if (entry.requester.node, entry.epoch, entry.word.line()) == (owner, epoch, address)
+                {
+                    let place = entry.word.place();
+                    if *left == 0 {
+                        right[place] = entry.value;
+                        allowed[place].clear();
+                    } else {
+                        allowed[place].push(entry.value);
+                    }
+                }
+            }
+            for place in 0..8 {
+                let value = recovered[place];
+                if value != right[place] && !allowed[place].contains(&value) {
+                    return Err(format!(
+                        "{address} word {place} is {value} instead of {}",
+                        right[place]
+                    ));
+                }
+            }
+            // As memory has it now, and owned by somebody who lives.
+            self.memory[line] = recovered;
+            let heir = self.living.iter().next().unwrap();
+            self.owners[line] = (heir, Epoch(epoch.0 + 1));
+        }
+        Ok(())
+    }
+
+    /// Runs so many steps, recovers from deaths, then empties all logs and looks whether all is in the archives.
+    pub fn run(&mut self, steps: u32) -> Result<(), String> {
+        while self.steps < steps {
+            self.step();
+            // A death is noticed after a while.
+            if !self.dead.is_empty() && (self.draw(20) == 0 || self.steps >= steps) {
+                self.recover()?;
+            }
+        }
+        self.plan.clear();
+        if !self.dead.is_empty() {
+            self.recover()?;
+        }
+        self.recovering = true;
+        while self.step() {}
+        for _ in 0..2 {
+            let begin = self.barrier.begin();
+            self.announce(begin.map(Advance::Begin));
+            while self.step() {}
+        }
+        self.nothing_is_lost()?;
+        for node in self.living.iter() {
+            let left = self.units[node.index()].log_len();
+            if left > 0 {
+                return Err(format!("{left} entries stay in the log of {node}"));
+            }
+        }
+        Ok(())
+    }
+}
