@@ -7,6 +7,7 @@
 //! What runs on it, and must come out, stands in [`program`]; [traces](trace) are of real programs.
 
 pub mod cluster;
+pub mod crash;
 pub mod description;
 pub mod engine;
 pub mod line;

@@ -6,74 +6,10 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use outlive_machine::cluster::{self, Breakage, Cluster, Workload};
 use outlive_machine::description::{Description, Protocol};
-use outlive_machine::engine::{Random, Simulation};
+use outlive_machine::engine::Simulation;
 use outlive_machine::line::LineAddress;
 use outlive_machine::logging::LoggingCounts;
-use outlive_machine::program::{Image, Next, Op, Synchronisation, Thread, Update, Word};
-
-/// Draws its operations.
-#[derive(Clone, Debug)]
-struct Walker {
-    random: Random,
-    number: u64,
-    left: u32,
-    words: u64,
-    /// Loads and atomics whose values have not come.
-    open: u32,
-    added: u64,
-    /// All that it was told.
-    seen: u64,
-}
-
-impl Walker {
-    fn new(seed: u64, number: u64, ops: u32, words: u64) -> Walker {
-        Walker {
-            random: Random::new(seed * 1_000 + number),
-            number,
-            left: ops,
-            words,
-            open: 0,
-            added: 0,
-            seen: 0,
-        }
-    }
-}
-
-impl Thread for Walker {
-    fn next(&mut self) -> Next {
-        if self.open > 0 && self.random.below(16) == 0 {
-            return Next::Waits;
-        }
-        if self.left == 0 {
-            return Next::Ended;
-        }
-        self.left -= 1;
-        // The last line is for counting.
-        let word = Word(self.random.below(self.words));
-        let value = self.number << 32 | u64::from(self.left);
-        let private = self.random.below(1024) * 8;
-        let op = match self.random.below(100) {
-            0..38 => Op::Load(word),
-            38..75 => Op::Store(word, value),
-            75..80 => Op::Atomic(word, Update::Exchange(value)),
-            80..84 => {
-                self.added += 1;
-                Op::Atomic(Word(self.words), Update::Add(1))
-            }
-            84..86 => Op::Fence,
-            86..90 => Op::PrivateLoad(private),
-            90..94 => Op::PrivateStore(private),
-            _ => Op::Compute(self.random.below(200) as u32),
-        };
-        self.open += u32::from(matches!(op, Op::Load(_) | Op::Atomic(..)));
-        Next::Op(op)
-    }
-
-    fn deliver(&mut self, value: u64) {
-        self.open -= 1;
-        self.seen = self.seen.rotate_left(5) ^ value;
-    }
-}
+use outlive_machine::program::{Image, Synchronisation, Walker, Word};
 
 fn tiny(protocol: Protocol, quantum: &str, reorder: &str) -> Description {
     with_logs(protocol, quantum, reorder, "2.5 ms", "18 MiB", 3)
@@ -168,12 +104,12 @@ fn walk(description: &Description, seed: u64, lines: u64, ops: u32, every: u64) 
     }
     support::finish(&mut simulation);
     let machine = simulation.machine();
-    let added: u64 = (0..8).map(|n| machine.thread(n).added).sum();
+    let added: u64 = (0..8).map(|n| machine.thread(n).added()).sum();
     assert_eq!(machine.word(Word(words)), added, "every addition counts");
     let statistics = machine.statistics();
     let total = statistics.total();
     assert!(total.commits > 0 && total.forwarded > 0);
-    let seen: Vec<u64> = (0..8).map(|n| machine.thread(n).seen).collect();
+    let seen: Vec<u64> = (0..8).map(|n| machine.thread(n).seen()).collect();
     (
         total.loads + total.stores + total.atomics,
         format!("{events} {statistics:?} {seen:?}"),
@@ -249,6 +185,17 @@ fn replicas_that_are_never_told_of_the_commit_are_noticed() {
 }
 
 #[test]
+fn contents_that_leave_a_node_before_the_vals_of_its_commits_are_noticed() {
+    for seed in 0..4 {
+        let how = noticed(Breakage::ValsLeaveLate, seed).expect("it is noticed");
+        assert!(
+            how.contains("before VALs of what it has committed"),
+            "{how}"
+        );
+    }
+}
+
+#[test]
 fn values_hold_over_millions_of_accesses() {
     let mut accesses = 0;
     for seed in 100..118 {
@@ -292,7 +239,7 @@ fn a_clone_goes_on_as_the_original_does() {
         assert_eq!(cluster::run(&mut fork).unwrap(), end);
         let digest = |simulation: &Simulation<Cluster<Walker>>| {
             let machine = simulation.machine();
-            let seen: Vec<u64> = (0..8).map(|n| machine.thread(n).seen).collect();
+            let seen: Vec<u64> = (0..8).map(|n| machine.thread(n).seen()).collect();
             format!(
                 "{} {seen:?} {:?}",
                 simulation.handled(),

@@ -264,6 +264,15 @@ impl Caches {
         self.l3.address(slot)
     }
 
+    /// Drops all lines of all levels.
+    pub fn clear(&mut self) {
+        self.l3.clear();
+        for private in &mut self.private {
+            private.l1.clear();
+            private.l2.clear();
+        }
+    }
+
     /// What is wrong with the levels: inclusion, the sets of holders, owners.
     pub fn check(&self) -> Result<(), String> {
         for (core, private) in self.private.iter().enumerate() {

@@ -42,6 +42,26 @@ impl<T: Thread> Cluster<T> {
         Ok(())
     }
 
+    /// What is wrong with a machine after a recovery, though it may run on: a recovery that has not come to its end, a directory that
+    /// names the dead; if it is [judged](Self::judge_values), what was committed and is not there.
+    ///
+    /// # Errors
+    ///
+    /// The first thing found.
+    pub fn check_recovered(&self) -> Result<(), String> {
+        if !self.is_recovered() {
+            return Err("a recovery has not come to its end".into());
+        }
+        self.check_graves()?;
+        match self
+            .judged()
+            .and_then(|judged| judged.lost.into_iter().next())
+        {
+            Some(lost) => Err(lost),
+            None => Ok(()),
+        }
+    }
+
     /// What is wrong with a machine in which nothing is under way any more: what should be empty and is not; if it is
     /// [judged](Self::judge_values), memory that does not hold what was stored last, and logs that do not hold what was committed.
     ///
@@ -68,6 +88,7 @@ impl<T: Thread> Cluster<T> {
                 return Err(format!("{count} {what} are left"));
             }
         }
+        self.check_recovered()?;
         self.check_logs()?;
         self.check_values()
     }

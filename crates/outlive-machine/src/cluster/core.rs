@@ -48,6 +48,8 @@ pub(super) struct Core {
     /// Its number in its node.
     pub place: u8,
     pub activity: Activity,
+    /// Its node recovers from others' death: it begins nothing.
+    pub halted: bool,
     /// The local time: when the next instruction can begin.
     pub tick: u64,
     pub rob: ReorderBuffer,
@@ -83,6 +85,7 @@ impl Core {
             node,
             place,
             activity: Activity::Parked,
+            halted: false,
             tick: 0,
             rob: ReorderBuffer::new(core.reorder_buffer),
             loads: LoadQueue::new(system.load_queue as usize),
@@ -122,6 +125,10 @@ impl Core {
 impl<T: Thread> Cluster<T> {
     /// Lets a core go on from `now` until it has nothing to do, or has run ahead by a quantum.
     pub(super) fn run(&mut self, c: usize, now: Time, queue: &mut EventQueue<Event>) {
+        if self.cores[c].halted {
+            self.cores[c].activity = Activity::Parked;
+            return;
+        }
         let begin = self.timing.tick(now);
         let horizon = begin + self.timing.quantum;
         let core = &mut self.cores[c];

@@ -33,6 +33,8 @@ pub enum Event {
     },
     /// It is time for a dump.
     DumpPeriod,
+    /// The switch looks whether a dead node's port has been silent for long enough.
+    Silent(u8),
 }
 
 /// A message about a line, between a compute node and the line's memory node.
@@ -152,6 +154,8 @@ kinds! {
     WriteThrough, WrittenThrough,
     Repl, ReplAck, Val,
     DumpAsked, DumpBegin, DumpPiece, DumpStored, DumpSaved, DumpClear, DumpCleared,
+    Msi, Interrupt, InterruptResp, Forget, ForgetResp, InitRecov, InitRecovResp,
+    FetchLatestVers, FetchLatestVersResp, RecovEnd, RecovEndResp,
 }
 
 /// What messages are for.
@@ -163,12 +167,15 @@ pub enum Purpose {
     Replication,
     /// Saving logs in the memory nodes.
     Dump,
+    /// Recovery from the death of nodes.
+    Recovery,
 }
 
 impl MessageKind {
     /// What messages of this kind are for.
     pub fn purpose(self) -> Purpose {
         match self {
+            kind if kind >= MessageKind::Msi => Purpose::Recovery,
             kind if kind >= MessageKind::DumpAsked => Purpose::Dump,
             kind if kind >= MessageKind::Repl => Purpose::Replication,
             _ => Purpose::Access,

@@ -4,7 +4,7 @@ use super::event::{Message, MessageKind};
 use crate::engine::Time;
 use crate::line::LineAddress;
 use crate::parts::Port;
-use crate::protocol::{Directory, NodeEvent, NodeId, NodeState, ToDirectory};
+use crate::protocol::{Directory, NodeEvent, NodeId, NodeSet, NodeState, ToDirectory};
 
 /// What has happened to a line, one line of text each, the first first.
 #[derive(Clone, Debug)]
@@ -55,6 +55,23 @@ impl Life {
             let event = what.kind();
             self.lines.push(format!(
                 "{now}: directory {event:?} from {from}: {before:?} {holders} to {next:?} {held}"
+            ));
+        }
+    }
+
+    pub fn buried(
+        &mut self,
+        at: Time,
+        line: LineAddress,
+        dead: NodeSet,
+        before: &Directory,
+        after: &Directory,
+    ) {
+        if line == self.line {
+            let (before, holders) = (before.state(), before.holders());
+            let (next, held) = (after.state(), after.holders());
+            self.lines.push(format!(
+                "{at}: directory buries {dead}: {before:?} {holders} to {next:?} {held}"
             ));
         }
     }

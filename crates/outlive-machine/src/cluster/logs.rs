@@ -4,9 +4,9 @@
 //! unit that is in a line's group and in the requester's own node is told without a link in between. A unit saves in the memory node
 //! of its own number, modulo how many there are; the first memory node leads the rounds. Archives are not truncated.
 
-use super::Cluster;
 use super::event::Event;
 use super::packet::Says;
+use super::{Breakage, Cluster};
 use crate::description::Description;
 use crate::engine::{EventQueue, Time};
 use crate::line::LineAddress;
@@ -16,7 +16,7 @@ use crate::logging::{
 };
 use crate::parts::Port;
 use crate::program::Thread;
-use crate::protocol::NodeId;
+use crate::protocol::{NodeId, NodeSet};
 
 /// All that is there for logging in a machine that replicates.
 #[derive(Clone, Debug)]
@@ -50,9 +50,25 @@ impl Logs {
         }
     }
 
+    fn groups_without(&self, dead: NodeSet) -> ReplicaGroups {
+        let all = (0..self.units.len()).map(NodeId::new);
+        self.groups
+            .regrouped(all.filter(|node| !dead.contains(*node)).collect())
+    }
+
+    /// Whether no round of dumps is under way.
+    pub fn is_between_rounds(&self) -> bool {
+        self.barrier.is_idle()
+    }
+
+    /// A node has died, and its unit with it.
+    pub fn lose_share(&mut self, node: NodeId) {
+        self.shares[node.index()] = None;
+    }
+
     /// What is not done though nothing is under way.
-    pub fn check_quiet(&self) -> Result<(), String> {
-        for unit in &self.units {
+    pub fn check_quiet(&self, dead: NodeSet) -> Result<(), String> {
+        for unit in self.units.iter().filter(|unit| !dead.contains(unit.node())) {
             if unit.waiting() > 0 {
                 let (node, waiting) = (unit.node(), unit.waiting());
                 return Err(format!("{waiting} entries of {node} are not validated"));
@@ -121,14 +137,24 @@ impl<T: Thread> Cluster<T> {
         if self.is_finished() || queue.is_empty() {
             return;
         }
+        let held = self.dumps_are_held();
         let logs = self.logs_mut();
-        let begin = logs.barrier.begin();
         queue.schedule_at(now + logs.period, Event::DumpPeriod);
+        if !held {
+            let begin = logs.barrier.begin();
+            self.begin_round(begin, now, queue);
+        }
+    }
+
+    /// A dump is wanted as soon as there can be one.
+    pub(super) fn dump_asked(&mut self, now: Time, queue: &mut EventQueue<Event>) {
+        let begin = self.logs_mut().barrier.ask();
         self.begin_round(begin, now, queue);
     }
 
     fn begin_round(&mut self, begin: Option<Begin>, now: Time, queue: &mut EventQueue<Event>) {
         let Some(begin) = begin else { return };
+        self.dump_begins();
         for node in begin.members.iter() {
             let ways = (self.leader(), self.compute_port(node));
             self.say(now, ways, Says::Begin(begin), queue);
@@ -161,14 +187,12 @@ impl<T: Thread> Cluster<T> {
         let (leader, n) = (self.leader(), usize::from(port.0));
         let logs = self.logs_mut();
         match says {
-            Says::Asked => {
-                let begin = logs.barrier.ask();
-                self.begin_round(begin, now, queue);
-            }
+            Says::Asked => self.dump_asked(now, queue),
             Says::Begin(begin) => match told(logs.units[n].begin(&begin), now) {
                 Begun::Save(share) => {
                     let ready = now + share.ready(0);
                     logs.shares[n] = Some((now, share));
+                    self.tally.send(port, port);
                     let first = Event::NextPiece {
                         node: n as u8,
                         index: 0,
@@ -206,9 +230,10 @@ impl<T: Thread> Cluster<T> {
             Says::Cleared(cleared) => {
                 let advance = told(logs.barrier.cleared(&cleared), now);
                 self.go_on(advance, now, queue);
+                self.saved_all(now, queue);
             }
-            Says::Repl(_) | Says::ReplAck { .. } | Says::Val { .. } => {
-                unreachable!("replication is no part of a dump")
+            Says::Repl(_) | Says::ReplAck { .. } | Says::Val { .. } | Says::Recovery(_) => {
+                unreachable!("it is no part of a dump")
             }
         }
     }
@@ -221,6 +246,8 @@ impl<T: Thread> Cluster<T> {
         now: Time,
         queue: &mut EventQueue<Event>,
     ) {
+        let port = self.fabric.compute_node(u16::from(node));
+        self.tally.get(port, port);
         let slot = &mut self.logs_mut().shares[usize::from(node)];
         let (begun, share) = slot.as_ref().expect("it is sent until all of it is");
         let piece = share.piece(index);
@@ -228,6 +255,7 @@ impl<T: Thread> Cluster<T> {
         if next < share.piece_count() {
             let ready = *begun + share.ready(next);
             queue.schedule_at(ready.max(now), Event::NextPiece { node, index: next });
+            self.tally.send(port, port);
         } else {
             *slot = None;
         }
@@ -235,6 +263,53 @@ impl<T: Thread> Cluster<T> {
         let home = usize::from(node) % self.memories.len();
         let to = self.fabric.memory_node(home as u16);
         self.say(now, (from, to), Says::Piece(piece), queue);
+    }
+
+    /// In a recovery: a unit drops what is not validated, whosever it is.
+    pub(super) fn forget_unvalidated(&mut self, n: usize, now: Time) {
+        let nodes = self.nodes.len();
+        let keeps = self.broken == Some(Breakage::ForgetsNothing);
+        if let Some(logs) = self.logs.as_mut().filter(|_| !keeps) {
+            for node in (0..nodes).map(NodeId::new) {
+                told(logs.units[n].forget(now, node), now);
+            }
+        }
+    }
+
+    /// In a recovery: a memory node waits for no dumps of the dead any more.
+    pub(super) fn lose_dumps_of(
+        &mut self,
+        dead: NodeSet,
+        m: usize,
+        now: Time,
+        queue: &mut EventQueue<Event>,
+    ) {
+        for node in dead.iter() {
+            let Some(logs) = &mut self.logs else { return };
+            logs.archives[m].lose(node);
+            if m == 0 {
+                let advance = logs.barrier.lose(node);
+                self.go_on(advance, now, queue);
+            }
+        }
+    }
+
+    /// At the end of a recovery: a unit's lines are in the groups of the living.
+    pub(super) fn regroup_unit(&mut self, n: usize, dead: NodeSet, now: Time) {
+        if let Some(logs) = &mut self.logs {
+            let groups = logs.groups_without(dead);
+            told(logs.units[n].regroup(groups), now);
+        }
+    }
+
+    /// And so does who replicates.
+    pub(super) fn form_groups(&mut self, dead: NodeSet) {
+        let keeps = self.broken == Some(Breakage::KeepsGroups);
+        if let Some(logs) = &mut self.logs
+            && !keeps
+        {
+            logs.groups = logs.groups_without(dead);
+        }
     }
 
     /// Who leads the rounds.

@@ -93,7 +93,7 @@ impl<T: Thread> Cluster<T> {
                             self.send(answer, now, queue);
                         } else {
                             let ready = self.memories[home].dram.access(now, line);
-                            queue.schedule_at(ready, answer.at(Stage::Ready));
+                            self.send_later(answer, ready, queue);
                         }
                     }
                 }

@@ -38,6 +38,10 @@ impl Misses {
         self.entries.retain(|miss| miss.line != line);
     }
 
+    pub fn clear(&mut self) {
+        self.entries.clear();
+    }
+
     /// Whether there is room for another at `tick`.
     pub fn has_room(&mut self, tick: u64) -> bool {
         if self.entries.len() == self.most {

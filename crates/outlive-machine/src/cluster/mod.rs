@@ -40,7 +40,8 @@
 //!
 //! In the configurations of ReCXL: REPL, REPL_ACK and VAL over the same links as everything else, driven by the
 //! [protocol's table](crate::protocol::STORE); [logging units](crate::logging) with real values, and dumps of their logs. The atomics
-//! of locks and barriers are stores as any others. A directory's epochs go with its exclusive grants.
+//! of locks and barriers are stores as any others. A directory's epochs go with its exclusive grants. [`crash`] kills a node, and
+//! the rest recovers.
 
 mod caches;
 mod check;
@@ -48,6 +49,7 @@ mod core;
 mod error;
 mod event;
 mod event_counts;
+mod failure;
 mod life;
 mod loads;
 mod logs;
@@ -72,10 +74,12 @@ mod write_through;
 
 pub use error::{ClusterError, Stuck};
 pub use event::{Event, Message, MessageKind, Purpose};
+pub use failure::{Judged, crash};
 pub use packet::Packet;
 pub use statistics::{CoreCounts, MessageCounts, Statistics, Traffic};
 
 use self::core::{Activity, Core};
+use failure::{Failures, Tally};
 use life::Life;
 use logs::Logs;
 use memory_node::MemoryNode;
@@ -119,6 +123,30 @@ pub enum Breakage {
     CommitsBeforeLastAck,
     /// The last replica of each store is not told that it is committed.
     ForgetsVal,
+    /// VALs leave at their core's local time, by when others may have seen the store.
+    ValsLeaveLate,
+    /// A recovery goes on though messages are under way.
+    DoesNotDrain,
+    /// A core that is interrupted holds back the line of a store that waits for its replicas.
+    KeepsPins,
+    /// An atomic that was interrupted is committed later with what it had read.
+    KeepsAtomics,
+    /// Stores that have not committed go on with the acknowledgements that they have.
+    DoesNotStartOver,
+    /// Logging units keep in a recovery what is not validated.
+    ForgetsNothing,
+    /// FetchLatestVers goes to no logging unit.
+    SearchesNoUnits,
+    /// FetchLatestVers goes to no memory node.
+    SearchesNoArchives,
+    /// What a line's former owners have logged counts as the dead one's.
+    IgnoresEpochs,
+    /// The dead are not buried where readers are being invalidated.
+    LeavesUpgrades,
+    /// There is no dump at the end of a recovery.
+    SavesNothing,
+    /// Lines belong to the same groups as before.
+    KeepsGroups,
 }
 
 /// A cluster and its threads; see the [module](self).
@@ -136,6 +164,10 @@ pub struct Cluster<T> {
     messages: MessageCounts,
     /// What packets say.
     said: UnderWay<Says>,
+    /// How many messages have gone between ports.
+    tally: Tally,
+    /// Since the first node died.
+    failures: Option<Box<Failures>>,
     /// In a machine that replicates.
     logs: Option<Box<Logs>>,
     tables: &'static Tables,
@@ -223,6 +255,8 @@ impl<T: Thread> Cluster<T> {
             objects: Objects::new(&synchronisation, threads.len()),
             messages: MessageCounts::default(),
             said: UnderWay::default(),
+            tally: Tally::new((system.compute_nodes + system.memory_nodes) as usize),
+            failures: None,
             logs: replicates.then(|| Box::new(Logs::new(description))),
             tables: Tables::mesi(),
             stores: stores(),
@@ -351,6 +385,9 @@ impl<T: Thread> Machine for Cluster<T> {
     type Event = Event;
 
     fn handle(&mut self, now: Time, event: Event, queue: &mut EventQueue<Event>) {
+        if self.failures.is_some() && self.vanishes(event) {
+            return;
+        }
         match event {
             Event::Wake(c) => {
                 debug_assert_eq!(self.cores[c as usize].activity, Activity::Sleeping(now));
@@ -362,6 +399,7 @@ impl<T: Thread> Machine for Cluster<T> {
             Event::Packet(packet) => self.packet(packet, now, queue),
             Event::NextPiece { node, index } => self.next_piece(node, index, now, queue),
             Event::DumpPeriod => self.dump_period(now, queue),
+            Event::Silent(node) => self.silent(NodeId::new(usize::from(node)), now, queue),
         }
     }
 }

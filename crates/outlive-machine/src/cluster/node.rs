@@ -61,6 +61,14 @@ impl Node {
         }
     }
 
+    /// Drops all that it has.
+    pub fn clear(&mut self) {
+        self.caches.clear();
+        self.puts.clear();
+        self.stalled.clear();
+        self.deferred.clear();
+    }
+
     pub fn has_room_for_put(&self, most: usize) -> bool {
         self.puts.len() < most
     }
@@ -107,6 +115,11 @@ impl<T: Thread> Cluster<T> {
     ) {
         let core = &mut self.cores[c];
         let (n, place) = (core.node as usize, core.place);
+        if core.halted {
+            // It will ask again for what it needs when it goes on.
+            core.misses.remove(line);
+            return;
+        }
         let Some(miss) = core.misses.find(line) else {
             return;
         };

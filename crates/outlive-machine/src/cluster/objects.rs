@@ -1,7 +1,7 @@
 //! Locks, barriers, conditions and event counts: who has them, who waits for whom.
 //!
 //! The words of these objects are read and written by the threads' operations like all others; but what a thread does next is
-//! decided here, at the moment of its atomic. So who waits needs no events, and what the words hold is for those who look at
+//! decided here, at the moment at which its atomic is committed. So who waits needs no events, and what the words hold is for those who look at
 //! memory only. A lock that is given back goes to whoever's atomic is first: who has waited longest is told, makes a new
 //! one, and waits in front if somebody was faster.
 
@@ -10,9 +10,10 @@ use std::collections::VecDeque;
 use crate::program::{BarrierId, ConditionId, EventCountId, LockId, Synchronisation, Word};
 
 /// What an atomic has got a thread.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Turn {
     /// It goes on.
+    #[default]
     Go,
     /// It waits until it is called.
     Waits,
@@ -36,6 +37,10 @@ struct Barrier {
     arrived: u32,
     generation: u64,
     waiting: Vec<u16>,
+    /// The last has arrived, and its store to the flag is not committed.
+    opener: Option<u16>,
+    /// Who has arrived at any time, one bit for each thread; all if all take part.
+    members: Vec<bool>,
 }
 
 #[derive(Clone, Debug)]
@@ -51,6 +56,30 @@ struct EventCount {
     waiting: Vec<(u16, u64)>,
 }
 
+impl Barrier {
+    /// Goes on without the dead; who is to arrive once more, if all others are here.
+    fn bury(&mut self, is_dead: &impl Fn(u16) -> bool) -> Option<u16> {
+        for (thread, member) in self.members.iter_mut().enumerate() {
+            if *member && is_dead(thread as u16) {
+                *member = false;
+                self.threads -= 1;
+            }
+        }
+        self.waiting.retain(|thread| !is_dead(*thread));
+        if self.opener.is_some_and(|opener| !is_dead(opener)) {
+            return None;
+        }
+        // If the last has died before it could open the barrier, all others are here.
+        self.opener = None;
+        self.arrived = self.waiting.len() as u32;
+        if self.arrived == 0 || self.arrived < self.threads {
+            return None;
+        }
+        self.arrived -= 1;
+        self.waiting.pop()
+    }
+}
+
 /// All objects of a workload. Threads go by the numbers of their cores.
 #[derive(Clone, Debug)]
 pub(super) struct Objects {
@@ -58,6 +87,17 @@ pub(super) struct Objects {
     barriers: Vec<Barrier>,
     conditions: Vec<Condition>,
     event_counts: Vec<EventCount>,
+    /// Somebody has died: what event counts come to is not known any more.
+    abandoned: bool,
+}
+
+/// What becomes of those who waited for the dead.
+#[derive(Clone, Default, Debug)]
+pub(super) struct Settled {
+    /// They go on.
+    pub released: Vec<u16>,
+    /// They were the others at a barrier, and arrive there once more, as the last.
+    pub arrive_again: Vec<u16>,
 }
 
 impl Objects {
@@ -74,6 +114,8 @@ impl Objects {
             arrived: 0,
             generation: 0,
             waiting: Vec::with_capacity(threads),
+            opener: None,
+            members: vec![barrier.threads as usize == threads; threads],
         };
         let condition = |word: &Word| Condition {
             word: *word,
@@ -89,6 +131,7 @@ impl Objects {
                     waiting: Vec::with_capacity(4),
                 })
                 .collect(),
+            abandoned: false,
         }
     }
 
@@ -109,7 +152,7 @@ impl Objects {
         Word((self.barrier_counter(barrier).line().0 + 1) * Word::PER_LINE)
     }
 
-    /// A thread's atomic on a lock.
+    /// A thread's atomic on a lock is committed.
     ///
     /// # Panics
     ///
@@ -148,12 +191,20 @@ impl Objects {
         None
     }
 
-    /// A thread's atomic on a barrier.
+    /// Whether who arrives at a barrier now is the last.
+    pub fn is_last(&self, barrier: BarrierId) -> bool {
+        let barrier = &self.barriers[barrier.0 as usize];
+        barrier.arrived + 1 == barrier.threads
+    }
+
+    /// A thread's atomic on a barrier is committed.
     pub fn arrive(&mut self, barrier: BarrierId, thread: u16) -> Turn {
         let barrier = &mut self.barriers[barrier.0 as usize];
         barrier.arrived += 1;
+        barrier.members[usize::from(thread)] = true;
         if barrier.arrived == barrier.threads {
             barrier.arrived = 0;
+            barrier.opener = Some(thread);
             return Turn::Last;
         }
         barrier.waiting.push(thread);
@@ -170,7 +221,9 @@ impl Objects {
 
     /// That is committed: who waited goes on.
     pub fn open(&mut self, barrier: BarrierId) -> std::vec::Drain<'_, u16> {
-        self.barriers[barrier.0 as usize].waiting.drain(..)
+        let barrier = &mut self.barriers[barrier.0 as usize];
+        barrier.opener = None;
+        barrier.waiting.drain(..)
     }
 
     /// A thread waits for a condition.
@@ -188,10 +241,11 @@ impl Objects {
     /// Whether an event count has been advanced so often; else the thread waits for that.
     pub fn await_count(&mut self, count: EventCountId, wanted: u64, thread: u16) -> bool {
         let count = &mut self.event_counts[count.0 as usize];
-        if count.is < wanted {
+        let goes_on = count.is >= wanted || self.abandoned;
+        if !goes_on {
             count.waiting.push((thread, wanted));
         }
-        count.is >= wanted
+        goes_on
     }
 
     /// One more has come to an event count.
@@ -204,6 +258,43 @@ impl Objects {
         let EventCount { is, waiting } = &mut self.event_counts[count.0 as usize];
         let place = waiting.iter().position(|(_, wanted)| wanted <= is)?;
         Some(waiting.remove(place).0)
+    }
+
+    /// Settles what dead threads have held and owed; done again, it does nothing more.
+    pub fn bury(&mut self, is_dead: impl Fn(u16) -> bool) -> Settled {
+        let mut settled = Settled::default();
+        for lock in &mut self.locks {
+            lock.waiting.retain(|thread| !is_dead(*thread));
+            let called = lock.called.is_some_and(&is_dead);
+            if lock.owner.is_some_and(&is_dead) {
+                lock.owner = None;
+            }
+            if called {
+                lock.called = None;
+            }
+            if lock.owner.is_none() && lock.called.is_none() {
+                lock.called = lock.waiting.pop_front();
+                settled.released.extend(lock.called);
+            }
+        }
+        for barrier in &mut self.barriers {
+            settled.arrive_again.extend(barrier.bury(&is_dead));
+        }
+        for condition in &mut self.conditions {
+            let living = condition
+                .waiting
+                .drain(..)
+                .filter(|thread| !is_dead(*thread));
+            settled.released.extend(living);
+        }
+        for count in &mut self.event_counts {
+            let living = count.waiting.drain(..).map(|(thread, _)| thread);
+            settled
+                .released
+                .extend(living.filter(|thread| !is_dead(*thread)));
+        }
+        self.abandoned = true;
+        settled
     }
 
     /// What a thread waits for here.

@@ -2,16 +2,33 @@
 //! the logs of all its replicas when it is committed, and at the end logs and archives must hold what was committed.
 
 use super::Cluster;
+use super::failure::Journal;
+use super::logs::Logs;
 use super::store_buffer::Entry;
+use crate::line::LineAddress;
 use crate::logging::{Commit, Epoch, LogEntry};
+use crate::parts::Port;
 use crate::program::{Image, Thread, Word};
+use crate::protocol::{MAX_NODES, NodeId};
 
 /// What each word holds by the order in which stores were committed, wherever it stands in the machine.
 #[derive(Clone, Debug)]
 pub(super) struct Oracle {
-    words: Vec<u64>,
+    pub words: Vec<u64>,
     /// All that was committed in a machine that replicates, as logs are to have it.
-    committed: Vec<LogEntry>,
+    pub committed: Vec<LogEntry>,
+    /// Who has died, and how much was committed before.
+    pub deaths: Vec<(NodeId, usize)>,
+    /// How many entries of store buffers were committed.
+    pub commits: u64,
+    /// Lines of dead owners that a recovery has repaired.
+    pub restored: u64,
+    /// What was lost.
+    pub lost: Vec<String>,
+    /// What may be lost with a node.
+    pub journal: Journal,
+    /// How many VALs of each node are to leave for stores that it has committed.
+    owed_vals: [u32; MAX_NODES],
 }
 
 impl Oracle {
@@ -24,7 +41,32 @@ impl Oracle {
         Oracle {
             words,
             committed: Vec::new(),
+            deaths: Vec::new(),
+            commits: 0,
+            restored: 0,
+            lost: Vec::new(),
+            journal: Journal::new(),
+            owed_vals: [0; MAX_NODES],
         }
+    }
+
+    /// A node has committed a store, and a VAL is to tell so.
+    pub fn owes_val(&mut self, node: NodeId) {
+        self.owed_vals[node.index()] += 1;
+    }
+
+    /// A VAL leaves its node.
+    pub fn val_leaves(&mut self, node: NodeId) {
+        self.owed_vals[node.index()] -= 1;
+    }
+
+    /// A node sends the contents of a line: if it died now, what others will see must be in the logs, and all before it.
+    pub fn shown(&self, node: NodeId, line: LineAddress) {
+        let owed = self.owed_vals[node.index()];
+        assert_eq!(
+            owed, 0,
+            "{node} shows {line} before VALs of what it has committed have left"
+        );
     }
 
     /// A load has got this value from the node's caches.
@@ -45,11 +87,36 @@ impl<T: Thread> Cluster<T> {
                 entry.line
             );
         }
+        let at_switch = self.at_switch(n);
         if let Some(oracle) = &mut self.oracle {
+            oracle.commits += 1;
+            let words = &mut oracle.words[(entry.line.0 * Word::PER_LINE) as usize..][..8];
+            let mut before = [0; 8];
+            before.copy_from_slice(words);
             for place in (0..8).filter(|place| entry.words & 1 << place != 0) {
-                let word = entry.line.0 * Word::PER_LINE + place as u64;
-                oracle.words[word as usize] = entry.values[place];
+                words[place] = entry.values[place];
             }
+            let commit = (entry.line, entry.words, entry.values);
+            oracle.journal.commit(n, commit, before, at_switch);
+        }
+    }
+
+    /// All that tells others of a node's last commit has left it.
+    pub(super) fn judge_sent(&mut self, n: usize) {
+        let messages = self.fabric.uplink(Port(n as u16)).messages;
+        if let Some(oracle) = &mut self.oracle {
+            oracle.journal.has_left(n, messages);
+        }
+    }
+
+    /// An atomic that has read `old` is committed: nobody may have written the word in between.
+    pub(super) fn judge_atomic(&self, word: Word, old: u64) {
+        if let Some(oracle) = &self.oracle {
+            let last = oracle.words[word.0 as usize];
+            assert_eq!(
+                last, old,
+                "an atomic on {word:?} is committed that has read an old value"
+            );
         }
     }
 
@@ -58,6 +125,9 @@ impl<T: Thread> Cluster<T> {
         let requester = self.requester(c);
         let sequence = entry.replication.sequence();
         for node in self.logs_mut().groups.members(entry.line).iter() {
+            if self.is_dead(Port(node.index() as u16)) {
+                continue;
+            }
             let unit = &self.logs_mut().units[node.index()];
             assert!(
                 sequence.is_some_and(|sequence| unit.waits(requester, sequence)),
@@ -92,10 +162,13 @@ impl<T: Thread> Cluster<T> {
         let Some(logs) = &self.logs else {
             return Ok(());
         };
-        logs.check_quiet()?;
+        logs.check_quiet(self.dead())?;
         let Some(oracle) = &self.oracle else {
             return Ok(());
         };
+        if !oracle.deaths.is_empty() {
+            return self.check_logs_after_deaths(logs, oracle);
+        }
         let mut archived = Vec::new();
         for archive in &logs.archives {
             archived.extend(archive.entries().map_err(|error| error.to_string())?);
@@ -132,6 +205,58 @@ impl<T: Thread> Cluster<T> {
             let (copies, wanted) = (copies.count(), logs.groups.members(entry.word.line()).len());
             if copies != wanted && archived.binary_search(entry).is_err() {
                 return Err(format!("{entry:?} is in {copies} logs, and in no archive"));
+            }
+        }
+        Ok(())
+    }
+
+    /// As [`check_logs`](Self::check_logs) of what is still needed: what the owner of a line has committed at its epoch. After a
+    /// recovery a unit may save what another has saved too.
+    fn check_logs_after_deaths(&self, logs: &Logs, oracle: &Oracle) -> Result<(), String> {
+        let mut archived = Vec::new();
+        for archive in &logs.archives {
+            archived.extend(archive.entries().map_err(|error| error.to_string())?);
+        }
+        archived.sort_unstable();
+        let dead = self.dead();
+        for entry in &oracle.committed {
+            let line = entry.word.line();
+            let owner = self.memory.directory(line).owner();
+            if owner != Some((entry.requester.node, entry.epoch)) {
+                continue;
+            }
+            let members = logs.groups.members(line);
+            let logged = |node: NodeId| {
+                logs.units[node.index()]
+                    .log_entries()
+                    .any(|one| one == *entry)
+            };
+            if archived.binary_search(entry).is_err() && !members.iter().all(logged) {
+                return Err(format!(
+                    "{entry:?} is not in the logs of all of {members}, and in no archive"
+                ));
+            }
+        }
+        match logs
+            .groups
+            .living()
+            .iter()
+            .find(|node| dead.contains(*node))
+        {
+            Some(node) => Err(format!("{node} is dead, and lines belong to its groups")),
+            None => Ok(()),
+        }
+    }
+
+    /// Whether no directory names a dead node.
+    pub(super) fn check_graves(&self) -> Result<(), String> {
+        let dead = self.dead();
+        for line in (0..self.memory.len()).map(LineAddress) {
+            let directory = self.memory.directory(line);
+            if directory.names_any(dead) {
+                return Err(format!(
+                    "the directory of {line} names one of the dead {dead}: {directory:?}"
+                ));
             }
         }
         Ok(())

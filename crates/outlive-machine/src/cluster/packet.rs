@@ -5,6 +5,7 @@
 
 use super::Cluster;
 use super::event::{Event, MessageKind, Stage};
+use super::failure::{self, Recovery};
 use super::under_way::Payload;
 use crate::engine::{EventQueue, Time};
 use crate::line::LineAddress;
@@ -25,6 +26,22 @@ pub struct Packet {
 }
 
 impl Packet {
+    pub(super) fn stage(self) -> Stage {
+        self.stage
+    }
+
+    pub(super) fn says(self) -> Payload {
+        self.says
+    }
+
+    pub(super) fn from(self) -> Port {
+        self.from
+    }
+
+    pub(super) fn to(self) -> Port {
+        self.to
+    }
+
     fn at(self, stage: Stage) -> Event {
         Event::Packet(Packet { stage, ..self })
     }
@@ -50,6 +67,7 @@ pub(super) enum Says {
     Saved(Saved),
     Clear(Clear),
     Cleared(Cleared),
+    Recovery(Recovery),
 }
 
 impl Says {
@@ -65,6 +83,7 @@ impl Says {
             Says::Saved(_) => MessageKind::DumpSaved,
             Says::Clear(_) => MessageKind::DumpClear,
             Says::Cleared(_) => MessageKind::DumpCleared,
+            Says::Recovery(recovery) => recovery.says.kind(),
         }
     }
 
@@ -74,8 +93,9 @@ impl Says {
             Says::Repl(repl) => Content::Words(repl.mask),
             Says::Val { .. } => Content::Timestamp,
             Says::Piece(_) => Content::Line,
-            Says::Saved(_) => Content::Numbers(nodes as u16),
-            Says::Clear(clear) => Content::Numbers((clear.saved.len() * nodes) as u16),
+            Says::Saved(_) => Content::Numbers(nodes as u32),
+            Says::Clear(clear) => Content::Numbers((clear.saved.len() * nodes) as u32),
+            Says::Recovery(recovery) => recovery.says.content(),
             Says::ReplAck { .. }
             | Says::Asked
             | Says::Begin(_)
@@ -99,24 +119,44 @@ impl<T: Thread> Cluster<T> {
     pub(super) fn say(
         &mut self,
         at: Time,
-        (from, to): (Port, Port),
+        ways: (Port, Port),
         says: Says,
         queue: &mut EventQueue<Event>,
     ) {
+        let packet = self.packed(at, ways, says);
+        queue.schedule_at(at, Event::Packet(packet));
+    }
+
+    /// Says something before whatever else may be sent.
+    pub(super) fn say_at_once(
+        &mut self,
+        ways: (Port, Port),
+        says: Says,
+        now: Time,
+        queue: &mut EventQueue<Event>,
+    ) {
+        let packet = self.packed(now, ways, says);
+        self.post(packet, now, queue);
+    }
+
+    fn packed(&mut self, at: Time, (from, to): (Port, Port), says: Says) -> Packet {
         if let Some(life) = &mut self.life
             && let Some(line) = says.line()
         {
             life.said(at, line, says.kind(), from, to);
         }
-        let packet = Packet {
+        let kind = says.kind();
+        if failure::is_counted(kind) {
+            self.tally.send(from, to);
+        }
+        Packet {
             bytes: self.sizes.bytes(says.content(self.nodes.len())) as u32,
-            kind: says.kind(),
+            kind,
             says: self.said.put(says),
             from,
             to,
             stage: Stage::Ready,
-        };
-        queue.schedule_at(at, Event::Packet(packet));
+        }
     }
 
     /// A packet is so far.
@@ -130,6 +170,11 @@ impl<T: Thread> Cluster<T> {
 
     /// A packet leaves its sender, behind all that was sent before.
     fn post(&mut self, packet: Packet, now: Time, queue: &mut EventQueue<Event>) {
+        if let Some(oracle) = &mut self.oracle
+            && packet.kind == MessageKind::Val
+        {
+            oracle.val_leaves(NodeId::new(usize::from(packet.from.0)));
+        }
         if packet.from == packet.to {
             self.delivered(packet, now, queue);
             return;
@@ -142,18 +187,46 @@ impl<T: Thread> Cluster<T> {
 
     /// A packet is at the switch.
     fn switched(&mut self, packet: Packet, now: Time, queue: &mut EventQueue<Event>) {
+        if self.is_lost_at_switch(packet.from) {
+            self.said.take(packet.says);
+            return;
+        }
+        if failure::is_counted(packet.kind) {
+            self.tally.pass(packet.from, packet.to);
+        }
         let at = self.fabric.forward(now, packet.to, u64::from(packet.bytes));
         queue.schedule_at(at, packet.at(Stage::There));
     }
 
     /// A packet is where it goes to.
     fn delivered(&mut self, packet: Packet, now: Time, queue: &mut EventQueue<Event>) {
+        if failure::is_counted(packet.kind) {
+            self.tally.get(packet.from, packet.to);
+        }
         match self.said.take(packet.says) {
             Says::Repl(repl) => self.log(packet.to, &repl, now, queue),
             Says::ReplAck { ack, .. } => self.acknowledged(&ack, now, queue),
             Says::Val { val, .. } => self.validate(packet.to, &val, now, queue),
+            Says::Recovery(recovery) => {
+                self.recovery((packet.from, packet.to), recovery, now, queue);
+            }
             dump => self.dump_message(packet.to, dump, now, queue),
         }
+    }
+
+    /// The switch itself says something to a core.
+    pub(super) fn interrupt_core(
+        &mut self,
+        port: Port,
+        recovery: Recovery,
+        now: Time,
+        queue: &mut EventQueue<Event>,
+    ) {
+        let packet = self.packed(now, (port, port), Says::Recovery(recovery));
+        let bytes = u64::from(packet.bytes);
+        self.messages.count(packet.kind, bytes);
+        let at = self.fabric.forward(now, port, bytes);
+        queue.schedule_at(at, packet.at(Stage::There));
     }
 
     /// The port of a compute node.

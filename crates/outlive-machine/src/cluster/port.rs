@@ -2,27 +2,46 @@
 
 use super::Cluster;
 use super::event::{Event, Message, Stage, What};
+use super::under_way::Payload;
 use crate::engine::{EventQueue, Time};
 use crate::parts::Port;
 use crate::program::Thread;
-use crate::protocol::ToNode;
+use crate::protocol::{NodeId, ToNode};
 
 impl<T: Thread> Cluster<T> {
     /// A message is so far.
     pub(super) fn message(&mut self, message: Message, now: Time, queue: &mut EventQueue<Event>) {
         match message.stage {
-            Stage::Ready => self.send(message, now, queue),
+            Stage::Ready => self.leave(message, now, queue),
             Stage::Switch => self.forward(message, now, queue),
             Stage::There => self.arrive(message, now, queue),
         }
     }
 
-    /// A message leaves its sender, behind all that were sent before.
+    /// A message is sent now: it leaves behind all that were sent before.
     pub(super) fn send(&mut self, message: Message, now: Time, queue: &mut EventQueue<Event>) {
-        let (node, home) = self.ports(message);
-        let from = if message.what.is_upward() { node } else { home };
+        let (from, to) = self.ways(message);
+        self.tally.send(from, to);
+        self.leave(message, now, queue);
+    }
+
+    /// A message is to be sent at this time.
+    pub(super) fn send_later(&mut self, message: Message, at: Time, queue: &mut EventQueue<Event>) {
+        let (from, to) = self.ways(message);
+        self.tally.send(from, to);
+        queue.schedule_at(at, message.at(Stage::Ready));
+    }
+
+    fn leave(&mut self, message: Message, now: Time, queue: &mut EventQueue<Event>) {
+        let (from, _) = self.ways(message);
         let bytes = self.sizes.bytes(message.what.content());
         self.messages.count(message.what.kind(), bytes);
+        if let Some(oracle) = &self.oracle
+            && message.what.is_upward()
+            && message.payload != Payload::NONE
+        {
+            oracle.shown(NodeId::new(usize::from(message.node)), message.line);
+        }
         if let Some(life) = &mut self.life {
             life.sent(now, message);
         }
@@ -32,8 +51,12 @@ impl<T: Thread> Cluster<T> {
 
     /// A message is at the switch; the event after this is that its receiver has looked it up.
     fn forward(&mut self, message: Message, now: Time, queue: &mut EventQueue<Event>) {
-        let (node, home) = self.ports(message);
-        let to = if message.what.is_upward() { home } else { node };
+        let (from, to) = self.ways(message);
+        if self.is_lost_at_switch(from) {
+            self.lose_message(message);
+            return;
+        }
+        self.tally.pass(from, to);
         let bytes = self.sizes.bytes(message.what.content());
         let lookup = match message.what {
             What::Up(_) | What::WriteThrough { .. } => self.timing.directory,
@@ -48,6 +71,8 @@ impl<T: Thread> Cluster<T> {
     }
 
     fn arrive(&mut self, message: Message, now: Time, queue: &mut EventQueue<Event>) {
+        let (from, to) = self.ways(message);
+        self.tally.get(from, to);
         match message.what {
             What::Up(what) => self.arrive_up(message, what, now, queue),
             What::Down(what) => self.arrive_down(message, what, now, queue),
@@ -58,11 +83,13 @@ impl<T: Thread> Cluster<T> {
         }
     }
 
-    fn ports(&self, message: Message) -> (Port, Port) {
-        let home = self.home(message.line) as u16;
-        (
-            self.fabric.compute_node(u16::from(message.node)),
-            self.fabric.memory_node(home),
-        )
+    /// From where it goes, and to where.
+    fn ways(&self, message: Message) -> (Port, Port) {
+        let node = self.fabric.compute_node(u16::from(message.node));
+        let home = self.fabric.memory_node(self.home(message.line) as u16);
+        match message.what.is_upward() {
+            true => (node, home),
+            false => (home, node),
+        }
     }
 }

@@ -13,6 +13,10 @@
 //! demands wait in the node. (The paper does not say. The table would also allow to let the line go and ask for it again.)
 //! Nobody waits for ever, since logging units answer whatever becomes of any line.
 //!
+//! VALs leave at the moment of the commit, in the order in which the host comes to commits: it is the order in which other nodes
+//! may see them. In the core's local time that may be up to a quantum later; but a node that died in between would have shown a
+//! store to others and taken its VALs with it.
+//!
 //! The write of an atomic is the oldest store from the beginning, on a line that may be written; so it is replicated at once.
 
 use super::caches::NOBODY;
@@ -66,7 +70,7 @@ impl<T: Thread> Cluster<T> {
     }
 
     /// Replicates an entry, unless that has been done or it is private.
-    fn replicate(
+    pub(super) fn replicate(
         &mut self,
         c: usize,
         place: usize,
@@ -143,7 +147,11 @@ impl<T: Thread> Cluster<T> {
         let c = n * self.cores_per_node + usize::from(requester.core);
         let early = self.broken == Some(Breakage::CommitsBeforeLastAck);
         let Some(place) = self.cores[c].stores.replicated_as(sequence) else {
-            assert!(early, "{requester} has no store of REPL {sequence}");
+            // An atomic that was interrupted is undone.
+            assert!(
+                early || self.cores[c].halted,
+                "{requester} has no store of REPL {sequence}"
+            );
             return;
         };
         let Some(entry) = self.cores[c].stores.get(place) else {
@@ -224,6 +232,9 @@ impl<T: Thread> Cluster<T> {
                 }
             }
         }
+        if commit.is_some() {
+            self.judge_sent(self.cores[c].node as usize);
+        }
         commit.is_some()
     }
 
@@ -274,7 +285,7 @@ impl<T: Thread> Cluster<T> {
         queue: &mut EventQueue<Event>,
     ) {
         let requester = self.requester(c);
-        let at = self.timing.time(at).max(now);
+        let late = self.broken == Some(Breakage::ValsLeaveLate);
         let last = to.iter().last();
         for node in to.iter() {
             if self.broken == Some(Breakage::ForgetsVal) && Some(node) == last {
@@ -290,7 +301,16 @@ impl<T: Thread> Cluster<T> {
             };
             let ways = (self.compute_port(requester.node), self.compute_port(node));
             let line: LineAddress = entry.line;
-            self.say(at, ways, Says::Val { line, val }, queue);
+            if let Some(oracle) = &mut self.oracle {
+                oracle.owes_val(requester.node);
+            }
+            match late {
+                true => {
+                    let at = self.timing.time(at).max(now);
+                    self.say(at, ways, Says::Val { line, val }, queue);
+                }
+                false => self.say_at_once(ways, Says::Val { line, val }, now, queue),
+            }
         }
     }
 }

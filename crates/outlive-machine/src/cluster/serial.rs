@@ -5,8 +5,8 @@
 //! may write the line: its store goes into the (empty) store buffer and is committed at once. In a machine that writes
 //! through or replicates, the line is pinned from that moment to the commit.
 //!
-//! Locks, barriers and conditions make real accesses to their words and ask the machine's [objects](super::objects) who has
-//! to wait. Who waits costs nothing; when it may go on it makes a new access, as one who spun would.
+//! Locks, barriers and conditions make real accesses to their words, and when these are committed the machine's
+//! [objects](super::objects) decide who has to wait: an atomic that is not committed has changed nothing. Who waits costs nothing; when it may go on it makes a new access, as one who spun would.
 
 use super::Cluster;
 use super::event::Event;
@@ -23,14 +23,41 @@ pub(super) struct Serial {
     fetched: bool,
     /// It waits for somebody else.
     pub waits: bool,
+    /// What its atomic has got it, since that is committed.
+    pub turn: Turn,
+}
+
+impl Serial {
+    /// Whether an atomic has read, and its write may be in the store buffer.
+    pub fn is_committing(&self) -> bool {
+        matches!(self.step, Step::Committing(_))
+    }
+
+    /// What an atomic in the store buffer has read.
+    pub fn has_read(&self) -> Option<u64> {
+        match self.step {
+            Step::Committing(old) => Some(old),
+            _ => None,
+        }
+    }
+
+    /// The atomic of the operation `held` is undone: it will be begun again.
+    pub fn start_over(&mut self, held: Option<Op>) {
+        self.step = match held {
+            // Its first step is no atomic, and is behind it.
+            Some(Op::Wait(..)) => Step::Retake,
+            _ => Step::Begin,
+        };
+        self.fetched = false;
+    }
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Step {
     #[default]
     Begin,
-    /// Its atomic has read this, and is not committed yet.
-    Committing(u64, Turn),
+    /// Its atomic has read this, and is not committed yet or has just been.
+    Committing(u64),
     /// Somebody has let it go on: it reads the word by which it would have seen that.
     Look,
     /// A condition's waiter that takes its lock again.
@@ -65,32 +92,26 @@ impl<T: Thread> Cluster<T> {
         let core = &mut self.cores[c];
         core.tick = tick.max(core.stores.last_commit);
         match (op, serial.step) {
-            (_, Step::Committing(old, turn)) => {
-                self.after_atomic(c, op, old, turn, now, queue);
+            (_, Step::Committing(old)) => {
+                self.after_atomic(c, op, old, now, queue);
                 true
             }
-            (Op::Atomic(word, update), _) => self.atomic(c, word, update, Turn::Go, now, queue),
+            (Op::Atomic(word, update), _) => {
+                self.atomic(c, word, update, Then::Nothing, now, queue)
+            }
             (Op::Lock(lock), _) | (Op::Wait(_, lock), Step::Retake) => {
                 let word = self.objects.lock_word(lock);
-                // Whose turn it is, is decided at the very moment of the atomic.
-                if !self.can_write(c, word) {
-                    return self.wait_for(c, word, true, now, queue);
-                }
-                let turn = self.objects.lock(lock, c as u16);
-                self.atomic(c, word, Update::Exchange(1), turn, now, queue)
+                self.atomic(c, word, Update::Exchange(1), Then::Take(lock), now, queue)
             }
             (Op::Barrier(barrier), Step::Begin) => {
                 let word = self.objects.barrier_counter(barrier);
-                if !self.can_write(c, word) {
-                    return self.wait_for(c, word, true, now, queue);
-                }
-                let turn = self.objects.arrive(barrier, c as u16);
-                // The last sets it back for the next time.
-                let update = match turn {
-                    Turn::Last => Update::Exchange(0),
-                    _ => Update::Add(1),
+                // The last sets it back for the next time. From the atomic to its commit nobody else can arrive, for the
+                // line does not leave, and no other core writes it.
+                let update = match self.objects.is_last(barrier) {
+                    true => Update::Exchange(0),
+                    false => Update::Add(1),
                 };
-                self.atomic(c, word, update, turn, now, queue)
+                self.atomic(c, word, update, Then::Arrive(barrier), now, queue)
             }
             (Op::Barrier(barrier), _) => {
                 let flag = self.objects.barrier_flag(barrier);
@@ -115,19 +136,14 @@ impl<T: Thread> Cluster<T> {
                 self.cores[c].serial.step = Step::Retake;
                 true
             }
-            (Op::Signal(condition) | Op::Broadcast(condition), _) => {
+            (Op::Signal(condition), _) => {
                 let word = self.objects.condition_word(condition);
-                if !self.atomic(c, word, Update::Add(1), Turn::Go, now, queue) {
-                    return false;
-                }
-                let at = self.timing.time(self.cores[c].tick).max(now);
-                while let Some(next) = self.objects.signal(condition) {
-                    queue.schedule_at(at, Event::Released(next));
-                    if matches!(op, Op::Signal(_)) {
-                        break;
-                    }
-                }
-                true
+                self.atomic(c, word, Update::Add(1), Then::Signal(condition), now, queue)
+            }
+            (Op::Broadcast(condition), _) => {
+                let word = self.objects.condition_word(condition);
+                let then = Then::Broadcast(condition);
+                self.atomic(c, word, Update::Add(1), then, now, queue)
             }
             // A fence: all before it is done.
             _ => self.done(c),
@@ -145,12 +161,6 @@ impl<T: Thread> Cluster<T> {
             }
             _ => None,
         }
-    }
-
-    fn can_write(&mut self, c: usize, word: Word) -> bool {
-        let core = &self.cores[c];
-        let caches = &mut self.nodes[core.node as usize].caches;
-        caches.write(core.place, word.line()).is_some()
     }
 
     /// A line is not here: it is asked for, and the operation waits.
@@ -173,7 +183,7 @@ impl<T: Thread> Cluster<T> {
         c: usize,
         word: Word,
         update: Update,
-        turn: Turn,
+        then: Then,
         now: Time,
         queue: &mut EventQueue<Event>,
     ) -> bool {
@@ -188,10 +198,8 @@ impl<T: Thread> Cluster<T> {
             oracle.bound(word, old);
         }
         let at = tick + self.timing.of(hit.level);
-        core.stores.enter(word, update.apply(old), at);
-        core.serial.step = Step::Committing(old, turn);
-        // From this moment on: whoever lets it go on may do so before the commit.
-        core.serial.waits = turn == Turn::Waits;
+        core.stores.enter(word, update.apply(old), then, at);
+        (core.serial.step, core.serial.turn) = (Step::Committing(old), Turn::Go);
         core.counts.atomics += 1;
         core.counts.shared_stores += 1;
         core.counts.hit(hit.level);
@@ -199,13 +207,20 @@ impl<T: Thread> Cluster<T> {
         true
     }
 
-    /// An operation's atomic is committed.
+    /// The commit of an operation's atomic has got its thread this.
+    pub(super) fn takes_turn(&mut self, c: usize, turn: Turn) {
+        let serial = &mut self.cores[c].serial;
+        serial.turn = turn;
+        // Whoever lets it go on may do so before it looks at this.
+        serial.waits = turn == Turn::Waits;
+    }
+
+    /// An operation's atomic is committed, and if it had to wait, it may go on.
     fn after_atomic(
         &mut self,
         c: usize,
         op: Op,
         old: u64,
-        turn: Turn,
         now: Time,
         queue: &mut EventQueue<Event>,
     ) {
@@ -213,7 +228,7 @@ impl<T: Thread> Cluster<T> {
         if let Op::Atomic(..) = op {
             core.loads.bind(old, core.tick);
         }
-        match (turn, op) {
+        match (core.serial.turn, op) {
             // It has waited, and somebody has let it go on.
             (Turn::Waits, Op::Barrier(_)) => core.serial.step = Step::Look,
             (Turn::Waits, Op::Wait(..)) => core.serial.step = Step::Retake,

@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 
 use crate::line::{Line, LineAddress};
-use crate::program::{BarrierId, EventCountId, LockId, Word};
+use crate::program::{BarrierId, ConditionId, EventCountId, LockId, Word};
 use crate::protocol::Store as Replication;
 
 /// What follows when a store is committed.
@@ -12,6 +12,14 @@ pub(super) enum Then {
     Nothing,
     /// The lock is free.
     Unlock(LockId),
+    /// The core's thread has tried to take the lock: it has it, or waits.
+    Take(LockId),
+    /// The core's thread has arrived at the barrier.
+    Arrive(BarrierId),
+    /// Who has waited longest for the condition may go on.
+    Signal(ConditionId),
+    /// All who wait for the condition may go on.
+    Broadcast(ConditionId),
     /// Who waits at the barrier may go on.
     Open(BarrierId),
     /// The event count is one more: no store at all, but in its place among them.
@@ -158,7 +166,7 @@ impl StoreBuffer {
     }
 
     /// The write of an atomic, which is the only store here.
-    pub fn enter(&mut self, word: Word, value: u64, at: u64) {
+    pub fn enter(&mut self, word: Word, value: u64, then: Then, at: u64) {
         debug_assert!(self.is_empty());
         self.words[word.0 as usize % 256] += 1;
         let mut values = [0; 8];
@@ -168,13 +176,27 @@ impl StoreBuffer {
             private: false,
             words: 1 << word.place(),
             values,
-            then: Then::Nothing,
+            then,
             entered: at,
             ready: at,
             sealed: true,
             replication: Replication::default(),
             pinned_at: None,
         });
+    }
+
+    /// The write of an atomic that is not committed, and is the only store here, is undone.
+    pub fn withdraw(&mut self) {
+        let last_commit = self.last_commit;
+        self.commit(0, last_commit);
+        debug_assert!(self.is_empty());
+    }
+
+    /// Drops everything.
+    pub fn clear(&mut self) {
+        self.queue.clear();
+        self.entries.clear();
+        self.words.fill(0);
     }
 
     #[inline]

@@ -198,7 +198,7 @@ impl<T: Thread> Cluster<T> {
                 core.counts.commits += 1;
             }
             let at = self.timing.time(due).max(now);
-            self.follow_up(head.then, at, queue);
+            self.follow_up(c, head.then, at, queue);
             self.store_is_oldest(c, due, now, queue);
             return true;
         }
@@ -238,6 +238,12 @@ impl<T: Thread> Cluster<T> {
         core.counts.commits += 1;
         core.counts.buffer_ticks += at.saturating_sub(entry.entered);
         let n = core.node as usize;
+        if self.oracle.is_some()
+            && let Some(old) = self.cores[c].serial.has_read()
+        {
+            let place = u64::from(entry.words.trailing_zeros());
+            self.judge_atomic(Word(entry.line.0 * Word::PER_LINE + place), old);
+        }
         let caches = &mut self.nodes[n].caches;
         let held = caches.held_mut(slot);
         // Written through, memory has the values too: the line is as clean as it was.
@@ -258,15 +264,34 @@ impl<T: Thread> Cluster<T> {
         }
         if self.oracle.is_some() {
             self.judge_commit(n, &entry);
+            self.judge_sent(n);
         }
         let at = self.timing.time(at).max(now);
-        self.follow_up(entry.then, at, queue);
+        self.follow_up(c, entry.then, at, queue);
     }
 
     /// What a commit at this time brings about.
-    fn follow_up(&mut self, then: Then, at: Time, queue: &mut EventQueue<Event>) {
+    fn follow_up(&mut self, c: usize, then: Then, at: Time, queue: &mut EventQueue<Event>) {
         match then {
             Then::Nothing => {}
+            Then::Take(lock) => {
+                let turn = self.objects.lock(lock, c as u16);
+                self.takes_turn(c, turn);
+            }
+            Then::Arrive(barrier) => {
+                let turn = self.objects.arrive(barrier, c as u16);
+                self.takes_turn(c, turn);
+            }
+            Then::Signal(condition) => {
+                if let Some(next) = self.objects.signal(condition) {
+                    queue.schedule_at(at, Event::Released(next));
+                }
+            }
+            Then::Broadcast(condition) => {
+                while let Some(next) = self.objects.signal(condition) {
+                    queue.schedule_at(at, Event::Released(next));
+                }
+            }
             Then::Unlock(lock) => {
                 if let Some(next) = self.objects.unlock(lock) {
                     queue.schedule_at(at, Event::Released(next));

@@ -23,6 +23,8 @@ pub(super) struct Timing {
     /// What a demand of a directory takes to look up the L3.
     pub lookup: Time,
     pub directory: Time,
+    /// How long a port is silent before its node is taken for dead.
+    pub detection: Time,
 }
 
 impl Timing {
@@ -45,6 +47,7 @@ impl Timing {
             neighbour: l3 + l2,
             lookup: ticks.edge(l3),
             directory: description.ours.memory.directory_latency,
+            detection: description.ours.failure.detection,
         })
     }
 

@@ -38,7 +38,7 @@ impl<T: Thread> Cluster<T> {
             },
         };
         let at = self.timing.time(at).max(now);
-        queue.schedule_at(at, message.at(Stage::Ready));
+        self.send_later(message, at, queue);
     }
 
     /// Words to be persisted have come to their memory node.
@@ -62,7 +62,7 @@ impl<T: Thread> Cluster<T> {
             what: What::WrittenThrough { core },
             ..message
         };
-        queue.schedule_at(done, answer.at(Stage::Ready));
+        self.send_later(answer, done, queue);
     }
 
     /// They are persistent: the store is committed.

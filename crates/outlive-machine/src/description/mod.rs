@@ -41,7 +41,9 @@ mod section;
 use std::fmt;
 
 pub use error::{DescriptionError, Impossible};
-pub use ours::{Coherence, Core, Fabric, Memories, Protocol, ReplicaHash, Replication, Wire};
+pub use ours::{
+    Coherence, Core, Fabric, Failure, Memories, Protocol, ReplicaHash, Replication, Wire,
+};
 pub use paper::{Cache, Cxl, LocalMemory, LoggingUnit, System};
 pub use quantity::{Bytes, Cycles, Rate};
 
@@ -88,6 +90,8 @@ pub struct Ours {
     pub wire: Wire,
     /// Of replication.
     pub replication: Replication,
+    /// Of failures.
+    pub failure: Failure,
 }
 
 impl Default for Description {
@@ -162,11 +166,12 @@ impl Description {
                 "Replica groups and log entries.",
                 &mut self.ours.replication,
             ),
+            ("ours.failure", "Failures of nodes.", &mut self.ours.failure),
         ]
     }
 }
 
-const SECTIONS: usize = 13;
+const SECTIONS: usize = 14;
 /// The first section of ours.
 const OURS_BEGIN: &str = "ours.core";
 

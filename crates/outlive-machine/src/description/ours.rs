@@ -120,6 +120,15 @@ choice! {
 }
 
 section! {
+    /// Of what happens when a node fails.
+    pub struct Failure {
+        /// A port that has been silent for so long is taken for one whose node has failed: 1 us, ten times the way to another
+        /// node, so that a link's own retries are over.
+        pub detection: Time = Time::from_micros(1),
+    }
+}
+
+section! {
     /// Of replication.
     pub struct Replication {
         /// How an address chooses its replica group, "multiply" or "modulo": the former, since strides would make the

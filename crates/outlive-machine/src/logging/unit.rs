@@ -268,6 +268,11 @@ impl LoggingUnit {
         traversal.finish()
     }
 
+    /// How long it takes to go through the log once.
+    pub fn traversal(&self) -> Time {
+        self.port.reading(self.log.len() as u64)
+    }
+
     /// Begins a round of dumping: reads the log and takes its share of the entries, compressed.
     ///
     /// # Errors

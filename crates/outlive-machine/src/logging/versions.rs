@@ -77,7 +77,7 @@ impl Traversal {
 /// latest.apply(&mut memory);
 /// assert_eq!(memory, [1, 70, 1, 1, 1, 1, 1, 1]);
 /// ```
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct LatestWords {
     line: LineAddress,
     owner: NodeId,
@@ -96,6 +96,11 @@ impl LatestWords {
             commits: [Commit(0); 8],
             values: [0; 8],
         }
+    }
+
+    /// The epoch whose updates count.
+    pub fn epoch(&self) -> Epoch {
+        self.epoch
     }
 
     /// Takes an update into account. Those of other lines, nodes and epochs are ignored.

@@ -88,6 +88,12 @@ impl<S: Copy + Default, L: Copy + Default> CacheArray<S, L> {
         Self::new(cache.sets() as usize, cache.ways as usize)
     }
 
+    /// Drops all lines.
+    pub fn clear(&mut self) {
+        self.tags.fill(FREE);
+        self.held = 0;
+    }
+
     /// Where the line at `address` is, if it is here.
     #[inline]
     pub fn find(&self, address: LineAddress) -> Option<Slot> {

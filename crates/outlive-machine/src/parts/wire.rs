@@ -15,7 +15,7 @@ pub enum Content {
     /// A logical timestamp: a validation.
     Timestamp,
     /// So many numbers of 4 bytes: what logging units say of the commits that they have.
-    Numbers(u16),
+    Numbers(u32),
 }
 
 /// How many bytes messages have on the wire, as [`Wire`] describes it. All parts that count bytes take them from here.

@@ -1,0 +1,230 @@
+//! The configuration manager: who leads a recovery.
+
+use std::sync::Arc;
+
+use super::message::{Ending, Recovery, RecoverySays};
+use crate::cluster::event::Event;
+use crate::cluster::packet::Says;
+use crate::cluster::{Breakage, Cluster};
+use crate::engine::{EventQueue, Time};
+use crate::parts::Port;
+use crate::program::Thread;
+use crate::protocol::{NodeId, NodeSet};
+
+/// What a manager waits for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(in crate::cluster) enum Stage {
+    /// That all is got that was sent.
+    Draining,
+    /// That all has been forgotten that is to start over.
+    Forgetting,
+    /// The directories.
+    Repairing,
+    /// The last dump in the old groups.
+    Saving,
+    /// That all units have the new groups.
+    Regrouping,
+    /// That all cores go on.
+    GoingOn,
+    /// Nothing any more.
+    Done,
+}
+
+/// What a port says that it has sent to each other and got from each.
+#[derive(Clone, Default, Debug)]
+struct Told {
+    sent: Box<[u32]>,
+    got: Box<[u32]>,
+}
+
+/// How far a recovery is. There is one manager at a time: another node is chosen only when the one before has died.
+#[derive(Clone, Debug)]
+pub(in crate::cluster) struct Manager {
+    port: Port,
+    number: u32,
+    dead: NodeSet,
+    passed: Arc<[Box<[u32]>]>,
+    stage: Stage,
+    /// Who has not answered, one bit for each port.
+    awaited: u128,
+    reports: Box<[Told]>,
+}
+
+impl Manager {
+    fn new(
+        port: Port,
+        number: u32,
+        dead: NodeSet,
+        passed: Arc<[Box<[u32]>]>,
+        ports: usize,
+    ) -> Self {
+        Manager {
+            port,
+            number,
+            dead,
+            passed,
+            stage: Stage::Draining,
+            awaited: 0,
+            reports: vec![Told::default(); ports].into(),
+        }
+    }
+
+    pub fn is_done(&self) -> bool {
+        self.stage == Stage::Done
+    }
+
+    /// Takes an answer in; whether it was the last.
+    fn answered(&mut self, from: Port, stage: Stage) -> bool {
+        let bit = 1u128 << from.0;
+        if self.stage != stage || self.awaited & bit == 0 {
+            return false;
+        }
+        self.awaited &= !bit;
+        self.awaited == 0
+    }
+
+    /// Whether by the reports nothing is under way.
+    ///
+    /// They are of different moments. But a node that is halted does nothing unless something arrives; so the first that did
+    /// anything after its report would have got a message that its report lacks, and the sender's, which is about an earlier
+    /// moment than that, would have it.
+    fn is_drained(&self, compute_nodes: usize) -> bool {
+        let is_dead = |port: usize| port < compute_nodes && self.dead.contains(NodeId::new(port));
+        let mut graves = self.passed.iter();
+        (0..self.reports.len()).all(|from| {
+            // What the dead have sent is what the switch let pass.
+            let sent = match is_dead(from) {
+                true => graves.next().unwrap_or(&self.reports[from].sent),
+                false => &self.reports[from].sent,
+            };
+            (0..self.reports.len()).all(|to| is_dead(to) || sent[to] == self.reports[to].got[from])
+        })
+    }
+}
+
+impl<T: Thread> Cluster<T> {
+    /// The switch's interrupt has come to a core: its node leads the recovery.
+    pub(super) fn lead(
+        &mut self,
+        port: Port,
+        number: u32,
+        (dead, passed): (NodeSet, Arc<[Box<[u32]>]>),
+        now: Time,
+        queue: &mut EventQueue<Event>,
+    ) {
+        let ports = self.tally.ports();
+        let manager = Manager::new(port, number, dead, passed, ports);
+        self.failures_mut().manager = Some(Box::new(manager));
+        self.begin_stage(Stage::Draining, now, queue);
+    }
+
+    /// The manager says to all whom it concerns what is to be done next.
+    fn begin_stage(&mut self, stage: Stage, now: Time, queue: &mut EventQueue<Event>) {
+        let (compute, ports) = (self.nodes.len(), self.tally.ports());
+        let replicates = self.logs.is_some();
+        let Some(manager) = &mut self.failures_mut().manager else {
+            return;
+        };
+        manager.stage = stage;
+        let (dead, number, port) = (manager.dead, manager.number, manager.port);
+        let is_dead = |port: &usize| *port < compute && dead.contains(NodeId::new(*port));
+        let ending = |ending| RecoverySays::RecovEnd { ending, dead };
+        let (says, whom) = match stage {
+            Stage::Draining => (RecoverySays::Interrupt, 0..ports),
+            Stage::Forgetting => (RecoverySays::Forget { dead }, 0..ports),
+            Stage::Repairing => (RecoverySays::InitRecov { dead }, compute..ports),
+            Stage::Saving => (ending(Ending::Save), compute..compute + 1),
+            Stage::Regrouping => (ending(Ending::Regroup), 0..compute),
+            Stage::GoingOn => (ending(Ending::GoOn), 0..ports),
+            Stage::Done => return,
+        };
+        let whom: Vec<usize> = whom.filter(|port| !is_dead(port)).collect();
+        manager.awaited = whom.iter().fold(0, |all, port| all | 1 << port);
+        match stage {
+            Stage::Saving | Stage::Regrouping if !replicates => {
+                return self.next_stage(stage, now, queue);
+            }
+            // All cores are halted, so there is one moment for all of them.
+            Stage::GoingOn => self.let_go_of(dead, now, queue),
+            _ => {}
+        }
+        for to in whom {
+            let says = says.clone();
+            let recovery = Recovery { number, says };
+            self.say(
+                now,
+                (port, Port(to as u16)),
+                Says::Recovery(recovery),
+                queue,
+            );
+        }
+    }
+
+    fn next_stage(&mut self, done: Stage, now: Time, queue: &mut EventQueue<Event>) {
+        let next = match done {
+            Stage::Draining => Stage::Forgetting,
+            Stage::Forgetting => Stage::Repairing,
+            Stage::Repairing => Stage::Saving,
+            Stage::Saving => Stage::Regrouping,
+            Stage::Regrouping => Stage::GoingOn,
+            Stage::GoingOn | Stage::Done => {
+                let failures = self.failures_mut();
+                if let Some(manager) = &mut failures.manager {
+                    manager.stage = Stage::Done;
+                    failures.recovered = manager.dead;
+                    failures.recoveries += 1;
+                }
+                return;
+            }
+        };
+        let skipped = match self.broken {
+            Some(Breakage::SavesNothing) => Stage::Saving,
+            Some(Breakage::KeepsGroups) => Stage::Regrouping,
+            _ => Stage::Done,
+        };
+        match next == skipped {
+            true => self.next_stage(next, now, queue),
+            false => self.begin_stage(next, now, queue),
+        }
+    }
+
+    /// An answer has come to the manager.
+    pub(super) fn told_manager(
+        &mut self,
+        from: Port,
+        number: u32,
+        says: RecoverySays,
+        now: Time,
+        queue: &mut EventQueue<Event>,
+    ) {
+        let (compute, broken) = (self.nodes.len(), self.broken);
+        let Some(manager) = &mut self.failures_mut().manager else {
+            return;
+        };
+        if manager.number != number {
+            return;
+        }
+        let stage = match says {
+            RecoverySays::InterruptResp { sent, got } => {
+                manager.reports[usize::from(from.0)] = Told { sent, got };
+                Stage::Draining
+            }
+            RecoverySays::ForgetResp => Stage::Forgetting,
+            RecoverySays::InitRecovResp => Stage::Repairing,
+            RecoverySays::RecovEndResp(Ending::Save) => Stage::Saving,
+            RecoverySays::RecovEndResp(Ending::Regroup) => Stage::Regrouping,
+            RecoverySays::RecovEndResp(Ending::GoOn) => Stage::GoingOn,
+            _ => unreachable!("{says:?} is said to a manager"),
+        };
+        if !manager.answered(from, stage) {
+            return;
+        }
+        let again = stage == Stage::Draining
+            && !manager.is_drained(compute)
+            && broken != Some(Breakage::DoesNotDrain);
+        match again {
+            true => self.begin_stage(Stage::Draining, now, queue),
+            false => self.next_stage(stage, now, queue),
+        }
+    }
+}

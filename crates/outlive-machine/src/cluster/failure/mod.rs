@@ -1,0 +1,459 @@
+//! Nodes that die, and the recovery from that, in time.
+//!
+//! A [crash](crash) takes a compute node at any event: its threads, caches, store buffers and its logging unit. What it has sent
+//! arrives, but for some of what was last sent and has not come to the switch; nothing is lost out of the middle. What is
+//! sent to it vanishes. All others go on, and soon some of them wait for the dead.
+//!
+//! When a port has been silent for the [latency](crate::description::Failure) of detection, the switch sets its Viral_Status and
+//! interrupts a core of the living node with the lowest number; that node leads. What it does and why nothing is lost stands
+//! in [`replication`](crate::protocol::replication); here are the messages (the paper's Table I), all of them over the same
+//! links as everything else:
+//!
+//! | message | who answers, and when |
+//! | --- | --- |
+//! | MSI | nobody; it says who is dead, and what the switch has let pass from them |
+//! | Interrupt | all nodes at once, with what they have sent and got; asked again until all is got that was sent |
+//! | Forget (ours) | all nodes: stores start over, units forget what is not validated, and no dump of the dead is awaited |
+//! | InitRecov | memory nodes, when FetchLatestVers is answered by all living units and all memory nodes, and the dead are buried |
+//! | RecovEnd: save | the memory node that leads rounds of dumps, after one that began now |
+//! | RecovEnd: regroup | compute nodes: their units have the new groups |
+//! | RecovEnd: go on | all |
+//!
+//! The end has three parts, since a core that goes on may commit a store, and a unit that still has the old groups would save (or
+//! leave to others) what belongs to the new ones. If the leader died between the two, the round of dumps in the next recovery would
+//! have members that do not agree on who saves what.
+//!
+//! Whoever dies meanwhile is detected as before, and with the switch's next interrupt all begins anew, under a higher number; what
+//! is said under a lower one is ignored.
+//!
+//! # What the dead owed to other threads
+//!
+//! A dead thread gives its locks back: who is next gets the lock, and finds the word as the dead has left it. A barrier goes
+//! on without it: if all others have arrived, one of them arrives once more, as the last. (It counts as one who takes
+//! part if all threads do, or if it has arrived there before.) Who waits for a condition is woken, and looks whether it holds;
+//! but whoever would have signalled is dead, and a program that needs that does not end. Event counts hold nobody back any
+//! more.
+
+mod judge;
+mod manager;
+mod member;
+mod message;
+mod repair;
+mod tally;
+
+use std::sync::Arc;
+
+pub(super) use judge::Journal;
+pub use judge::Judged;
+pub(super) use message::Recovery;
+pub(super) use tally::Tally;
+
+use super::Cluster;
+use super::event::{Event, Message, MessageKind, Stage};
+use super::packet::{Packet, Says};
+use super::under_way::Payload;
+use crate::engine::{EventQueue, Simulation, Time};
+use crate::parts::Port;
+use crate::program::Thread;
+use crate::protocol::{NodeId, NodeSet, ReplicatedTables};
+use manager::Manager;
+use message::{Ending, RecoverySays};
+use repair::Handler;
+
+/// A port's part in recoveries.
+#[derive(Clone, Copy, Debug)]
+struct Seat {
+    /// The number of the last recovery that it was told of.
+    number: u32,
+    /// Who leads that.
+    manager: Port,
+    /// It is not over: a compute node is halted, and a memory node begins no rounds of dumps.
+    takes_part: bool,
+}
+
+/// All that there is because somebody has died.
+#[derive(Clone, Debug)]
+pub(super) struct Failures {
+    dead: NodeSet,
+    /// Those of whom the switch knows.
+    detected: NodeSet,
+    /// How many messages come to the switch from each dead node in all.
+    passes: Vec<(NodeId, u64)>,
+    /// The number of the last interrupt that the switch has raised.
+    interrupts: u32,
+    manager: Option<Box<Manager>>,
+    seats: Box<[Seat]>,
+    handlers: Box<[Handler]>,
+    /// The last dump has been asked for, by whom, and a round has begun since.
+    saving: Option<(Port, bool)>,
+    /// The dead whom a recovery has dealt with, whole.
+    recovered: NodeSet,
+    recoveries: u32,
+}
+
+/// A compute node dies, now: between the last event and the next. Of what it sent last and is not at the switch yet, the `lost` last
+/// messages never come there; all others arrive. A node that is dead already stays so.
+///
+/// The machine detects and recovers by itself as it is run on. With as many dead at once as stores have replicas, stores may be
+/// lost; in a machine that does not replicate, they are. If nobody is left alive, nothing more happens.
+///
+/// ```
+/// use outlive_machine::cluster::{self, Cluster, Workload};
+/// use outlive_machine::description::Description;
+/// use outlive_machine::program::{Image, Op, Script, Synchronisation, Word};
+/// use outlive_machine::protocol::NodeId;
+///
+/// let text = "[system]\ncompute_nodes = 4\nmemory_nodes = 1\ncores_per_node = 1\n[l3]\nsize = \"64 KiB\"
+///     [ours.coherence]\nprotocol = \"recxl-proactive\"";
+/// let description: Description = text.parse()?;
+/// let threads = vec![
+///     Script::new([Op::Store(Word(0), 42)]),
+///     Script::new([Op::Compute(100_000), Op::Load(Word(0))]),
+/// ];
+/// let image = Image { words: 8, ..Image::default() };
+/// let workload = Workload { threads, image, synchronisation: Synchronisation::default() };
+/// let mut simulation = Cluster::simulation(&description, workload, 1)?;
+/// // The store is committed after less than a microsecond, and nobody but its node has seen it.
+/// simulation.run_until(outlive_machine::engine::Time::from_micros(2));
+/// cluster::crash(&mut simulation, NodeId::new(0), 0);
+/// cluster::run(&mut simulation)?;
+/// assert_eq!(simulation.machine().thread(1).results(), [42]);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub fn crash<T: Thread>(simulation: &mut Simulation<Cluster<T>>, node: NodeId, lost: u64) {
+    let now = simulation.now();
+    let (cluster, queue) = simulation.parts_mut();
+    cluster.crash(node, lost, now, queue);
+}
+
+impl<T: Thread> Cluster<T> {
+    fn crash(&mut self, node: NodeId, lost: u64, now: Time, queue: &mut EventQueue<Event>) {
+        let (ports, memories) = (self.tally.ports(), self.memories.len());
+        let failures = self.failures.get_or_insert_with(|| {
+            let seat = Seat {
+                number: 0,
+                manager: Port(0),
+                takes_part: false,
+            };
+            Box::new(Failures {
+                dead: NodeSet::EMPTY,
+                detected: NodeSet::EMPTY,
+                passes: Vec::new(),
+                interrupts: 0,
+                manager: None,
+                seats: vec![seat; ports].into(),
+                handlers: vec![Handler::default(); memories].into(),
+                saving: None,
+                recovered: NodeSet::EMPTY,
+                recoveries: 0,
+            })
+        });
+        if failures.dead.contains(node) {
+            return;
+        }
+        failures.dead = failures.dead.with(node);
+        let port = self.fabric.compute_node(node.index() as u16);
+        let (sent, there) = (
+            self.fabric.uplink(port).messages,
+            self.tally.at_switch(port),
+        );
+        let passes = sent - lost.min(sent - there);
+        failures.passes.push((node, passes));
+        // A line may have one reader from now on.
+        self.tables = &ReplicatedTables::recxl().coherence;
+        self.judge_death(node, passes);
+        self.lose_node(node);
+        if let Some(logs) = &mut self.logs {
+            logs.lose_share(node);
+        }
+        let latency = self.timing.detection;
+        queue.schedule_at(now + latency, Event::Silent(node.index() as u8));
+    }
+
+    /// Who has died.
+    pub fn dead(&self) -> NodeSet {
+        self.failures
+            .as_ref()
+            .map_or(NodeSet::EMPTY, |failures| failures.dead)
+    }
+
+    /// How many recoveries have come to their end.
+    pub fn recoveries(&self) -> u32 {
+        self.failures
+            .as_ref()
+            .map_or(0, |failures| failures.recoveries)
+    }
+
+    /// Whether all dead have been dealt with, and all nodes know.
+    pub fn is_recovered(&self) -> bool {
+        self.failures.as_ref().is_none_or(|failures| {
+            failures.recovered == failures.dead
+                && failures
+                    .manager
+                    .as_ref()
+                    .is_none_or(|manager| manager.is_done())
+        })
+    }
+
+    pub(super) fn failures_mut(&mut self) -> &mut Failures {
+        self.failures.as_mut().expect("somebody has died")
+    }
+
+    #[inline]
+    pub(super) fn is_dead(&self, port: Port) -> bool {
+        match &self.failures {
+            None => false,
+            Some(failures) => {
+                usize::from(port.0) < self.nodes.len()
+                    && failures.dead.contains(NodeId::new(usize::from(port.0)))
+            }
+        }
+    }
+
+    /// Whether an event concerns nobody any more: it is of a dead node, or goes to one. Only when somebody is dead.
+    pub(super) fn vanishes(&mut self, event: Event) -> bool {
+        let of_core = |c: u16| Port(self.cores[usize::from(c)].node);
+        match event {
+            Event::Wake(c) | Event::Released(c) | Event::Request { core: c, .. } => {
+                self.is_dead(of_core(c))
+            }
+            Event::NextPiece { node, .. } => self.is_dead(Port(u16::from(node))),
+            Event::Message(message) => {
+                let up = message.what.is_upward();
+                let dead = self.is_dead(Port(u16::from(message.node)));
+                let vanishes = dead
+                    && match message.stage {
+                        Stage::Ready => up,
+                        Stage::Switch => false,
+                        Stage::There => !up,
+                    };
+                if vanishes {
+                    self.lose_message(message);
+                }
+                vanishes
+            }
+            Event::Packet(packet) => {
+                let vanishes = match packet.stage() {
+                    Stage::Ready => self.is_dead(packet.from()),
+                    Stage::Switch => false,
+                    Stage::There => self.is_dead(packet.to()),
+                };
+                if vanishes {
+                    self.lose_packet(packet);
+                }
+                vanishes
+            }
+            Event::DumpPeriod | Event::Silent(_) => false,
+        }
+    }
+
+    pub(super) fn lose_message(&mut self, message: Message) {
+        if message.payload != Payload::NONE {
+            self.payloads.take(message.payload);
+        }
+    }
+
+    /// Something comes to the switch; whether it is among what its dead sender has lost.
+    #[inline]
+    pub(super) fn is_lost_at_switch(&mut self, from: Port) -> bool {
+        self.tally.reach_switch(from);
+        let Some(failures) = &self.failures else {
+            return false;
+        };
+        let mut graves = failures.passes.iter();
+        graves.any(|(node, passes)| {
+            node.index() == usize::from(from.0) && self.tally.at_switch(from) > *passes
+        })
+    }
+
+    /// A node's port has been silent since it died, unless something was still on the way.
+    pub(super) fn silent(&mut self, node: NodeId, now: Time, queue: &mut EventQueue<Event>) {
+        let port = self.compute_port(node);
+        if self.tally.at_switch(port) < self.fabric.uplink(port).messages {
+            let again = now + self.timing.detection;
+            queue.schedule_at(again, Event::Silent(node.index() as u8));
+            return;
+        }
+        let nodes = self.nodes.len();
+        let failures = self.failures_mut();
+        failures.detected = failures.detected.with(node);
+        failures.interrupts += 1;
+        let (dead, number) = (failures.detected, failures.interrupts);
+        // If it has died too, that will be detected, and another is interrupted.
+        let Some(first) = (0..nodes)
+            .map(NodeId::new)
+            .find(|node| !dead.contains(*node))
+        else {
+            return;
+        };
+        let rows = dead
+            .iter()
+            .map(|node| self.tally.passed_from(self.compute_port(node)).into());
+        let passed: Arc<[Box<[u32]>]> = rows.collect();
+        let says = RecoverySays::Msi { dead, passed };
+        let recovery = Recovery { number, says };
+        self.interrupt_core(self.compute_port(first), recovery, now, queue);
+    }
+
+    /// Says something of a recovery.
+    fn recover_by(
+        &mut self,
+        at: Time,
+        ways: (Port, Port),
+        number: u32,
+        says: RecoverySays,
+        queue: &mut EventQueue<Event>,
+    ) {
+        self.say(at, ways, Says::Recovery(Recovery { number, says }), queue);
+    }
+
+    /// Something that is said in a recovery has come to a port.
+    pub(super) fn recovery(
+        &mut self,
+        (from, port): (Port, Port),
+        recovery: Recovery,
+        now: Time,
+        queue: &mut EventQueue<Event>,
+    ) {
+        let Recovery { number, says } = recovery;
+        let p = usize::from(port.0);
+        if number < self.failures_mut().seats[p].number {
+            return;
+        }
+        let compute = p < self.nodes.len();
+        match says {
+            RecoverySays::Msi { dead, passed } => {
+                self.lead(port, number, (dead, passed), now, queue);
+            }
+            RecoverySays::Interrupt => {
+                let seat = Seat {
+                    number,
+                    manager: from,
+                    takes_part: true,
+                };
+                let before = std::mem::replace(&mut self.failures_mut().seats[p], seat);
+                if compute && !before.takes_part {
+                    self.halt(p, now, queue);
+                }
+                if before.number < number && !compute {
+                    let m = p - self.nodes.len();
+                    let failures = self.failures_mut();
+                    failures.handlers[m] = Handler::default();
+                    failures.saving = None;
+                }
+                let says = RecoverySays::InterruptResp {
+                    sent: self.tally.sent_by(port).into(),
+                    got: self.tally.got_by(port).into(),
+                };
+                self.recover_by(now, (port, from), number, says, queue);
+            }
+            RecoverySays::Forget { dead } => {
+                self.forget(port, dead, now, queue);
+                self.recover_by(now, (port, from), number, RecoverySays::ForgetResp, queue);
+            }
+            RecoverySays::InitRecov { dead } => self.begin_repair(port, number, dead, now, queue),
+            RecoverySays::FetchLatestVers { lines } => {
+                self.search_log((port, from), number, &lines, now, queue);
+            }
+            RecoverySays::FetchLatestVersResp { updates } => {
+                self.found((port, from), number, &updates, now, queue);
+            }
+            RecoverySays::RecovEnd { ending, dead } => match ending {
+                Ending::Save => {
+                    self.failures_mut().saving = Some((from, false));
+                    self.dump_asked(now, queue);
+                    self.saved_all(now, queue);
+                }
+                Ending::Regroup => {
+                    self.regroup_unit(p, dead, now);
+                    let says = RecoverySays::RecovEndResp(Ending::Regroup);
+                    self.recover_by(now, (port, from), number, says, queue);
+                }
+                Ending::GoOn => {
+                    self.failures_mut().seats[p].takes_part = false;
+                    if compute {
+                        self.go_on_with(p, now, queue);
+                    }
+                    let says = RecoverySays::RecovEndResp(Ending::GoOn);
+                    self.recover_by(now, (port, from), number, says, queue);
+                }
+            },
+            says => self.told_manager(from, number, says, now, queue),
+        }
+    }
+
+    /// Forget: nothing is under way but what waits for the dead.
+    fn forget(&mut self, port: Port, dead: NodeSet, now: Time, queue: &mut EventQueue<Event>) {
+        let (p, nodes) = (usize::from(port.0), self.nodes.len());
+        match p.checked_sub(nodes) {
+            None => {
+                self.start_over(p, now);
+                self.forget_unvalidated(p, now);
+            }
+            Some(m) => self.lose_dumps_of(dead, m, now, queue),
+        }
+    }
+
+    /// Whether the memory node that leads rounds of dumps takes part in a recovery.
+    pub(super) fn dumps_are_held(&self) -> bool {
+        let leader = self.nodes.len();
+        let failures = self.failures.as_ref();
+        failures.is_some_and(|failures| failures.seats[leader].takes_part)
+    }
+
+    /// A round of dumps begins.
+    pub(super) fn dump_begins(&mut self) {
+        if let Some(failures) = &mut self.failures
+            && let Some((_, begun)) = &mut failures.saving
+        {
+            *begun = true;
+        }
+    }
+
+    /// The round of dumps that a recovery waits for may be over.
+    pub(super) fn saved_all(&mut self, now: Time, queue: &mut EventQueue<Event>) {
+        let idle = self
+            .logs
+            .as_ref()
+            .is_some_and(|logs| logs.is_between_rounds());
+        let leader = self.nodes.len();
+        let Some(failures) = &mut self.failures else {
+            return;
+        };
+        if let Some((manager, true)) = failures.saving
+            && idle
+        {
+            failures.saving = None;
+            let number = failures.seats[leader].number;
+            let says = RecoverySays::RecovEndResp(Ending::Save);
+            self.recover_by(now, (Port(leader as u16), manager), number, says, queue);
+        }
+    }
+
+    /// The end of a recovery: groups are those of the living, and what the dead owed to other threads is settled.
+    fn let_go_of(&mut self, dead: NodeSet, now: Time, queue: &mut EventQueue<Event>) {
+        self.form_groups(dead);
+        let per_node = self.cores_per_node;
+        let is_dead = |thread: u16| dead.contains(NodeId::new(usize::from(thread) / per_node));
+        let settled = self.objects.bury(is_dead);
+        for c in settled.arrive_again {
+            self.cores[usize::from(c)].serial = super::serial::Serial::default();
+            queue.schedule_at(now, Event::Released(c));
+        }
+        for c in settled.released {
+            queue.schedule_at(now, Event::Released(c));
+        }
+    }
+}
+
+/// The kinds of messages that are not counted when it is looked whether anything is under way.
+pub(super) fn is_counted(kind: MessageKind) -> bool {
+    kind < MessageKind::Msi
+}
+
+/// A packet at the switch or before it is counted, and one that vanishes gives back what it says.
+impl<T: Thread> Cluster<T> {
+    fn lose_packet(&mut self, packet: Packet) {
+        self.said.take(packet.says());
+    }
+}

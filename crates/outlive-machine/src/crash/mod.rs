@@ -1,0 +1,35 @@
+//! Sweeps: a machine is crashed at many moments of a run, and what is left is judged each time.
+//!
+//! The run is simulated once for each host core, and forked at each point; the fork's nodes die, it recovers, and goes on. The judge
+//! is the one that tests use: each load must get what was stored last, each commit must be in the logs of all living replicas,
+//! and when a line that a dead node owned has been repaired, it must hold what was committed to it. Then no directory may name
+//! the dead, and, if the threads are to end, they must do so and memory must hold what was stored last.
+//!
+//! ```
+//! use outlive_machine::cluster::Workload;
+//! use outlive_machine::crash::{Goal, Points, Sweep};
+//! use outlive_machine::program::{Image, Op, Script, Synchronisation, Word};
+//!
+//! let text = "[system]\ncompute_nodes = 3\nmemory_nodes = 1\ncores_per_node = 1\n[l3]\nsize = \"4 KiB\"\nways = 2
+//!     [l2]\nsize = \"1 KiB\"\n[l1]\nsize = \"512 B\"\nways = 2
+//!     [logging_unit]\nreplication_factor = 2\n[ours.coherence]\nprotocol = \"recxl-parallel\"";
+//! let thread = |own: u64| Script::new((0..8).map(|n| Op::Store(Word(n % 4 * 8 + own), n)).collect::<Vec<_>>());
+//! let workload = || Workload {
+//!     threads: (0..3).map(thread).collect(),
+//!     image: Image { words: 32, ..Image::default() },
+//!     synchronisation: Synchronisation::default(),
+//! };
+//! let description = text.parse()?;
+//! let sweep = Sweep { points: Points::Drawn(50), ..Sweep::new(&description, 1) };
+//! let report = sweep.run(&workload, &|_| {})?;
+//! assert_eq!((report.points, report.failed), (50, 0));
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+
+mod point;
+mod proofs;
+mod sweep;
+
+pub use point::{Death, Point};
+pub use proofs::Proof;
+pub use sweep::{Failed, Goal, Points, Report, Sweep, SweepError};

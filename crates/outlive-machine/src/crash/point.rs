@@ -1,0 +1,154 @@
+//! A moment at which nodes die, and what becomes of a machine then.
+
+use std::any::Any;
+use std::fmt;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use super::Goal;
+use crate::cluster::{self, Cluster};
+use crate::engine::{Random, Simulation};
+use crate::program::Thread;
+use crate::protocol::NodeId;
+
+/// A node's death.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Death {
+    /// So many events after the death before, or after the beginning.
+    pub after: u64,
+    /// Whose.
+    pub node: NodeId,
+    /// How many of its last messages are lost, of those that are not at the switch.
+    pub lost: u64,
+}
+
+/// Deaths in one run.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Point {
+    /// In their order.
+    pub deaths: Vec<Death>,
+    /// Each only when the recovery from those before is over, and so many events later.
+    pub apart: bool,
+}
+
+/// Whatever is swept ends earlier after a crash, or never.
+const MOST_EVENTS: u64 = 20_000_000;
+
+/// What has become of a machine.
+#[derive(Clone, Copy, Default, Debug)]
+pub(super) struct Outcome {
+    pub recoveries: u64,
+    pub stores: u64,
+    pub restored: u64,
+}
+
+impl fmt::Display for Point {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (place, Death { after, node, lost }) in self.deaths.iter().enumerate() {
+            match (place, self.apart) {
+                (0, _) => write!(f, "at event {after} {node} dies")?,
+                (_, false) => write!(f, ", {after} events later {node}")?,
+                (_, true) => write!(f, ", {after} events after the recovery {node}")?,
+            }
+            if *lost > 0 {
+                write!(f, " (with up to {lost} of its last messages)")?;
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Point {
+    /// A point at this event of a run, at which this node dies, and so many others later: drawn, but always the same.
+    pub(super) fn drawn(
+        (event, first): (u64, usize),
+        nodes: usize,
+        (deaths, apart): (usize, bool),
+        seed: u64,
+    ) -> Point {
+        let mut random = Random::new(seed ^ event << 8 ^ first as u64);
+        let mut living: Vec<usize> = (0..nodes).filter(|node| *node != first).collect();
+        // All that is under way; a few; nothing.
+        let lost = |random: &mut Random| match random.below(4) {
+            0 => u64::MAX,
+            1 => 1 + random.below(6),
+            _ => 0,
+        };
+        let mut all = vec![Death {
+            after: event,
+            node: NodeId::new(first),
+            lost: lost(&mut random),
+        }];
+        while all.len() < deaths && living.len() > 1 {
+            let next = living.swap_remove(random.below(living.len() as u64) as usize);
+            // Before it is detected, in the middle of the recovery, or after it.
+            let within = [20, 200, 600][random.below(3) as usize];
+            all.push(Death {
+                after: random.below(within),
+                node: NodeId::new(next),
+                lost: lost(&mut random),
+            });
+        }
+        Point { deaths: all, apart }
+    }
+
+    /// Lets the nodes of a machine die that is at the first death's event, and judges what follows.
+    pub(super) fn judge<T: Thread>(
+        &self,
+        simulation: Simulation<Cluster<T>>,
+        goal: Goal,
+    ) -> Result<Outcome, String> {
+        // The judges of a machine panic.
+        catch_unwind(AssertUnwindSafe(|| self.run(simulation, goal)))
+            .unwrap_or_else(|panic| Err(told(&*panic)))
+    }
+
+    fn run<T: Thread>(
+        &self,
+        mut simulation: Simulation<Cluster<T>>,
+        goal: Goal,
+    ) -> Result<Outcome, String> {
+        let stores = simulation
+            .machine()
+            .judged()
+            .map_or(0, |judged| judged.commits);
+        for (place, death) in self.deaths.iter().enumerate() {
+            if place > 0 {
+                while self.apart && !simulation.machine().is_recovered() && simulation.step() {}
+                (0..death.after).all(|_| simulation.step());
+            }
+            cluster::crash(&mut simulation, death.node, death.lost);
+        }
+        let most = simulation.handled() + MOST_EVENTS;
+        let recovered = |simulation: &Simulation<Cluster<T>>| {
+            goal == Goal::Recovered && simulation.machine().is_recovered()
+        };
+        while !recovered(&simulation) && simulation.step() {
+            if simulation.handled() > most {
+                return Err(format!("there is no end after {MOST_EVENTS} events"));
+            }
+        }
+        if goal == Goal::Finished {
+            cluster::run(&mut simulation).map_err(|stuck| stuck.to_string())?;
+        }
+        let machine = simulation.machine();
+        let judged = machine.judged().unwrap_or_default();
+        if let Some(lost) = judged.lost.first() {
+            return Err(lost.clone());
+        }
+        match goal {
+            Goal::Recovered => machine.check_recovered()?,
+            Goal::Finished => machine.check_quiet()?,
+        }
+        Ok(Outcome {
+            recoveries: u64::from(machine.recoveries()),
+            stores,
+            restored: judged.restored,
+        })
+    }
+}
+
+fn told(panic: &(dyn Any + Send)) -> String {
+    let said = panic.downcast_ref::<String>().cloned();
+    said.or_else(|| panic.downcast_ref::<&str>().map(|said| (*said).into()))
+        .unwrap_or_else(|| "a judge has panicked without a word".into())
+}

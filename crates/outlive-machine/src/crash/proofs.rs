@@ -1,0 +1,158 @@
+//! What is proven of ReCXL's machines: whichever node dies whenever, nothing that was committed is lost.
+
+use super::{Goal, Points, Report, Sweep, SweepError};
+use crate::cluster::Workload;
+use crate::description::{Description, Protocol};
+use crate::program::workloads::{self, Make};
+use crate::program::{Neighbour, Recording, Scale};
+
+/// A program on a machine of a configuration of ReCXL, to be swept.
+#[derive(Clone, Copy, Debug)]
+pub struct Proof {
+    protocol: Protocol,
+    program: Program,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Program {
+    /// Drawn, with locks and a barrier: the living end. One node dies, or two within one recovery or shortly after one another.
+    Drawn { deaths: usize },
+    /// A [workload](workloads::ALL), which cannot end without the dead.
+    Kernel(&'static str, Make),
+}
+
+/// How many programs are drawn.
+const SEEDS: u64 = 20;
+
+impl Proof {
+    /// All: each configuration that replicates, with drawn programs and with each kernel.
+    pub fn all() -> Vec<Proof> {
+        let drawn = [1, 2].map(|deaths| Program::Drawn { deaths });
+        let kernels = workloads::ALL
+            .iter()
+            .map(|(name, make)| Program::Kernel(name, *make));
+        let programs: Vec<Program> = drawn.into_iter().chain(kernels).collect();
+        let replicating = Protocol::ALL
+            .iter()
+            .filter(|protocol| protocol.replicates());
+        replicating
+            .flat_map(|protocol| {
+                programs.iter().map(move |program| Proof {
+                    protocol: *protocol,
+                    program: *program,
+                })
+            })
+            .collect()
+    }
+
+    /// Its name: the configuration's and the program's.
+    pub fn name(&self) -> String {
+        let protocol = self.protocol.name();
+        match self.program {
+            Program::Drawn { deaths: 1 } => format!("{protocol} drawn"),
+            Program::Drawn { deaths } => format!("{protocol} drawn, {deaths} deaths"),
+            Program::Kernel(name, _) => format!("{protocol} {name}"),
+        }
+    }
+
+    /// Tries so many points, as the seed decides; `progress` is told how many more are done.
+    ///
+    /// # Errors
+    /// If a machine cannot run its program to the end while nobody dies.
+    pub fn run(
+        &self,
+        points: u64,
+        seed: u64,
+        progress: &(dyn Fn(u64) + Sync),
+    ) -> Result<Report, SweepError> {
+        match self.program {
+            Program::Drawn { deaths } => self.run_drawn(deaths, points, seed, progress),
+            Program::Kernel(_, make) => {
+                let workload = make(8, Scale::Test);
+                let threads = || Workload {
+                    threads: workload.threads(Recording::On),
+                    image: workload.image().clone(),
+                    synchronisation: workload.synchronisation().clone(),
+                };
+                let description = self.machine(seed, 2);
+                let sweep = Sweep {
+                    points: Points::Drawn(points),
+                    goal: Goal::Recovered,
+                    ..Sweep::new(&description, seed)
+                };
+                sweep.run(&threads, progress)
+            }
+        }
+    }
+
+    fn run_drawn(
+        &self,
+        deaths: usize,
+        points: u64,
+        seed: u64,
+        progress: &(dyn Fn(u64) + Sync),
+    ) -> Result<Report, SweepError> {
+        let mut whole = Report::default();
+        let programs = SEEDS.min(points);
+        for program in 0..programs {
+            let seed = seed + program;
+            let description = self.machine(seed, deaths as u32 + 1);
+            let points = (program + 1) * points / programs - program * points / programs;
+            let sweep = Sweep {
+                points: Points::Drawn(points),
+                deaths,
+                ..Sweep::new(&description, seed)
+            };
+            let lines = [2, 4, 7, 16][program as usize % 4];
+            let threads = || {
+                let (threads, image, synchronisation) = Neighbour::all(seed, 8, lines, 60);
+                Workload {
+                    threads,
+                    image,
+                    synchronisation,
+                }
+            };
+            whole.add(sweep.run(&threads, progress)?);
+        }
+        Ok(whole)
+    }
+
+    /// Four nodes with two cores each and caches of a few lines, so that all that can happen does. The seed decides how far messages
+    /// overtake each other, and how often logs are dumped.
+    fn machine(&self, seed: u64, replicas: u32) -> Description {
+        let mut machine = Description::default();
+        (machine.system.compute_nodes, machine.system.memory_nodes) = (4, 2);
+        machine.system.cores_per_node = 2;
+        for (cache, size, ways) in [
+            (&mut machine.l1, 512, 2),
+            (&mut machine.l2, 1024, 2),
+            (&mut machine.l3, 4096, 4),
+        ] {
+            (cache.size.0, cache.ways) = (size, ways);
+        }
+        machine.logging_unit.sram_size.0 = 192;
+        machine.logging_unit.replication_factor = replicas;
+        let nanos = crate::engine::Time::from_nanos;
+        machine.logging_unit.dump_period = nanos([3_000, 20_000, 2_500_000][seed as usize % 3]);
+        let ours = &mut machine.ours;
+        (ours.core.l1_misses, ours.core.store_buffer) = (4, 8);
+        (ours.coherence.protocol, ours.coherence.write_back_buffer) = (self.protocol, 2);
+        ours.fabric.reorder_bound = nanos([2, 50, 300][seed as usize / 3 % 3]);
+        ours.memory.interleave.0 = 64;
+        machine
+    }
+}
+
+impl Report {
+    /// Adds what another sweep has found.
+    fn add(&mut self, other: Report) {
+        self.points += other.points;
+        self.events += other.events;
+        self.recoveries += other.recoveries;
+        self.stores += other.stores;
+        self.restored += other.restored;
+        self.failed += other.failed;
+        self.failures.extend(other.failures);
+        self.failures.truncate(super::sweep::MOST_KEPT);
+    }
+}

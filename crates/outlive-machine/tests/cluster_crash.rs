@@ -1,0 +1,248 @@
+//! Nodes that die at any event of small machines, and what their recoveries leave.
+
+mod support;
+
+use outlive_machine::cluster::{self, Breakage, Workload};
+use outlive_machine::crash::{Goal, Points, Report, Sweep};
+use outlive_machine::description::{Description, Protocol};
+use outlive_machine::program::Neighbour;
+use outlive_machine::protocol::NodeId;
+
+/// A machine of a few lines of cache that replicates so often, and dumps so often.
+fn machine(protocol: Protocol, nodes: u32, cores: u32, factor: u32, period: &str) -> Description {
+    let protocol = protocol.name();
+    format!(
+        r#"
+        [system]
+        compute_nodes = {nodes}
+        memory_nodes = 2
+        cores_per_node = {cores}
+        [l1]
+        size = "128 B"
+        ways = 1
+        [l2]
+        size = "256 B"
+        ways = 2
+        [l3]
+        size = "512 B"
+        ways = 2
+        [logging_unit]
+        sram_size = "192 B"
+        dump_period = "{period}"
+        replication_factor = {factor}
+        [ours.core]
+        l1_misses = 3
+        store_buffer = 8
+        [ours.coherence]
+        protocol = "{protocol}"
+        write_back_buffer = 1
+        [ours.fabric]
+        reorder_bound = "50 ns"
+        [ours.memory]
+        interleave = "64 B"
+        [ours.failure]
+        detection = "300 ns"
+        "#
+    )
+    .parse()
+    .expect("a machine that can be")
+}
+
+fn replicating() -> impl Iterator<Item = Protocol> + Clone {
+    let all = Protocol::ALL.iter().copied();
+    all.filter(|protocol| protocol.replicates())
+}
+
+/// Threads that share so many lines, two locks and a barrier.
+fn neighbours(seed: u64, threads: u32, lines: u64, ops: u32) -> Workload<Neighbour> {
+    let (threads, image, synchronisation) = Neighbour::all(seed, threads, lines, ops);
+    Workload {
+        threads,
+        image,
+        synchronisation,
+    }
+}
+
+fn sound(report: &Report, what: &str) {
+    println!(
+        "{what}: {} points of {} events, {} recoveries, {} stores, {} lines restored",
+        report.points, report.events, report.recoveries, report.stores, report.restored
+    );
+    let failures = report
+        .failures
+        .iter()
+        .map(|failed| format!("{}: {}", failed.point, failed.what));
+    let failures: Vec<String> = failures.collect();
+    assert_eq!(report.failed, 0, "{what}: {}", failures.join("\n"));
+}
+
+#[test]
+fn nothing_is_lost_whichever_node_dies_at_whichever_event() {
+    for protocol in replicating() {
+        let description = machine(protocol, 3, 1, 2, "5 us");
+        let sweep = Sweep {
+            points: Points::Every,
+            ..Sweep::new(&description, 1)
+        };
+        let report = sweep.run(&|| neighbours(1, 3, 3, 18), &|_| {}).unwrap();
+        sound(&report, protocol.name());
+        assert!(
+            report.recoveries >= report.points && report.restored > 100,
+            "{report:?}"
+        );
+    }
+}
+
+#[test]
+fn nothing_is_lost_in_larger_machines() {
+    for (seed, protocol) in (0..8).zip(replicating().cycle()) {
+        let factor = 2 + seed as u32 / 4;
+        let period = ["3 us", "2.5 ms"][seed as usize % 2];
+        let description = machine(protocol, 4, 2, factor, period);
+        let sweep = Sweep {
+            points: Points::Drawn(300),
+            ..Sweep::new(&description, seed)
+        };
+        let lines = [2, 6, 16][seed as usize % 3];
+        let report = sweep
+            .run(&|| neighbours(seed, 8, lines, 120), &|_| {})
+            .unwrap();
+        sound(&report, &format!("{} {seed}", protocol.name()));
+    }
+}
+
+#[test]
+fn two_may_die_at_once_or_in_a_recovery_if_each_store_has_three_replicas() {
+    for (seed, protocol) in (0..8).zip(replicating().cycle()) {
+        let description = machine(protocol, 4, 1, 3, "4 us");
+        let sweep = Sweep {
+            points: Points::Drawn(400),
+            deaths: 2,
+            ..Sweep::new(&description, seed)
+        };
+        let report = sweep.run(&|| neighbours(seed, 4, 4, 60), &|_| {}).unwrap();
+        sound(&report, &format!("{} {seed}", protocol.name()));
+        assert!(
+            report.recoveries > report.points,
+            "some are dealt with one after the other"
+        );
+    }
+}
+
+#[test]
+fn after_a_recovery_stores_have_as_many_replicas_as_before() {
+    for (seed, protocol) in (0..8).zip(replicating().cycle()) {
+        let description = machine(protocol, 4, 1, 2, "4 us");
+        let sweep = Sweep {
+            points: Points::Drawn(300),
+            deaths: 3,
+            apart: true,
+            ..Sweep::new(&description, seed)
+        };
+        let report = sweep.run(&|| neighbours(seed, 4, 4, 60), &|_| {}).unwrap();
+        sound(&report, &format!("{} {seed}", protocol.name()));
+        assert_eq!(report.recoveries, 3 * report.points);
+    }
+}
+
+#[test]
+fn what_is_written_through_is_there() {
+    let description = machine(Protocol::WriteThrough, 3, 2, 2, "2.5 ms");
+    let sweep = Sweep {
+        points: Points::Drawn(1_500),
+        ..Sweep::new(&description, 3)
+    };
+    let report = sweep.run(&|| neighbours(3, 6, 4, 30), &|_| {}).unwrap();
+    sound(&report, "wt");
+}
+
+#[test]
+fn write_back_loses_committed_stores() {
+    let description = machine(Protocol::WriteBack, 3, 1, 2, "2.5 ms");
+    let sweep = Sweep {
+        points: Points::Drawn(500),
+        goal: Goal::Recovered,
+        ..Sweep::new(&description, 1)
+    };
+    let report = sweep.run(&|| neighbours(1, 3, 3, 18), &|_| {}).unwrap();
+    assert!(report.failed > report.points / 4, "{report:?}");
+    assert!(
+        report
+            .failures
+            .iter()
+            .all(|failed| failed.what.contains("had left")),
+        "{report:?}"
+    );
+}
+
+#[test]
+fn a_run_in_which_a_node_dies_repeats_to_the_byte() {
+    for protocol in replicating() {
+        let description = machine(protocol, 4, 2, 3, "4 us");
+        let run = || {
+            let mut simulation = support::judged(&description, neighbours(5, 8, 6, 60), 5);
+            while simulation.handled() < 3_000 {
+                assert!(simulation.step());
+            }
+            let mut fork = simulation.clone();
+            for simulation in [&mut simulation, &mut fork] {
+                cluster::crash(simulation, NodeId::new(1), 3);
+                support::finish(simulation);
+            }
+            let told = |simulation: &outlive_machine::engine::Simulation<_>| {
+                let machine: &cluster::Cluster<Neighbour> = simulation.machine();
+                format!("{} {:?}", simulation.handled(), machine.statistics())
+            };
+            assert_eq!(told(&simulation), told(&fork));
+            told(&simulation)
+        };
+        assert_eq!(run(), run());
+    }
+}
+
+/// Whether a broken machine is noticed, in how many crashes, and how first.
+fn noticed(broken: Breakage, apart: bool) -> bool {
+    // Two at once need three replicas, two one after the other two.
+    let description = machine(Protocol::Proactive, 4, 1, 3 - u32::from(apart), "2 us");
+    let (mut failed, mut first) = (0, None);
+    for seed in 0..4 {
+        let sweep = Sweep {
+            points: Points::Drawn(150),
+            deaths: 2,
+            apart,
+            broken: Some(broken),
+            ..Sweep::new(&description, seed)
+        };
+        let report = sweep.run(&|| neighbours(seed, 4, 4, 60), &|_| {}).unwrap();
+        failed += report.failed;
+        first = first.or(report.failures.into_iter().next());
+    }
+    let first = first.map(|first| format!("{}: {}", first.point, first.what));
+    println!(
+        "{broken:?}: {failed} noticed, first {}",
+        first.unwrap_or_default()
+    );
+    failed > 0
+}
+
+#[test]
+fn whatever_a_recovery_does_not_do_is_noticed() {
+    let breakages = [
+        (Breakage::DoesNotDrain, false),
+        (Breakage::KeepsPins, false),
+        (Breakage::KeepsAtomics, false),
+        (Breakage::DoesNotStartOver, false),
+        (Breakage::ForgetsNothing, false),
+        (Breakage::SearchesNoUnits, false),
+        (Breakage::SearchesNoArchives, false),
+        (Breakage::IgnoresEpochs, false),
+        (Breakage::LeavesUpgrades, false),
+        (Breakage::SavesNothing, true),
+        (Breakage::KeepsGroups, true),
+    ];
+    let escaped: Vec<_> = breakages
+        .into_iter()
+        .filter(|(broken, apart)| !noticed(*broken, *apart))
+        .collect();
+    assert!(escaped.is_empty(), "not noticed: {escaped:?}");
+}
