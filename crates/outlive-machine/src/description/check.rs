@@ -61,6 +61,11 @@ impl Description {
                 self.ours.memory.local_banks,
                 1 << 16,
             ),
+            (
+                "ours.replication.entries_per_cycle",
+                self.ours.replication.entries_per_cycle,
+                1 << 16,
+            ),
         ];
         for (field, count, most) in counts {
             require(

@@ -127,6 +127,12 @@ section! {
         pub replica_hash: ReplicaHash = ReplicaHash::Multiply,
         /// An entry of a log: 24 B, for requester 2, number of the commit 4, epoch 4, number of the word 6, value 8.
         pub log_entry: Bytes = Bytes(24),
+        /// Entries of a REPL that a logging unit writes into its SRAM in a cycle, and carries from there to its log: 8, as many as a
+        /// REPL can have, so that a unit serves a message in each cycle. The paper gives the unit's clock and an access
+        /// time, but no width. The words of a REPL come in one message and have requester and line in common, so they fit
+        /// one wide row; and at 1 a unit would take in 12 B of whole lines in a cycle of 2 ns, in which its link brings
+        /// 320 B, and would be busy for six tenths of the time with the entries alone that fill the paper's log from dump to dump.
+        pub entries_per_cycle: u32 = 8,
         /// The logging units of a replica group divide a dump by ranges of addresses of this size, which go round them: 4 KiB,
         /// a page, so that they have equal shares however little of the memory is written.
         pub dump_range: Bytes = Bytes::kibi(4),

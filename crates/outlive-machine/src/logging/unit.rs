@@ -39,7 +39,7 @@ use super::versions::{LineVersions, Traversal};
 ///
 /// let repl = Repl { requester, sequence: 0, line: LineAddress(5), mask: 0b11, values: [7; 8] };
 /// let logged = unit.log(Time::from_nanos(100), &repl)?;
-/// assert_eq!(logged.ack, Time::from_nanos(100 + 2 + 4)); // two entries, the second a cycle later
+/// assert_eq!(logged.ack, Time::from_nanos(100 + 4)); // two entries, side by side
 /// assert!(unit.fetch(&[LineAddress(5)])[0].updates.is_empty()); // it is not validated
 ///
 /// let mut numbering = Numbering::default();
