@@ -39,8 +39,10 @@ impl<T: Thread> Cluster<T> {
     ) {
         let last = self.cores[c].stores.len() - 1;
         match self.protocol {
+            Protocol::Proactive | Protocol::Uncoalesced if !self.cores[c].stores.coalesces() => {
+                self.replicate(c, last, at, now, queue);
+            }
             Protocol::Proactive if last > 0 => self.replicate(c, last - 1, at, now, queue),
-            Protocol::Uncoalesced => self.replicate(c, last, at, now, queue),
             _ => {}
         }
         if last == 0 {
@@ -81,12 +83,12 @@ impl<T: Thread> Cluster<T> {
         if entry.private || entry.replication.is_sealed() {
             return;
         }
-        let line = entry.line;
+        let (line, node) = (entry.line, NodeId::new(core.node as usize));
         let sequence = core.repls;
         core.repls = core.repls.wrapping_add(1);
         core.counts.replicated += 1;
         core.counts.replicated_oldest += u64::from(place == 0);
-        let replicas = self.logs_mut().groups.members(line);
+        let replicas = self.logs_mut().groups.replicas(line, node);
         let input = StoreInput::Replicate { sequence, replicas };
         self.step_store(c, place, input, None, at, now, queue);
     }

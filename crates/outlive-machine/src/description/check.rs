@@ -155,6 +155,8 @@ impl Description {
             ("ours.wire.header", wire.header, 1, 4096),
             ("ours.wire.mask", wire.mask, 0, 64),
             ("ours.wire.timestamp", wire.timestamp, 0, 64),
+            ("ours.wire.commit", wire.commit, 0, 64),
+            ("ours.wire.epoch", wire.epoch, 0, 64),
         ];
         for (field, size, least, most) in sizes {
             require(
