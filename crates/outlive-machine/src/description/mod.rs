@@ -37,6 +37,7 @@ mod parameter;
 mod quantity;
 mod read;
 mod section;
+mod sweep;
 
 use std::fmt;
 
@@ -47,6 +48,7 @@ pub use ours::{
 };
 pub use paper::{Cache, Cxl, LocalMemory, LoggingUnit, System};
 pub use quantity::{Bytes, Cycles, Rate};
+pub use sweep::{SWEPT, Swept};
 
 use section::Section;
 
