@@ -33,8 +33,8 @@ fn words(description: &Description, own: bool) -> impl Iterator<Item = Word> {
     lines.filter(here).map(|line| Word(line.0 * Word::PER_LINE))
 }
 
-/// From a store's replication to the last acknowledgement: the REPLs leave one after another, and the acknowledgements come
-/// as far apart.
+/// From a store's replication to the last acknowledgement: the REPLs pass the caches as a miss does and leave one after
+/// another, and the acknowledgements come as far apart.
 fn trip(description: &Description) -> Time {
     let sizes = WireSizes::new(&description.ours.wire);
     let fabric = Fabric::new(description, 0);
@@ -42,7 +42,8 @@ fn trip(description: &Description) -> Time {
     let others = u64::from(description.logging_unit.replication_factor) - 1;
     // At 160 GB/s a byte takes 6.25 ps.
     let behind = Time::from_picos((others * repl * 25).div_ceil(4));
-    behind
+    Parts::new(description).l3
+        + behind
         + fabric.unloaded(repl)
         + description.logging_unit.sram_latency
         + fabric.unloaded(sizes.bytes(Content::Nothing))
@@ -80,7 +81,8 @@ fn a_store_that_only_its_own_node_logs_waits_for_the_unit_alone() {
         let word = words(&description, true).next().unwrap();
         let before = [Op::Store(word, 1)];
         let store = after_pause(&description, &before, Op::Store(word, 2), vec![]);
-        let sum = parts.cycles(1) + description.logging_unit.sram_latency;
+        // The unit is at the node's port.
+        let sum = parts.cycles(1) + parts.l3 + description.logging_unit.sram_latency;
         about(store, &parts, sum);
     }
 }
