@@ -24,6 +24,8 @@ pub(super) struct Held {
     pub owner: u8,
     /// The core for whose store it must stay here and as it is.
     pub pinned: u8,
+    /// How often a core of the node has been given it since another node demands it.
+    pub turns: u8,
     /// The epoch at which the node may write it, while it may.
     pub epoch: Epoch,
     /// Cores that may have it.
@@ -38,6 +40,7 @@ impl Default for Held {
             agent: NodeState::I,
             owner: NOBODY,
             pinned: NOBODY,
+            turns: 0,
             epoch: Epoch::default(),
             holders: 0,
             waiting: 0,

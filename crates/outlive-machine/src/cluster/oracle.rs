@@ -57,7 +57,8 @@ impl<T: Thread> Cluster<T> {
     pub(super) fn judge_replicas(&mut self, c: usize, entry: &Entry, commit: Commit, epoch: Epoch) {
         let requester = self.requester(c);
         let sequence = entry.replication.sequence();
-        for node in self.logs_mut().groups.members(entry.line).iter() {
+        let groups = &self.logs_mut().groups;
+        for node in groups.replicas(entry.line, requester.node).iter() {
             let unit = &self.logs_mut().units[node.index()];
             assert!(
                 sequence.is_some_and(|sequence| unit.waits(requester, sequence)),
@@ -115,7 +116,8 @@ impl<T: Thread> Cluster<T> {
             let (node, first) = (unit.node(), logged.len());
             logged.extend(unit.log_entries());
             for entry in &logged[first..] {
-                if unknown(entry) || !logs.groups.members(entry.word.line()).contains(node) {
+                let (line, from) = (entry.word.line(), entry.requester.node);
+                if unknown(entry) || !logs.groups.replicas(line, from).contains(node) {
                     return Err(format!("{node} has {entry:?}, which it should not"));
                 }
             }
@@ -129,7 +131,8 @@ impl<T: Thread> Cluster<T> {
         for entry in &committed {
             let from = logged.partition_point(|other| other < entry);
             let copies = logged[from..].iter().take_while(|other| *other == entry);
-            let (copies, wanted) = (copies.count(), logs.groups.members(entry.word.line()).len());
+            let (line, from) = (entry.word.line(), entry.requester.node);
+            let (copies, wanted) = (copies.count(), logs.groups.replicas(line, from).len());
             if copies != wanted && archived.binary_search(entry).is_err() {
                 return Err(format!("{entry:?} is in {copies} logs, and in no archive"));
             }

@@ -72,7 +72,7 @@ impl Says {
     fn content(&self, nodes: usize) -> Content {
         match self {
             Says::Repl(repl) => Content::Words(repl.mask),
-            Says::Val { .. } => Content::Timestamp,
+            Says::Val { .. } => Content::Validation,
             Says::Piece(_) => Content::Line,
             Says::Saved(_) => Content::Numbers(nodes as u16),
             Says::Clear(clear) => Content::Numbers((clear.saved.len() * nodes) as u16),

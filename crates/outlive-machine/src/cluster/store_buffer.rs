@@ -18,11 +18,16 @@ pub(super) enum Then {
     Advance(EventCountId),
 }
 
+/// A store of a whole word.
+pub(super) const ALL_BYTES: u8 = u8::MAX;
+
 /// A store that has not retired.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Store {
     pub line: LineAddress,
     pub place: u8,
+    /// Which bytes of the word.
+    pub bytes: u8,
     /// To the thread's own memory: without a value.
     pub private: bool,
     pub value: u64,
@@ -36,6 +41,11 @@ pub(super) struct Store {
 impl Store {
     pub fn word(&self) -> Word {
         Word(self.line.0 * Word::PER_LINE + u64::from(self.place))
+    }
+
+    /// Which bytes of the line.
+    fn bytes_of_line(&self) -> u64 {
+        u64::from(self.bytes) << (8 * u32::from(self.place))
     }
 }
 
@@ -80,6 +90,8 @@ pub(super) struct StoreBuffer {
     queue_size: usize,
     entries: VecDeque<Entry>,
     size: usize,
+    /// Which bytes of its line the last entry writes.
+    last_bytes: u64,
     /// Whether stores of shared words join; private ones always do.
     coalesces: bool,
     /// How many stores of shared words are here, by the low bits of their words: most loads need not look further.
@@ -97,11 +109,17 @@ impl StoreBuffer {
             queue_size,
             entries: VecDeque::with_capacity(size),
             size,
+            last_bytes: 0,
             coalesces,
             words: Box::new([0; 256]),
             last_commit: 0,
             missing: false,
         }
+    }
+
+    /// Whether stores of shared words join.
+    pub fn coalesces(&self) -> bool {
+        self.coalesces
     }
 
     /// Whether the store queue has no room.
@@ -117,17 +135,22 @@ impl StoreBuffer {
         self.queue.push_back(store);
     }
 
-    /// The oldest store that has not retired does at this tick: it joins the last entry if that is for other words of the
-    /// same line, or is an entry of its own.
+    /// The oldest store that has not retired does at this tick: it joins the last entry if that is for other bytes of the
+    /// same line, or is an entry of its own. (The paper says words, and its example has words of four bytes.)
     pub fn retire(&mut self, at: u64) -> Retired {
         let store = *self.queue.front().expect("a store retires once");
-        let bit = 1 << store.place;
+        let (bit, bytes) = (1 << store.place, store.bytes_of_line());
         if let Some(last) = self.entries.back_mut()
             && last.line == store.line
             && !last.sealed
             && store.then == Then::Nothing
-            && (store.private || self.coalesces && last.words & bit == 0)
+            && (store.private || self.coalesces && self.last_bytes & bytes == 0)
         {
+            self.last_bytes |= bytes;
+            if !store.private && last.words & bit != 0 {
+                // It was counted when the word was stored for the first time, and is taken back once.
+                self.words[store.word().0 as usize % 256] -= 1;
+            }
             last.words |= bit;
             last.values[store.place as usize] = store.value;
             last.ready = last.ready.max(store.ready);
@@ -140,6 +163,7 @@ impl StoreBuffer {
             return Retired::NoRoom;
         }
         self.queue.pop_front();
+        self.last_bytes = bytes;
         let mut values = [0; 8];
         values[store.place as usize] = store.value;
         self.entries.push_back(Entry {

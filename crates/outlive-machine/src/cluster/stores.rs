@@ -6,7 +6,7 @@
 use super::event::Event;
 use super::misses::PENDING;
 use super::reorder_buffer::Kind;
-use super::store_buffer::{Store, Then};
+use super::store_buffer::{ALL_BYTES, Store, Then};
 use super::{Breakage, Cluster};
 use crate::description::Protocol;
 use crate::engine::{EventQueue, Time};
@@ -21,10 +21,11 @@ impl<T: Thread> Cluster<T> {
         c: usize,
         word: Word,
         value: u64,
+        bytes: u8,
         now: Time,
         queue: &mut EventQueue<Event>,
     ) -> bool {
-        self.store_then(c, word, value, Then::Nothing, now, queue)
+        self.store_part(c, word, (value, bytes), Then::Nothing, now, queue)
     }
 
     /// Gives a lock back: a store like any other.
@@ -39,11 +40,24 @@ impl<T: Thread> Cluster<T> {
         self.store_then(c, word, 0, Then::Unlock(lock), now, queue)
     }
 
+    /// A store of a whole word, and what follows when it is committed.
     pub(super) fn store_then(
         &mut self,
         c: usize,
         word: Word,
         value: u64,
+        then: Then,
+        now: Time,
+        queue: &mut EventQueue<Event>,
+    ) -> bool {
+        self.store_part(c, word, (value, ALL_BYTES), then, now, queue)
+    }
+
+    fn store_part(
+        &mut self,
+        c: usize,
+        word: Word,
+        (value, bytes): (u64, u8),
         then: Then,
         now: Time,
         queue: &mut EventQueue<Event>,
@@ -59,6 +73,7 @@ impl<T: Thread> Cluster<T> {
         let store = Store {
             line,
             place: word.place() as u8,
+            bytes,
             private: false,
             value,
             then,

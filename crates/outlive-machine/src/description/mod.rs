@@ -37,13 +37,18 @@ mod parameter;
 mod quantity;
 mod read;
 mod section;
+mod sweep;
 
 use std::fmt;
 
 pub use error::{DescriptionError, Impossible};
-pub use ours::{Coherence, Core, Fabric, Memories, Protocol, ReplicaHash, Replication, Wire};
+pub use ours::{
+    Coalescing, Coherence, Core, Fabric, Memories, OwnUnit, Protocol, ReplicaHash, Replication,
+    Wire,
+};
 pub use paper::{Cache, Cxl, LocalMemory, LoggingUnit, System};
 pub use quantity::{Bytes, Cycles, Rate};
+pub use sweep::{SWEPT, Swept};
 
 use section::Section;
 

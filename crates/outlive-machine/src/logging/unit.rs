@@ -39,7 +39,7 @@ use super::versions::{LineVersions, Traversal};
 ///
 /// let repl = Repl { requester, sequence: 0, line: LineAddress(5), mask: 0b11, values: [7; 8] };
 /// let logged = unit.log(Time::from_nanos(100), &repl)?;
-/// assert_eq!(logged.ack, Time::from_nanos(100 + 2 + 4)); // two entries, the second a cycle later
+/// assert_eq!(logged.ack, Time::from_nanos(100 + 4)); // two entries, side by side
 /// assert!(unit.fetch(&[LineAddress(5)])[0].updates.is_empty()); // it is not validated
 ///
 /// let mut numbering = Numbering::default();
@@ -179,7 +179,10 @@ impl LoggingUnit {
         let room = self.sram_entries - (self.in_sram + self.leaving_entries);
         let in_sram = words.min(room);
         let spilled = words - in_sram;
-        let stray = !self.groups.members(line).contains(self.node);
+        let stray = !self
+            .groups
+            .replicas(line, requester.node)
+            .contains(self.node);
         self.buffer.log(repl, spilled as u8, stray);
         self.in_sram += in_sram;
         self.in_spill += spilled;
@@ -280,7 +283,8 @@ impl LoggingUnit {
             through: self.log.through(),
         };
         let mine = |(entry, stray): &(LogEntry, bool)| {
-            *stray || self.groups.saver(entry.word.line(), begin.members) == Some(self.node)
+            let (line, from) = (entry.word.line(), entry.requester.node);
+            *stray || self.groups.saver(line, from, begin.members) == Some(self.node)
         };
         let share: Vec<LogEntry> = self
             .log
@@ -323,7 +327,7 @@ impl LoggingUnit {
         self.log.clear(|at, entry, stray| {
             let saver = match stray {
                 true => Some(node),
-                false => groups.saver(entry.word.line(), clear.members),
+                false => groups.saver(entry.word.line(), entry.requester.node, clear.members),
             };
             match saver {
                 Some(saver) if saver == node => at < cut.entries,

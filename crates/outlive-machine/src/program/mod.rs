@@ -118,6 +118,9 @@ pub enum Op {
     Load(Word),
     /// Writes a word of shared memory.
     Store(Word, u64),
+    /// Writes these bytes of a word of shared memory (bit 0 stands for the lowest). The value is what the *whole* word holds
+    /// then, and a machine may write all of it; which bytes are meant matters to what stores can be done together.
+    StorePart(Word, u64, u8),
     /// Reads and writes a word of shared memory at once, with a full fence before and after, as x86's locked instructions.
     /// What it read is [delivered](Thread::deliver).
     Atomic(Word, Update),

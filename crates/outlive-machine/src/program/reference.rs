@@ -354,7 +354,7 @@ impl<T: Thread> Reference<T> {
                 let old = self.access(thread, word, op, false)?;
                 self.give(thread, old);
             }
-            Op::Store(word, value) => {
+            Op::Store(word, value) | Op::StorePart(word, value, _) => {
                 self.access(thread, word, op, true)?;
                 match self.order {
                     Order::Sequential => self.memory[word.0 as usize] = value,
@@ -477,6 +477,7 @@ pub(super) const fn waits_for_stores(op: Op) -> bool {
         Op::Compute(_)
         | Op::Load(_)
         | Op::Store(..)
+        | Op::StorePart(..)
         | Op::PrivateLoad(_)
         | Op::PrivateStore(_)
         | Op::Acquire(_)

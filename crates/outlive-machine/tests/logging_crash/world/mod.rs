@@ -4,7 +4,7 @@ mod recovery;
 
 use std::collections::{BTreeMap, VecDeque};
 
-use outlive_machine::description::{Bytes, Description};
+use outlive_machine::description::{Bytes, Description, OwnUnit};
 use outlive_machine::engine::{Random, Time};
 use outlive_machine::line::LineAddress;
 use outlive_machine::logging::{
@@ -95,6 +95,7 @@ impl World {
         description.logging_unit.sram_size = Bytes(24 * 5);
         description.logging_unit.log_size = Bytes(24 * 40);
         description.ours.replication.dump_range = Bytes(64);
+        description.ours.replication.own_unit = OwnUnit::ALL[(seed % 2) as usize];
         description.check().unwrap();
         let groups = ReplicaGroups::new(&description);
         let nodes: Vec<_> = (0..NODES).map(NodeId::new).collect();
@@ -270,7 +271,7 @@ impl World {
                 mask: 1 << self.draw(8) | 1 << self.draw(8),
                 values: [u64::from(self.sequence); 8],
             };
-            let replicas = self.groups.members(line);
+            let replicas = self.groups.replicas(line, node);
             for replica in replicas.iter() {
                 self.send(Place::Node(node), Place::Node(replica), Message::Repl(repl));
             }

@@ -99,7 +99,7 @@ impl World {
             let mut latest = LatestWords::new(address, owner, epoch);
             for node in self
                 .groups
-                .members(address)
+                .replicas(address, owner)
                 .iter()
                 .filter(|node| self.living.contains(*node))
             {
