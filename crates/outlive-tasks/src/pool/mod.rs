@@ -75,7 +75,7 @@ impl WorkerPool {
     /// Opens the pool `name`.
     ///
     /// # Errors
-    /// If there is none, or it was made by a program with other tasks.
+    /// If there is none, it is damaged or of another format, or it was made by a program with other tasks.
     pub fn open(pod: &Pod, name: &str) -> Result<Self, PoolError> {
         let layout = header::open(pod, name)?;
         let registry = Registry::collected();
@@ -293,8 +293,9 @@ impl WorkerPool {
     /// [stands by](Self::stand_by) comes. Nobody starts processes.
     ///
     /// # Errors
-    /// If there is no such pool; [`NoRoom`](PoolError::NoRoom) outside of its [room](PoolStatus::room);
-    /// [`Over`](PoolError::Over) if it wants no workers any more, which is not undone.
+    /// If there is no such pool, or it is damaged; [`NoRoom`](PoolError::NoRoom) outside of its [room](PoolStatus::room);
+    /// [`Over`](PoolError::Over) if it wants no workers any more, which is not undone. [`Barrier`](PoolError::Barrier) if the
+    /// barrier is damaged at which those sleep who are to be told: then it has been asked, as after a death.
     ///
     /// # Crash
     /// It is asked or not. If it is, those who sleep may notice by themselves only, within a fraction of a second.
@@ -416,6 +417,8 @@ impl WorkerPool {
         let header = { place.header() }.ok_or_else(|| PoolError::Unknown { name: name.into() })?;
         let layout = Layout::open(heap.memory(), header)?;
         let generations = heap.member().generations();
+        // Else they would be waited for, as if they were at work.
+        layout.slots.check_owners(generations)?;
         let pool = Self {
             layout,
             registry: Registry::collected(),
@@ -465,6 +468,8 @@ fn walk(layout: Layout, generations: Generations) -> Vec<String> {
     let mut findings: Vec<String> = Vec::new();
     let barrier = layout.barrier.check(generations);
     findings.extend(barrier.findings.iter().map(ToString::to_string));
+    let owners = layout.slots.check_owners(generations);
+    findings.extend(owners.err().map(|error| error.to_string()));
     match layout.slots.tasks() {
         Err(error) => findings.push(error.to_string()),
         Ok(tasks) => {
