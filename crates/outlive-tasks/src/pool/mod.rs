@@ -16,7 +16,7 @@ pub(crate) use elastic::Resizer;
 pub use header::{DestroyPoint, MakePoint};
 pub use job::{Job, JobError};
 pub use load::{Advice, Band};
-pub(crate) use load::{Elastic, Load, is_surplus, living, wants_a_spare};
+pub(crate) use load::{Elastic, Load, is_surplus, living, own, wants_a_spare, why_came};
 pub use options::Options;
 pub use status::{PoolStatus, WorkerStatus};
 pub(crate) use trigger::ask;
@@ -124,7 +124,7 @@ impl WorkerPool {
     /// task, others have it when the thread is no member any more. [`PoolError::Unable`] if it cannot do a task that others
     /// may be able to do; if nobody else works, nor comes at once, the task fails instead.
     pub fn work(&self, heap: &LocalHeap<'_>, stop: &Stop) -> Result<(Served, Ended), PoolError> {
-        self.work_by(heap, stop, false, || ())
+        self.work_by(heap, stop, false, |_| ())
     }
 
     /// The same also when the pool has as many workers as it wants, until it wants none. It is a guest: it counts for none of
@@ -137,7 +137,7 @@ impl WorkerPool {
         heap: &LocalHeap<'_>,
         stop: &Stop,
     ) -> Result<(Served, Ended), PoolError> {
-        self.work_by(heap, stop, true, || ())
+        self.work_by(heap, stop, true, |_| ())
     }
 
     fn work_by(
@@ -145,14 +145,16 @@ impl WorkerPool {
         heap: &LocalHeap<'_>,
         stop: &Stop,
         besides: bool,
-        came: impl FnOnce(),
+        came: impl FnOnce(Turn),
     ) -> Result<(Served, Ended), PoolError> {
         let hand = self.hand(heap);
         let worker = Worker::new(self.layout, hand, self.registry, stop, besides)?;
-        // Of several who come for one place, the others leave at once.
-        if worker.is_wanted() {
-            came();
+        // Of several who come for one place, the others leave at once. Nobody works who has not said that he comes.
+        if let Some(ended) = worker.is_to_end() {
+            worker.leave()?;
+            return Ok((Served::default(), ended));
         }
+        came(worker.turn());
         match worker.work() {
             Err(PoolError::Unable { .. }) if !self.has_others(heap, stop) => {
                 let worker = Worker::new(self.layout, hand, self.registry, stop, besides)?;
@@ -205,11 +207,11 @@ impl WorkerPool {
         while !stop.is_stopped() {
             let bells = member.bells();
             let seen = bells.map(|bells| bells.read(key));
-            if let Some(why) = wants_a_spare(self.layout, member.generations())? {
+            if wants_a_spare(self.layout, member.generations())? {
                 let mut has_come = false;
-                let come = || {
+                let come = |turn| {
                     has_come = true;
-                    turns(Turn::Comes(why));
+                    turns(turn);
                 };
                 match self.work_by(heap, stop, false, come) {
                     Ok((served, ended)) => {
@@ -273,6 +275,11 @@ impl WorkerPool {
     /// How many workers live.
     pub fn workers(&self, heap: &LocalHeap<'_>) -> u32 {
         living(self.layout, heap.member().generations())
+    }
+
+    /// How many live of those whom it wants: all but those who work [besides](Self::work_besides).
+    pub fn own_workers(&self, heap: &LocalHeap<'_>) -> u32 {
+        own(self.layout, heap.member().generations())
     }
 
     /// Says how many workers the pool is to have: those that are too many leave; spares come in, and for the rest see
