@@ -24,6 +24,29 @@ fn goal(goal: &Goal) -> String {
     format!("{on} {} {}", goal.op.sign(), goal.value)
 }
 
+/// A row as one line.
+pub fn line(row: &Row) -> String {
+    let mut line = format!("{}, {}:", row.case, row.metric);
+    if let Some(ours) = row.ours {
+        line += &format!(" {} {}", number(ours), row.unit);
+    }
+    let beside = row.peer_name.as_deref().unwrap_or("its peer");
+    if let Some(peer) = row.peer {
+        line += &format!(", {beside} {}", number(peer));
+    }
+    if let Some(ratio) = row.ratio {
+        line += &format!(", ratio {}", number(ratio));
+    }
+    if let (Some(low), Some(high)) = (row.low, row.high) {
+        line += &format!(" ({}..{})", number(low), number(high));
+    }
+    if let (Some(asked), Some(holds)) = (&row.goal, row.holds) {
+        let verdict = if holds { "holds" } else { "MISSED" };
+        line += &format!("; {} {verdict}", goal(asked));
+    }
+    line
+}
+
 /// The rows as a table: a line for each case, and under it its metrics.
 pub fn table(rows: &[Row]) -> String {
     let headings = [
