@@ -5,7 +5,7 @@ mod support;
 use serde_json::Value;
 use std::fs;
 use support::programs::run;
-use support::run::{Stage, assert_nothing_is_left, processes_of, wait_until};
+use support::run::{Seen, Stage, assert_nothing_is_left, processes_of, wait_until};
 use support::{Ended, Place, Running, command, outlive};
 
 const RANK: [&str; 6] = [
@@ -238,7 +238,8 @@ fn a_pod_that_nobody_uses_is_not_resized() {
     let mut running = Running::start(all);
     await_workers(pod, 3);
     // Its hosts die with it, and leave the pod as it is.
+    let hosts = processes_of(pod);
     running.kill();
-    wait_until("all are dead", || processes_of(pod).is_empty());
+    wait_until("all are dead", || hosts.iter().all(Seen::has_ended));
     resize(pod, &["--workers", "2"]).fails(1, "nobody uses ");
 }

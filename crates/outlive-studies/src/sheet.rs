@@ -26,17 +26,14 @@ fn goal(goal: &Goal) -> String {
 
 /// A row as one line.
 pub fn line(row: &Row) -> String {
-    let mut line = format!("{}, {}:", row.case, row.metric);
-    if let Some(ours) = row.ours {
-        line += &format!(" {} {}", number(ours), row.unit);
-    }
+    let ours = row
+        .ours
+        .map(|ours| format!("{} {}", number(ours), row.unit));
     let beside = row.peer_name.as_deref().unwrap_or("its peer");
-    if let Some(peer) = row.peer {
-        line += &format!(", {beside} {}", number(peer));
-    }
-    if let Some(ratio) = row.ratio {
-        line += &format!(", ratio {}", number(ratio));
-    }
+    let peer = row.peer.map(|peer| format!("{beside} {}", number(peer)));
+    let ratio = row.ratio.map(|ratio| format!("ratio {}", number(ratio)));
+    let said: Vec<_> = [ours, peer, ratio].into_iter().flatten().collect();
+    let mut line = format!("{}, {}: {}", row.case, row.metric, said.join(", "));
     if let (Some(low), Some(high)) = (row.low, row.high) {
         line += &format!(" ({}..{})", number(low), number(high));
     }
