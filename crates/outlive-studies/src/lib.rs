@@ -57,7 +57,7 @@ mod wordcount_kills;
 
 pub use children::{Launcher, play};
 pub use row::{Goal, How, On, Op, Row};
-pub use study::{Effort, Plan, Run, Study, StudyError, Unfinished};
+pub use study::{Effort, Plan, Progress, Run, Study, StudyError, Unfinished};
 
 /// All studies, in the order in which they are listed.
 pub fn studies() -> &'static [Study] {

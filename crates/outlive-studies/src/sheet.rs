@@ -24,6 +24,26 @@ fn goal(goal: &Goal) -> String {
     format!("{on} {} {}", goal.op.sign(), goal.value)
 }
 
+/// A row as one line.
+pub fn line(row: &Row) -> String {
+    let ours = row
+        .ours
+        .map(|ours| format!("{} {}", number(ours), row.unit));
+    let beside = row.peer_name.as_deref().unwrap_or("its peer");
+    let peer = row.peer.map(|peer| format!("{beside} {}", number(peer)));
+    let ratio = row.ratio.map(|ratio| format!("ratio {}", number(ratio)));
+    let said: Vec<_> = [ours, peer, ratio].into_iter().flatten().collect();
+    let mut line = format!("{}, {}: {}", row.case, row.metric, said.join(", "));
+    if let (Some(low), Some(high)) = (row.low, row.high) {
+        line += &format!(" ({}..{})", number(low), number(high));
+    }
+    if let (Some(asked), Some(holds)) = (&row.goal, row.holds) {
+        let verdict = if holds { "holds" } else { "MISSED" };
+        line += &format!("; {} {verdict}", goal(asked));
+    }
+    line
+}
+
 /// The rows as a table: a line for each case, and under it its metrics.
 pub fn table(rows: &[Row]) -> String {
     let headings = [

@@ -120,12 +120,16 @@ impl Plan {
 }
 
 impl Study {
-    /// Runs it. `progress` hears what is being measured.
+    /// Runs it. `progress` hears what is being measured, and what has been.
     ///
     /// # Errors
     /// If something could not be measured, or the plan's stop was set; what was measured before comes with it. Nothing is left
     /// behind then either.
-    pub fn run(&self, plan: &Plan, progress: &mut dyn FnMut(&str)) -> Result<Vec<Row>, Unfinished> {
+    pub fn run(
+        &self,
+        plan: &Plan,
+        progress: &mut dyn FnMut(Progress<'_>),
+    ) -> Result<Vec<Row>, Unfinished> {
         let before = Ticks::now();
         let mut run = Run {
             plan,
@@ -157,6 +161,15 @@ impl Study {
     }
 }
 
+/// How far a study is.
+#[derive(Clone, Copy, Debug)]
+pub enum Progress<'a> {
+    /// This is being measured.
+    Begins(&'a str),
+    /// This row is finished. (That it is this study's is written into it in the end.)
+    Measured(&'a Row),
+}
+
 /// A study that did not come to its end.
 #[derive(Debug, thiserror::Error)]
 #[error("{error}")]
@@ -171,7 +184,7 @@ pub struct Unfinished {
 /// A study that is being run.
 pub struct Run<'a> {
     plan: &'a Plan,
-    progress: RefCell<&'a mut dyn FnMut(&str)>,
+    progress: RefCell<&'a mut dyn FnMut(Progress<'_>)>,
     rows: Vec<Row>,
 }
 
@@ -193,7 +206,7 @@ impl Run<'_> {
 
     /// Says what is being measured.
     pub fn begin(&self, what: &str) {
-        (self.progress.borrow_mut())(what);
+        (self.progress.borrow_mut())(Progress::Begins(what));
     }
 
     /// Fails if the study was told to stop.
@@ -210,7 +223,10 @@ impl Run<'_> {
 
     /// Adds to the answer.
     pub fn answer(&mut self, rows: impl IntoIterator<Item = Row>) {
-        self.rows.extend(rows);
+        for row in rows {
+            (self.progress.borrow_mut())(Progress::Measured(&row));
+            self.rows.push(row);
+        }
     }
 }
 
@@ -231,7 +247,15 @@ mod tests {
     fn what_was_measured_before_a_failure_is_told() {
         let launcher = Launcher::this_program([]).unwrap();
         let plan = Plan::new(Effort::Tiny, launcher);
-        let Unfinished { rows, error } = HALF.run(&plan, &mut |_| ()).unwrap_err();
+        let mut finished = Vec::new();
+        let Unfinished { rows, error } = HALF
+            .run(&plan, &mut |progress| {
+                if let Progress::Measured(row) = progress {
+                    finished.push(row.case.clone());
+                }
+            })
+            .unwrap_err();
+        assert_eq!(finished, ["the first part"]);
         assert_eq!((rows[0].study.as_str(), rows[0].ours), ("half", Some(1.0)));
         assert!(error.to_string().contains("there is no second part"));
     }
