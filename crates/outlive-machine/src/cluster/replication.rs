@@ -86,6 +86,7 @@ impl<T: Thread> Cluster<T> {
         let (line, node) = (entry.line, NodeId::new(core.node as usize));
         let sequence = core.repls;
         core.repls = core.repls.wrapping_add(1);
+        core.stores.replicate(place, sequence);
         core.counts.replicated += 1;
         core.counts.replicated_oldest += u64::from(place == 0);
         let replicas = self.logs_mut().groups.replicas(line, node);
