@@ -42,6 +42,7 @@
 //! [protocol's table](crate::protocol::STORE); [logging units](crate::logging) with real values, and dumps of their logs. The atomics
 //! of locks and barriers are stores as any others. A directory's epochs go with its exclusive grants.
 
+mod ahead;
 mod caches;
 mod check;
 mod core;
@@ -90,7 +91,7 @@ use under_way::UnderWay;
 use std::sync::LazyLock;
 
 use crate::description::{Description, Protocol};
-use crate::engine::{EventQueue, Machine, Simulation, Time};
+use crate::engine::{Divisor, EventQueue, Machine, Simulation, Time};
 use crate::line::{Line, LineAddress};
 use crate::logging::{Archive, LoggingUnit};
 use crate::parts::{Fabric, Port, WireSizes};
@@ -146,7 +147,9 @@ pub struct Cluster<T> {
     write_backs: usize,
     cores_per_node: usize,
     /// Lines in a piece of shared memory that stands on one memory node.
-    interleave: u64,
+    interleave: Divisor,
+    /// Memory nodes.
+    homes: Divisor,
     /// Words of shared memory.
     words: u64,
     unfinished: usize,
@@ -231,7 +234,10 @@ impl<T: Thread> Cluster<T> {
             protocol: description.ours.coherence.protocol,
             write_backs: description.ours.coherence.write_back_buffer as usize,
             cores_per_node: per_node,
-            interleave: description.ours.memory.interleave.0 / size_of::<Line>() as u64,
+            interleave: Divisor::new(
+                description.ours.memory.interleave.0 / size_of::<Line>() as u64,
+            ),
+            homes: Divisor::new(u64::from(system.memory_nodes)),
             unfinished: threads.len(),
             threads: threads.into(),
             oracle: None,
@@ -349,6 +355,11 @@ fn stores() -> &'static StoreTable {
 
 impl<T: Thread> Machine for Cluster<T> {
     type Event = Event;
+
+    #[inline]
+    fn look_ahead(&self, event: &Event) {
+        Cluster::look_ahead(self, event);
+    }
 
     fn handle(&mut self, now: Time, event: Event, queue: &mut EventQueue<Event>) {
         match event {

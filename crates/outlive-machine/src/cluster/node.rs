@@ -243,7 +243,9 @@ impl<T: Thread> Cluster<T> {
     ) -> bool {
         let (place, state) = self.nodes[n].place(line);
         let copy = state.has_copy().then_some(());
-        let step = match self.tables.node.step(state, input, copy) {
+        let step = self.tables.node.step(state, input, copy);
+        // Looked at where it stands: it is large.
+        let step = match &step {
             Ok(step) => step,
             Err(error) => panic!("node {n}, {line}, at {now}: {error}"),
         };

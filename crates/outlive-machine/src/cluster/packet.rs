@@ -119,6 +119,13 @@ impl<T: Thread> Cluster<T> {
         queue.schedule_at(at, Event::Packet(packet));
     }
 
+    /// A packet's event is next.
+    pub(super) fn look_into_packet(&self, packet: Packet) {
+        if packet.stage == Stage::There {
+            self.said.look_ahead(packet.says);
+        }
+    }
+
     /// A packet is so far.
     pub(super) fn packet(&mut self, packet: Packet, now: Time, queue: &mut EventQueue<Event>) {
         match packet.stage {

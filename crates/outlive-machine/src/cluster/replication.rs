@@ -86,6 +86,7 @@ impl<T: Thread> Cluster<T> {
         let (line, node) = (entry.line, NodeId::new(core.node as usize));
         let sequence = core.repls;
         core.repls = core.repls.wrapping_add(1);
+        core.stores.replicate(place, sequence);
         core.counts.replicated += 1;
         core.counts.replicated_oldest += u64::from(place == 0);
         let replicas = self.logs_mut().groups.replicas(line, node);
@@ -93,32 +94,31 @@ impl<T: Thread> Cluster<T> {
         self.step_store(c, place, input, at, now, queue);
     }
 
-    /// The oldest entry is of a line that may be written or not, at `due`; whether it is committed now.
-    pub(super) fn commit_replicated(
+    /// The oldest entry is of a line that the node may not write, at this tick.
+    pub(super) fn line_is_missing(
         &mut self,
         c: usize,
-        due: u64,
+        at: u64,
+        now: Time,
+        queue: &mut EventQueue<Event>,
+    ) {
+        if !self.head_is_told(c) {
+            let input = StoreInput::Head { writable: false };
+            self.step_store(c, 0, input, at, now, queue);
+        }
+        self.step_store(c, 0, StoreInput::Idle, at, now, queue);
+    }
+
+    /// The oldest entry is of a line that the node may write, at this tick; whether it is committed now.
+    pub(super) fn line_is_here(
+        &mut self,
+        c: usize,
+        slot: Slot,
+        at: u64,
         now: Time,
         queue: &mut EventQueue<Event>,
     ) -> bool {
-        let core = &mut self.cores[c];
-        let Some(head) = core.stores.front() else {
-            return false;
-        };
-        let (line, was_oldest) = (head.line, head.replication.state().is_head());
-        let n = core.node as usize;
-        let Some(hit) = self.nodes[n].caches.write(core.place, line) else {
-            core.stores.missing = true;
-            if !was_oldest {
-                let input = StoreInput::Head { writable: false };
-                self.step_store(c, 0, input, due, now, queue);
-            }
-            self.step_store(c, 0, StoreInput::Idle, due, now, queue);
-            return false;
-        };
-        let place = core.place;
-        let at = due + self.timing.of(hit.level) - self.timing.l1;
-        let input = match was_oldest {
+        let input = match self.head_is_told(c) {
             true => StoreInput::Gained,
             false => StoreInput::Head { writable: true },
         };
@@ -126,12 +126,15 @@ impl<T: Thread> Cluster<T> {
             self.store_is_oldest(c, at, now, queue);
             return true;
         }
-        self.nodes[n].caches.held_mut(hit.slot).pinned = place;
+        self.pin(c, slot, at);
         self.replicate(c, 0, at, now, queue);
-        if let Some(head) = self.cores[c].stores.front_mut() {
-            (head.pinned_at, head.sealed) = (Some(at), true);
-        }
         false
+    }
+
+    /// Whether the oldest entry knows that it is.
+    fn head_is_told(&self, c: usize) -> bool {
+        let head = self.cores[c].stores.front();
+        head.is_some_and(|head| head.replication.state().is_head())
     }
 
     /// A replica has answered.

@@ -21,11 +21,10 @@ impl<T: Thread> Cluster<T> {
         now: Time,
         queue: &mut EventQueue<Event>,
     ) {
-        let core = &mut self.cores[c];
-        let Some(head) = core.stores.front_mut() else {
+        let core = &self.cores[c];
+        let Some(head) = core.stores.front() else {
             return;
         };
-        (head.pinned_at, head.sealed) = (Some(at), true);
         let message = Message {
             line: head.line,
             payload: self.payloads.put(head.values),

@@ -11,7 +11,7 @@ use crate::protocol::{MAX_NODES, NodeId, NodeSet};
 /// N_r of them, and who is in a group depends on nothing but the address and who lived when the groups were formed.
 ///
 /// The group logs the line's stores, but for those of a member, if the description has its own unit
-/// [skipped](OwnUnit::Skipped): then the next of the ring logs these in its stead.
+/// [skipped](OwnUnit::Skipped): then the next of the ring logs these in its stead, unless nobody else lives.
 ///
 /// ```
 /// use outlive_machine::description::Description;
@@ -138,7 +138,7 @@ impl ReplicaGroups {
 
     #[inline]
     fn loggers(&self, line: LineAddress, requester: NodeId) -> impl Iterator<Item = NodeId> {
-        let skips = self.own_unit == OwnUnit::Skipped;
+        let skips = self.own_unit == OwnUnit::Skipped && self.count > 1;
         let others = self
             .ring(line)
             .filter(move |node| !skips || *node != requester);

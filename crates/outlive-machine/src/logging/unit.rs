@@ -168,7 +168,8 @@ impl LoggingUnit {
             let word = Word(line.0.saturating_mul(Word::PER_LINE));
             return Err(LoggingError::OutOfRange { requester, word });
         }
-        if self.buffer.waits(requester, repl.sequence) {
+        let later = self.buffer.is_later(requester, repl.sequence);
+        if !later && self.buffer.waits(requester, repl.sequence) {
             return Err(LoggingError::Twice {
                 requester,
                 sequence: repl.sequence,
