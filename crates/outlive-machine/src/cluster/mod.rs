@@ -44,6 +44,7 @@
 
 mod caches;
 mod check;
+mod contents;
 mod core;
 mod error;
 mod event;
@@ -56,6 +57,7 @@ mod misses;
 mod node;
 mod objects;
 mod oracle;
+mod owned;
 mod packet;
 mod port;
 mod private;
@@ -72,6 +74,7 @@ mod write_through;
 
 pub use error::{ClusterError, Stuck};
 pub use event::{Event, Message, MessageKind, Purpose};
+pub use owned::OwnedLines;
 pub use packet::Packet;
 pub use statistics::{CoreCounts, MessageCounts, Statistics, Traffic};
 
