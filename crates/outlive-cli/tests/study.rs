@@ -47,6 +47,18 @@ fn studies_are_listed() {
         "lupin-table4",
         "modc-fig3",
         "modc-fig4",
+        "recxl-fig2",
+        "recxl-fig10",
+        "recxl-fig11",
+        "recxl-fig12",
+        "recxl-fig13",
+        "recxl-fig14",
+        "recxl-fig15",
+        "recxl-fig16",
+        "recxl-fig17",
+        "recxl-fig18",
+        "recxl-tenfold",
+        "recxl-ours",
     ] {
         assert!(list.lines().any(|line| line.starts_with(name)), "{list}");
         assert!(names.iter().any(|listed| listed["name"] == name), "{json}");

@@ -44,7 +44,8 @@ pub fn line(row: &Row) -> String {
     line
 }
 
-/// The rows as a table: a line for each case, and under it its metrics.
+/// The rows as a table: a line for each case, and under it its metrics; below the table, why ours is far from the paper's where
+/// that is to be said.
 pub fn table(rows: &[Row]) -> String {
     let headings = [
         "", "ours", "peer", "ratio", "95%", "paper", "goal", "", "beside",
@@ -112,6 +113,11 @@ pub fn table(rows: &[Row]) -> String {
         }
         text.push('\n');
     }
+    for row in rows {
+        if let Some(why) = &row.why {
+            text += &format!("{}, {}: {why}\n", row.case, row.metric);
+        }
+    }
     text
 }
 
@@ -162,6 +168,7 @@ pub fn csv(rows: &[Row], into: impl io::Write) -> io::Result<()> {
                 .map_or_else(String::new, |holds| holds.to_string()),
             row.how
                 .map_or_else(String::new, |how| how.name().to_owned()),
+            row.why.clone().unwrap_or_default(),
         ])?;
     }
     writer.flush()
@@ -184,14 +191,16 @@ mod tests {
                 .peer("plain", 10.0)
                 .ratio(estimate)
                 .goal(Goal::ratio_at_most(1.05)),
-            Row::paper_alone("one, \"two\"", "time", "us", 5.43),
+            Row::paper_alone("one, \"two\"", "time", "us", 5.43).why("nobody knows"),
         ]
     }
 
     #[test]
     fn people_see_what_was_missed_and_what_the_paper_says() {
         let text = table(&rows());
-        assert_eq!(text.matches("one, \"two\"").count(), 1, "{text}");
+        let (table, below) = text.rsplit_once("one, \"two\"").unwrap();
+        assert_eq!(table.matches("one, \"two\"").count(), 1, "{text}");
+        assert_eq!(below, ", time: nobody knows\n", "{text}");
         assert!(
             text.contains("MISSED") && text.contains("1.100..1.300"),
             "{text}"
@@ -206,10 +215,10 @@ mod tests {
         let mut reader = csv::Reader::from_reader(&bytes[..]);
         let columns = reader.headers().unwrap().len();
         let records: Vec<_> = reader.records().collect::<Result<_, _>>().unwrap();
-        assert_eq!((records.len(), columns), (2, 16));
+        assert_eq!((records.len(), columns), (2, 17));
         assert_eq!(&records[0][1], "one, \"two\"");
         assert_eq!(&records[0][14], "false");
-        assert_eq!(&records[1][10], "5.43");
+        assert_eq!((&records[1][10], &records[1][16]), ("5.43", "nobody knows"));
         assert!(records[1][4].is_empty());
     }
 

@@ -40,6 +40,8 @@ pub struct Plan {
     pub launcher: Launcher,
     /// The scale of generated graphs, which have 2^scale rows; by default what the effort allows.
     pub scale: Option<u32>,
+    /// Whether what is simulated is as long as in its paper, which takes hours; by default as long as the effort allows.
+    pub full_length: bool,
     /// Set by whoever wants the study to end early; what it had begun is cleared away.
     pub stop: Arc<AtomicBool>,
 }
@@ -114,6 +116,7 @@ impl Plan {
             effort,
             launcher,
             scale: None,
+            full_length: false,
             stop: Arc::default(),
         }
     }
@@ -197,6 +200,11 @@ impl Run<'_> {
     /// The scale that was asked for.
     pub fn scale(&self) -> Option<u32> {
         self.plan.scale
+    }
+
+    /// Whether what is simulated is to be as long as in its paper.
+    pub fn at_full_length(&self) -> bool {
+        self.plan.full_length
     }
 
     /// How its parts are started.

@@ -24,6 +24,7 @@ use std::sync::Arc;
     outlive study locks --quick\n  \
     outlive study modc-fig3 modc-fig4 --scale 20\n  \
     outlive study lupin-table3 lupin-table4  # LUPIN's six programs; half an hour, and 12 GB of memory\n  \
+    outlive study recxl-fig10               # a simulated cluster; minutes, and with --full hours\n  \
     outlive study all --output /tmp/studies --json\n\n\
     Every claim is a ratio to a named peer, measured in turns in one run; a goal holds when the 95% interval of \
     the median ratio reaches it. Lines \"A/A\" are the peer beside itself: what this machine makes of equal things. \
@@ -36,6 +37,9 @@ pub struct Study {
     /// A first look, in less than a minute each
     #[arg(long)]
     quick: bool,
+    /// What is simulated (recxl-...) is as long as in its paper: hours
+    #[arg(long, conflicts_with = "quick")]
+    full: bool,
     /// The graphs of modc-fig3 and modc-fig4 have 2^S rows, and 16 edges for each; by default 2^22, with --quick 2^19. The paper's
     /// have 2^26, which takes 20 GB of memory and some hours
     #[arg(long, value_name = "S", value_parser = clap::value_parser!(u32).range(10..=28))]
@@ -84,6 +88,7 @@ impl Study {
         };
         let plan = Plan {
             scale: self.scale,
+            full_length: self.full,
             ..Plan::new(effort, launcher)
         };
         for signal in [SIGINT, SIGTERM] {

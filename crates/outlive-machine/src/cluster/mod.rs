@@ -45,6 +45,7 @@
 mod ahead;
 mod caches;
 mod check;
+mod contents;
 mod core;
 mod error;
 mod event;
@@ -57,6 +58,7 @@ mod misses;
 mod node;
 mod objects;
 mod oracle;
+mod owned;
 mod packet;
 mod port;
 mod private;
@@ -73,6 +75,7 @@ mod write_through;
 
 pub use error::{ClusterError, Stuck};
 pub use event::{Event, Message, MessageKind, Purpose};
+pub use owned::OwnedLines;
 pub use packet::Packet;
 pub use statistics::{CoreCounts, MessageCounts, Statistics, Traffic};
 

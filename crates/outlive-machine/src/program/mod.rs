@@ -8,6 +8,7 @@
 
 mod allocator;
 mod coroutine;
+mod counted;
 mod counts;
 mod cpu;
 mod outcomes;
@@ -19,6 +20,7 @@ pub mod workloads;
 
 pub use allocator::{Allocator, Array};
 pub use coroutine::{Body, Coroutine, NotRecorded, Recording};
+pub use counted::{Counted, Tally};
 pub use counts::Counts;
 pub use cpu::{Cpu, Pending, Value};
 pub use outcomes::{Outcome, outcomes};
