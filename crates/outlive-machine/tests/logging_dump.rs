@@ -7,8 +7,8 @@ use outlive_machine::engine::{Random, Time};
 use outlive_machine::line::LineAddress;
 use outlive_machine::logging::{
     Advance, Archive, Begun, Cleared, Commit, DumpBarrier, Epoch, FormError, LogEntry,
-    LoggingError, LoggingUnit, Numbering, Piece, Repl, ReplicaGroups, Requester, Saved, Stored,
-    Through, Val, pack, unpack,
+    LoggingError, LoggingUnit, Numbering, Piece, Repl, ReplicaGroups, Requester, Saved, Standing,
+    Stored, Through, Val, pack, unpack,
 };
 use outlive_machine::parts::{Content, Link, WireSizes};
 use outlive_machine::program::Word;
@@ -126,10 +126,18 @@ proptest! {
         }
         let owned = |line: LineAddress| {
             let (node, epoch) = owners[line.0 as usize];
-            Some((NodeId::new(node), Epoch(epoch)))
+            Standing { epoch: Epoch(epoch), owner: Some(NodeId::new(node)) }
         };
         let needed = |entries: &[LogEntry]| -> Vec<LogEntry> {
-            let is = |entry: &&LogEntry| owned(entry.word.line()) == Some((entry.requester.node, entry.epoch));
+            let younger = |entry: &LogEntry| {
+                let Standing { epoch, owner } = owned(entry.word.line());
+                entry.epoch > epoch || (entry.epoch, Some(entry.requester.node)) == (epoch, owner)
+            };
+            let same = |a: &LogEntry, b: &LogEntry| (a.requester.node, a.word) == (b.requester.node, b.word);
+            let is = |entry: &&LogEntry| {
+                let later = |other: &LogEntry| same(other, entry) && other.commit > entry.commit && younger(other);
+                younger(entry) && !entries.iter().any(later)
+            };
             entries.iter().filter(is).copied().collect()
         };
         let mut archive = archived(&packed);
@@ -213,7 +221,11 @@ fn a_damaged_dump_in_an_archive_is_an_error_that_names_it() {
         };
         assert_eq!(of, node);
         assert_eq!(*why == FormError::Mislaid { node: 2, round: 8 }, mislays);
-        assert_eq!(archive.truncate(|_| None), Err(error));
+        let nobody = Standing {
+            epoch: Epoch(2),
+            owner: None,
+        };
+        assert_eq!(archive.truncate(|_| nobody), Err(error));
         assert_eq!(archive.len(), 2, "nothing is dropped");
     }
 }

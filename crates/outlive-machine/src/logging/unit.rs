@@ -241,8 +241,9 @@ impl LoggingUnit {
         })
     }
 
-    /// In a recovery: drops what `node` has not validated, whole. All that it sent has arrived by then. If it is dead, these
-    /// stores have not committed, or nobody has seen them; if it lives, they have not committed, and it starts over with them.
+    /// In a recovery, when the fabric has drained and before any directory is told to recover: drops what `node` has not
+    /// validated, whole. If it is dead, these stores have not committed, or nobody has seen them; if it lives, they have not
+    /// committed, and it starts over with them.
     ///
     /// # Errors
     /// If one of its VALs is missing before one that came: the fabric has not drained.
@@ -347,8 +348,8 @@ impl LoggingUnit {
         })
     }
 
-    /// At the end of a recovery, when the fabric is drained and no round is under way: from now on lines belong to these
-    /// groups.
+    /// In a recovery, when this unit has cleared in its last round: from now on lines belong to these groups. No core goes on
+    /// before all units have been told.
     ///
     /// What is here still was sent to the members of other groups, so who saves its line now may not have it. This unit
     /// will save it itself.
