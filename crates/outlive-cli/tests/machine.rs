@@ -1,4 +1,4 @@
-//! The simulated machine from the command line: what is said about traces.
+//! The simulated machine from the command line: runs, and what is said about traces.
 
 mod support;
 
@@ -60,4 +60,154 @@ fn a_cut_trace_is_refused() {
     bytes.truncate(bytes.len() - 1);
     std::fs::write(&file, bytes).unwrap();
     outlive(["machine", "trace-info", file.to_str().unwrap()]).fails(1, "ends too early");
+}
+
+/// A machine of four cores, as a file in this directory.
+fn small(directory: &tempfile::TempDir, more: &str) -> String {
+    let file = directory.path().join("small.toml");
+    let nodes = "[system]\ncompute_nodes = 4\nmemory_nodes = 2\ncores_per_node = 1\n";
+    std::fs::write(&file, format!("{nodes}{more}")).unwrap();
+    file.to_str().unwrap().to_owned()
+}
+
+#[test]
+fn a_workload_runs_is_checked_and_repeats() {
+    let directory = tempfile::tempdir().unwrap();
+    let machine = small(&directory, "");
+    let run = |configuration: &str, more: &[&str]| {
+        let run = ["machine", "run", "ocean-cp", "--size", "test", "--machine"];
+        let with = [machine.as_str(), "--configuration", configuration];
+        outlive(run.into_iter().chain(with).chain(more.iter().copied())).succeeds()
+    };
+    let json = |configuration: &str| -> Value {
+        let mut json: Value = serde_json::from_str(&run(configuration, &["--json"])).unwrap();
+        let took = json.as_object_mut().unwrap().remove("host_seconds");
+        assert!(took.is_some_and(|took| took.is_number()));
+        json
+    };
+    for configuration in [
+        "wb",
+        "wt",
+        "baseline",
+        "parallel",
+        "proactive",
+        "uncoalesced",
+    ] {
+        let first = json(configuration);
+        assert_eq!(
+            (&first["checked"], &first["threads"]),
+            (&true.into(), &4.into())
+        );
+        let name = first["configuration"].as_str().unwrap();
+        assert!(name.ends_with(configuration), "{name}");
+        let replicates = !matches!(configuration, "wb" | "wt");
+        assert_eq!(first["messages"]["Repl"].is_object(), replicates, "{first}");
+        assert_eq!(first["largest_log_bytes"].as_u64() > Some(0), replicates);
+    }
+    assert_eq!(json("proactive"), json("recxl-proactive"));
+    assert_ne!(json("proactive")["seconds"], json("wb")["seconds"]);
+    let text = run("proactive", &["--trace", "0x1"]);
+    for said in [
+        "is right",
+        "published",
+        "17.00% (recorded",
+        "5.8 (the paper)",
+        "Repl ",
+        "CN",
+    ] {
+        assert!(text.contains(said), "{said} is not in {text}");
+    }
+}
+
+#[test]
+fn a_trace_runs() {
+    let directory = tempfile::tempdir().unwrap();
+    let (machine, file) = (small(&directory, ""), directory.path().join("trace"));
+    std::fs::write(&file, trace()).unwrap();
+    let run = [
+        "machine",
+        "run",
+        file.to_str().unwrap(),
+        "--machine",
+        machine.as_str(),
+        "--json",
+    ];
+    for more in [
+        &[][..],
+        &["--recorded-order", "--configuration", "proactive"],
+    ] {
+        let json = outlive(run.into_iter().chain(more.iter().copied())).succeeds();
+        let json: Value = serde_json::from_str(&json).unwrap();
+        assert_eq!(
+            (&json["instructions"], &json["checked"]),
+            (&10.into(), &false.into())
+        );
+        assert!(json["size"].is_null() && json["store_fraction"] == 0.5);
+    }
+    let size = ["--size", "test"];
+    outlive(run.into_iter().chain(size)).fails(2, "as it was recorded");
+    std::fs::write(&file, &trace()[..100]).unwrap();
+    outlive(run).fails(1, "ends too early");
+}
+
+#[test]
+fn what_cannot_be_run_is_said() {
+    let run =
+        |more: &[&'static str]| outlive(["machine", "run"].into_iter().chain(more.iter().copied()));
+    run(&["perpetual-motion"]).fails(2, "outlive machine list");
+    run(&["ycsb", "--size", "huge"]).fails(2, "tenfold");
+    run(&["ycsb", "--configuration", "wbb"]).fails(2, "uncoalesced");
+    run(&["ycsb", "--threads", "65"]).fails(2, "64 cores");
+    run(&["ycsb", "--size", "test", "--trace", "line"]).fails(2, "divided by 64");
+    run(&["ycsb", "--size", "test", "--trace", "99999999"]).fails(2, "is none of them");
+    run(&["ycsb", "--recorded-order"]).fails(2, "is for traces");
+    run(&["ycsb", "--machine", "/nowhere.toml"]).fails(1, "cannot be read");
+    // The line of what is wrong, and what would be right.
+    let directory = tempfile::tempdir().unwrap();
+    let wrong = small(&directory, "[l3]\nwayz = 8\n");
+    outlive(["machine", "run", "ycsb", "--machine", wrong.as_str()])
+        .fails(1, "line 6, column 1: there is no field `wayz`");
+    outlive(["machine", "show", wrong.as_str()]).fails(1, "did you mean `ways`?");
+    // A file may be of a machine that cannot replicate.
+    let alone = small(&directory, "[logging_unit]\nreplication_factor = 0\n");
+    let run = [
+        "machine",
+        "run",
+        "ycsb",
+        "--size",
+        "test",
+        "--machine",
+        alone.as_str(),
+    ];
+    outlive(run).succeeds();
+    let proactive = ["--configuration", "proactive"];
+    outlive(run.into_iter().chain(proactive)).fails(2, "has no node that logs a store");
+}
+
+#[test]
+fn machines_and_workloads_are_shown() {
+    let shown = outlive(["machine", "show"]).succeeds();
+    assert!(shown.contains("link_bandwidth = \"160 GB/s\"") && shown.contains("[ours.core]"));
+    // What is shown is read back as the same.
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("shown.toml");
+    std::fs::write(&file, &shown).unwrap();
+    assert_eq!(
+        outlive(["machine", "show", file.to_str().unwrap()]).succeeds(),
+        shown
+    );
+    let list = outlive(["machine", "list"]).succeeds();
+    let json: Value =
+        serde_json::from_str(&outlive(["machine", "list", "--json"]).succeeds()).unwrap();
+    assert_eq!(json["workloads"].as_array().unwrap().len(), 9);
+    for listed in ["workloads", "sizes", "configurations"]
+        .iter()
+        .flat_map(|of| json[of].as_array().unwrap())
+    {
+        let name = listed["name"].as_str().unwrap();
+        assert!(
+            list.lines().any(|line| line.starts_with(name)),
+            "{name} is not in {list}"
+        );
+    }
 }

@@ -5,7 +5,7 @@ mod support;
 use serde_json::Value;
 use std::fs;
 use support::programs::run;
-use support::run::{Stage, assert_nothing_is_left, processes_of, wait_until};
+use support::run::{Seen, Stage, assert_nothing_is_left, processes_of, wait_until};
 use support::{Ended, Place, Running, command, outlive};
 
 const RANK: [&str; 6] = [
@@ -165,7 +165,62 @@ fn who_dies_after_a_resize_is_replaced_by_one_that_was_sent_away() {
     let said = running.ends();
     assert!(said.contains("the pool was resized: "), "{said}");
     assert!(said.contains("2 went as somebody asked"), "{said}");
+    // Both were sent away, and have been called for one who died.
+    let replaced = said.matches(", replaced by host ").count();
+    assert_eq!(replaced, 2, "{said}");
     assert!(fs::read_to_string(&output).unwrap() == expected, "{said}");
+}
+
+#[test]
+fn guests_are_none_of_those_who_are_asked_for() {
+    let stage = Stage::new("resize-guests");
+    let (expected, _) = run(&stage, &[&RANK[..], &["--hosts", "1"]].concat());
+    let place = Place::new("resize-guests");
+    let pod = place.path();
+    let output = stage.path("resized");
+    let mut all = vec!["run"];
+    all.extend(RANK);
+    all.extend([
+        "--hosts", "1", "--spares", "1", "--pod", pod, "--output", &output,
+    ]);
+    let mut running = Running::start(all);
+    await_workers(pod, 1);
+    let mut guest = Running::start(["worker", "--pod", pod]);
+    await_workers(pod, 2);
+    let shown = pool(pod).unwrap();
+    let is_guest = |worker: &&Value| worker["is_guest"] == true;
+    let guests = shown["workers"].as_array().unwrap().iter().filter(is_guest);
+    assert_eq!(
+        (guests.count(), &shown["guests"]),
+        (1, &1.into()),
+        "{shown:#}"
+    );
+    let status = outlive(["pod", "status", pod]).succeeds();
+    assert!(
+        status.contains("2 workers (1 of them a guest), 1 wanted"),
+        "{status}"
+    );
+    assert!(status.contains(" lives, a guest "), "{status}");
+    // There are two: but of those who are wanted there is one.
+    let asked = |workers: &str, wait: &str| -> Value {
+        let answer = resize(pod, &["--workers", workers, "--wait", wait, "--json"]);
+        serde_json::from_str(&answer.succeeds()).unwrap()
+    };
+    let told = |answer: &Value| {
+        ["living", "guests", "missing", "surplus"].map(|name| answer[name].as_u64().unwrap())
+    };
+    assert_eq!(told(&asked("2", "30s")), [3, 1, 0, 0]);
+    let answer = asked("3", "20ms");
+    assert_eq!(told(&answer), [3, 1, 1, 0]);
+    // Whoever came as this one has would be a guest, too.
+    let start = answer["start"].as_str().unwrap();
+    assert!(start.ends_with(" --threads 1 --spare"), "{start}");
+    assert_eq!(told(&asked("1", "30s")), [2, 1, 0, 0]);
+    let said = resize(pod, &["--workers", "1"]).succeeds();
+    assert!(said.contains("; 1 work, and 1 besides\n"), "{said}");
+    running.ends();
+    guest.ends();
+    assert!(fs::read_to_string(&output).unwrap() == expected);
 }
 
 #[test]
@@ -183,7 +238,8 @@ fn a_pod_that_nobody_uses_is_not_resized() {
     let mut running = Running::start(all);
     await_workers(pod, 3);
     // Its hosts die with it, and leave the pod as it is.
+    let hosts = processes_of(pod);
     running.kill();
-    wait_until("all are dead", || processes_of(pod).is_empty());
+    wait_until("all are dead", || hosts.iter().all(Seen::has_ended));
     resize(pod, &["--workers", "2"]).fails(1, "nobody uses ");
 }

@@ -47,6 +47,18 @@ fn studies_are_listed() {
         "lupin-table4",
         "modc-fig3",
         "modc-fig4",
+        "recxl-fig2",
+        "recxl-fig10",
+        "recxl-fig11",
+        "recxl-fig12",
+        "recxl-fig13",
+        "recxl-fig14",
+        "recxl-fig15",
+        "recxl-fig16",
+        "recxl-fig17",
+        "recxl-fig18",
+        "recxl-tenfold",
+        "recxl-ours",
     ] {
         assert!(list.lines().any(|line| line.starts_with(name)), "{list}");
         assert!(names.iter().any(|listed| listed["name"] == name), "{json}");
@@ -87,8 +99,36 @@ fn a_study_prints_rows_writes_files_and_judges_its_goals() {
     assert_eq!(ended.code, Some(i32::from(missed)), "{}", ended.errors);
     let csv = std::fs::read_to_string(directory.0.join("buddy.csv")).unwrap();
     assert_eq!(csv.lines().count(), rows.len() + 1);
+    // Nobody sees a bar here: a line for each row but the last, which is about the whole study.
+    let lines: Vec<_> = ended.errors.lines().collect();
+    assert_eq!(lines.len(), rows.len() - 1, "{}", ended.errors);
+    for (line, row) in lines.iter().zip(rows) {
+        let (case, metric) = (&row["case"], &row["metric"]);
+        let (case, metric) = (case.as_str().unwrap(), metric.as_str().unwrap());
+        let said = format!("buddy: {case}, {metric}: ");
+        assert!(line.starts_with(&said), "{line}");
+    }
     let svg = std::fs::read_to_string(directory.0.join("buddy.svg")).unwrap();
     assert!(svg.contains("</svg>") && svg.contains("16 MB"));
+}
+
+#[test]
+fn rows_of_a_study_that_fails_are_printed_nevertheless() {
+    let directory = Directory::new("unwritten");
+    // It fails when all is measured, for its file cannot be written.
+    std::fs::create_dir_all(directory.0.join("buddy.csv")).unwrap();
+    let arguments = ["study", "buddy", "--quick", "--json", "--output"];
+    let ended = outlive(arguments.into_iter().chain([directory.path()]));
+    assert_eq!(ended.code, Some(1), "{}", ended.errors);
+    assert!(
+        ended.errors.contains("cannot be written"),
+        "{}",
+        ended.errors
+    );
+    let rows: Value = serde_json::from_str(&ended.output).expect("rows");
+    let is_row = |row: &Value| row["study"] == "buddy" && row["case"].is_string();
+    let rows = rows.as_array().unwrap();
+    assert!(rows.len() > 4 && rows.iter().all(is_row), "{rows:#?}");
 }
 
 #[test]

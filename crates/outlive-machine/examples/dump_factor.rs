@@ -87,7 +87,8 @@ fn row(
             steps[core as usize] += 1;
             commits[node as usize] += 1;
             let word = Word(core * PART + place(step) % PART);
-            let saver = groups.saver(word.line(), groups.living());
+            let requester = NodeId::new(node as usize);
+            let saver = groups.saver(word.line(), requester, groups.living());
             let value = value(core, step);
             if saver == Some(NodeId::new(3)) && share.len() < entries {
                 share.push(LogEntry {

@@ -111,7 +111,7 @@ fn a_lone_reader_writes_without_a_message() {
 fn a_store_is_written_through_to_persistent_memory() {
     let description = machine("[ours.coherence]\nprotocol = \"wt\"");
     let parts = Parts::new(&description);
-    let through = parts.word + parts.directory + parts.pmem + parts.small;
+    let through = parts.l3 + parts.word + parts.directory + parts.pmem + parts.small;
     let store = after_pause(&description, &[], Op::Store(WORD, 1), vec![]);
     about(store, &parts, parts.l3 + parts.remote() + through);
     // The next waits for it, though the line is there; words of one line go together.

@@ -3,7 +3,7 @@
 mod support;
 
 use outlive_machine::cluster::{Cluster, MessageKind, Purpose, Workload};
-use outlive_machine::description::{Description, Protocol};
+use outlive_machine::description::{Coalescing, Description, OwnUnit, Protocol};
 use outlive_machine::engine::Time;
 use outlive_machine::line::LineAddress;
 use outlive_machine::logging::{LoggingCounts, ReplicaGroups};
@@ -33,8 +33,8 @@ fn words(description: &Description, own: bool) -> impl Iterator<Item = Word> {
     lines.filter(here).map(|line| Word(line.0 * Word::PER_LINE))
 }
 
-/// From a store's replication to the last acknowledgement: the REPLs leave one after another, and the acknowledgements come
-/// as far apart.
+/// From a store's replication to the last acknowledgement: the REPLs pass the caches as a miss does and leave one after
+/// another, and the acknowledgements come as far apart.
 fn trip(description: &Description) -> Time {
     let sizes = WireSizes::new(&description.ours.wire);
     let fabric = Fabric::new(description, 0);
@@ -42,7 +42,8 @@ fn trip(description: &Description) -> Time {
     let others = u64::from(description.logging_unit.replication_factor) - 1;
     // At 160 GB/s a byte takes 6.25 ps.
     let behind = Time::from_picos((others * repl * 25).div_ceil(4));
-    behind
+    Parts::new(description).l3
+        + behind
         + fabric.unloaded(repl)
         + description.logging_unit.sram_latency
         + fabric.unloaded(sizes.bytes(Content::Nothing))
@@ -80,7 +81,8 @@ fn a_store_that_only_its_own_node_logs_waits_for_the_unit_alone() {
         let word = words(&description, true).next().unwrap();
         let before = [Op::Store(word, 1)];
         let store = after_pause(&description, &before, Op::Store(word, 2), vec![]);
-        let sum = parts.cycles(1) + description.logging_unit.sram_latency;
+        // The unit is at the node's port.
+        let sum = parts.cycles(1) + parts.l3 + description.logging_unit.sram_latency;
         about(store, &parts, sum);
     }
 }
@@ -123,15 +125,22 @@ fn stores_are_replicated_one_after_another_or_all_at_once() {
 fn a_store_is_three_messages_for_each_replica() {
     for protocol in replicating() {
         for factor in 1..=4 {
-            for own in [false, true] {
-                let description = with(protocol, factor);
+            for (own, unit) in [
+                (false, OwnUnit::Counts),
+                (true, OwnUnit::Counts),
+                (false, OwnUnit::Skipped),
+                (true, OwnUnit::Skipped),
+            ] {
+                let mut description = with(protocol, factor);
+                description.ours.replication.own_unit = unit;
                 let stores: Vec<Op> = words(&description, own)
                     .take(30)
                     .map(|word| Op::Store(word, 5))
                     .collect();
                 let (statistics, _) = run(&description, vec![stores]);
                 // What a node's own unit is told passes no link.
-                let sent = 30 * u64::from(factor - u32::from(own));
+                let told = own && unit == OwnUnit::Counts;
+                let sent = 30 * u64::from(factor - u32::from(told));
                 for kind in [MessageKind::Repl, MessageKind::ReplAck, MessageKind::Val] {
                     assert_eq!(
                         statistics.messages.of(kind).messages,
@@ -141,7 +150,7 @@ fn a_store_is_three_messages_for_each_replica() {
                 }
                 let replication = statistics.messages.for_purpose(Purpose::Replication);
                 assert_eq!(replication.messages, 3 * sent);
-                // Header 16, mask 1, word 8; header; header, timestamp 4: in slots of 16.
+                // Header 16, mask 1, word 8; header; header, timestamp 4, commit 4, epoch 4: in slots of 16.
                 assert_eq!(replication.bytes, (32 + 16 + 32) * sent);
                 let logged: u64 = statistics.logging.iter().map(|unit| unit.logged).sum();
                 assert_eq!(logged, 30 * u64::from(factor));
@@ -153,12 +162,12 @@ fn a_store_is_three_messages_for_each_replica() {
 #[test]
 fn stores_that_were_coalesced_are_one_message() {
     for protocol in replicating() {
-        let description = with(protocol, 3);
+        let mut description = with(protocol, 3);
         let first = words(&description, false).next().unwrap();
         // Something else is the oldest, and waits for its line.
         let mut stores = vec![Op::Store(words(&description, false).nth(9).unwrap(), 1)];
         stores.extend((0..8).map(|n| Op::Store(first.offset(n), n)));
-        let (statistics, _) = run(&description, vec![stores]);
+        let (statistics, _) = run(&description, vec![stores.clone()]);
         let total = statistics.total();
         let (entries, joined) = match protocol {
             Protocol::Uncoalesced => (9, 0),
@@ -173,6 +182,75 @@ fn stores_that_were_coalesced_are_one_message() {
         assert_eq!(repls.messages, 3 * entries);
         let logged: u64 = statistics.logging.iter().map(|unit| unit.logged).sum();
         assert_eq!(logged, 27, "an entry for each store, however they came");
+        description.ours.core.coalescing = Coalescing::Never;
+        let total = run(&description, vec![stores]).0.total();
+        assert_eq!((total.replicated, total.shared_coalesced), (9, 0));
+    }
+}
+
+#[test]
+fn proactive_without_coalescing_is_the_uncoalesced_protocol() {
+    let stores = (0..400).map(|n| Op::Store(Word(n * 3 % 256), n));
+    let ops: Vec<Op> = stores.collect();
+    let mut description = with(Protocol::Uncoalesced, 3);
+    let uncoalesced = run(&description, vec![ops.clone(); 8]).0;
+    description.ours.core.coalescing = Coalescing::Never;
+    description.ours.coherence.protocol = Protocol::Proactive;
+    assert_eq!(run(&description, vec![ops.clone(); 8]).0, uncoalesced);
+    description.ours.core.coalescing = Coalescing::Lines;
+    assert_ne!(run(&description, vec![ops; 8]).0, uncoalesced);
+}
+
+#[test]
+fn stores_to_parts_of_a_word_are_coalesced_unless_they_write_the_same_bytes() {
+    let description = with(Protocol::Proactive, 3);
+    let first = words(&description, false).next().unwrap();
+    let other = words(&description, false).nth(9).unwrap();
+    let part = |value: u64, bytes| Op::StorePart(first, value, bytes);
+    let cases = [
+        // Two halves; four quarters; a half twice; a byte of what was written whole.
+        (vec![part(1, 0x0f), part(2 << 32 | 1, 0xf0)], 1, 2 << 32 | 1),
+        (
+            vec![part(1, 0x03), part(2, 0x0c), part(3, 0x30), part(4, 0xc0)],
+            1,
+            4,
+        ),
+        (vec![part(1, 0x0f), part(2, 0x0f)], 2, 2),
+        (vec![Op::Store(first, 1), part(2, 0x01)], 2, 2),
+        (
+            vec![
+                part(1, 0x01),
+                Op::Store(first.offset(1), 9),
+                part(2, 0x02),
+                part(3, 0x01),
+            ],
+            2,
+            3,
+        ),
+    ];
+    for (stores, entries, last) in cases {
+        // Something else is the oldest, and waits for its line; and a load finds the youngest.
+        let mut ops = vec![Op::Store(other, 1)];
+        ops.extend(&stores);
+        ops.push(Op::Load(first));
+        let workload = Workload {
+            threads: vec![Script::new(ops)],
+            image: Image {
+                words: 1 << 12,
+                ..Image::default()
+            },
+            synchronisation: Synchronisation::default(),
+        };
+        let mut simulation = support::judged(&description, workload, 1);
+        support::finish(&mut simulation);
+        let machine = simulation.machine();
+        assert_eq!(
+            machine.statistics().total().replicated,
+            1 + entries,
+            "{stores:?}"
+        );
+        assert_eq!(machine.thread(0).results(), [last]);
+        assert_eq!(machine.word(first), last);
     }
 }
 

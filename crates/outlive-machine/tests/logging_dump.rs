@@ -2,18 +2,21 @@
 
 use std::io::Write;
 
-use outlive_machine::description::{Description, ReplicaHash};
+use outlive_machine::description::{Description, OwnUnit, ReplicaHash};
 use outlive_machine::engine::{Random, Time};
 use outlive_machine::line::LineAddress;
 use outlive_machine::logging::{
     Advance, Archive, Begun, Cleared, Commit, DumpBarrier, Epoch, FormError, LogEntry,
-    LoggingError, LoggingUnit, Numbering, Piece, Repl, ReplicaGroups, Requester, Saved, Stored,
-    Through, Val, pack, unpack,
+    LoggingError, LoggingUnit, Numbering, Piece, Repl, ReplicaGroups, Requester, Saved, Standing,
+    Stored, Through, Val, pack, unpack,
 };
 use outlive_machine::parts::{Content, Link, WireSizes};
 use outlive_machine::program::Word;
 use outlive_machine::protocol::{NodeId, NodeSet};
 use proptest::prelude::*;
+
+/// Who stores, where it does not matter.
+const REQUESTER: NodeId = NodeId::new(9);
 
 fn entry() -> impl Strategy<Value = LogEntry> {
     let numbers = (0..32usize, 0..64u8, any::<u32>(), any::<u32>());
@@ -123,10 +126,18 @@ proptest! {
         }
         let owned = |line: LineAddress| {
             let (node, epoch) = owners[line.0 as usize];
-            Some((NodeId::new(node), Epoch(epoch)))
+            Standing { epoch: Epoch(epoch), owner: Some(NodeId::new(node)) }
         };
         let needed = |entries: &[LogEntry]| -> Vec<LogEntry> {
-            let is = |entry: &&LogEntry| owned(entry.word.line()) == Some((entry.requester.node, entry.epoch));
+            let younger = |entry: &LogEntry| {
+                let Standing { epoch, owner } = owned(entry.word.line());
+                entry.epoch > epoch || (entry.epoch, Some(entry.requester.node)) == (epoch, owner)
+            };
+            let same = |a: &LogEntry, b: &LogEntry| (a.requester.node, a.word) == (b.requester.node, b.word);
+            let is = |entry: &&LogEntry| {
+                let later = |other: &LogEntry| same(other, entry) && other.commit > entry.commit && younger(other);
+                younger(entry) && !entries.iter().any(later)
+            };
             entries.iter().filter(is).copied().collect()
         };
         let mut archive = archived(&packed);
@@ -210,7 +221,11 @@ fn a_damaged_dump_in_an_archive_is_an_error_that_names_it() {
         };
         assert_eq!(of, node);
         assert_eq!(*why == FormError::Mislaid { node: 2, round: 8 }, mislays);
-        assert_eq!(archive.truncate(|_| None), Err(error));
+        let nobody = Standing {
+            epoch: Epoch(2),
+            owner: None,
+        };
+        assert_eq!(archive.truncate(|_| nobody), Err(error));
         assert_eq!(archive.len(), 2, "nothing is dropped");
     }
 }
@@ -268,6 +283,45 @@ fn pieces_come_in_any_order_once_and_are_nothing_until_all_are_there() {
 }
 
 #[test]
+fn a_member_of_the_group_that_stores_is_skipped_if_that_is_said() {
+    let mut description = Description::default();
+    description.ours.replication.own_unit = OwnUnit::Skipped;
+    for nodes in [16, 4] {
+        description.system.compute_nodes = nodes;
+        let groups = ReplicaGroups::new(&description);
+        for line in (0..500).map(LineAddress) {
+            let members = groups.members(line);
+            assert_eq!(members.len(), 3);
+            for requester in groups.living().iter() {
+                let replicas = groups.replicas(line, requester);
+                assert_eq!(replicas.len(), 3);
+                match members.contains(requester) {
+                    false => assert_eq!(replicas, members),
+                    true => assert_eq!(
+                        replicas
+                            .iter()
+                            .filter(|node| !members.contains(*node))
+                            .count(),
+                        1
+                    ),
+                }
+                assert!(!replicas.contains(requester));
+                let saver = groups.saver(line, requester, groups.living()).unwrap();
+                assert!(replicas.contains(saver));
+                let others = groups.living().without(saver);
+                let saver = groups.saver(line, requester, others).unwrap();
+                assert!(replicas.contains(saver) && others.contains(saver));
+            }
+        }
+    }
+    // By default a group logs its own members' stores.
+    let groups = ReplicaGroups::new(&Description::default());
+    let line = LineAddress(7);
+    let own = groups.members(line).iter().next().unwrap();
+    assert_eq!(groups.replicas(line, own), groups.members(line));
+}
+
+#[test]
 fn each_line_has_one_saver_and_all_have_equal_shares() {
     for hash in [ReplicaHash::Multiply, ReplicaHash::Modulo] {
         let mut description = Description::default();
@@ -285,18 +339,18 @@ fn each_line_has_one_saver_and_all_have_equal_shares() {
                 let members = groups.members(line);
                 assert_eq!(members.len(), living.len().min(3));
                 members.iter().for_each(|node| logs[node.index()] += 1);
-                let saver = groups.saver(line, living).unwrap();
+                let saver = groups.saver(line, REQUESTER, living).unwrap();
                 assert!(members.contains(saver));
                 saves[saver.index()] += 1;
                 // All members know the same saver, also among fewer.
                 let fewer: NodeSet = living.iter().filter(|node| !dying.contains(node)).collect();
-                let saver = groups.saver(line, fewer);
+                let saver = groups.saver(line, REQUESTER, fewer);
                 assert_eq!(
                     saver.is_some(),
                     members.iter().any(|node| fewer.contains(node))
                 );
                 assert!(saver.is_none_or(|saver| members.contains(saver) && fewer.contains(saver)));
-                assert_eq!(groups.saver(line, NodeSet::EMPTY), None);
+                assert_eq!(groups.saver(line, REQUESTER, NodeSet::EMPTY), None);
             }
             for (what, counts, copies) in [
                 ("logs", logs, living.len().min(3) as u64),
@@ -378,7 +432,8 @@ fn a_dump_takes_the_reading_of_the_log_and_its_last_message() {
     };
     // Half of the lines are its own; the whole log is read, an entry in each cycle of 2 ns.
     let groups = ReplicaGroups::new(&description).regrouped(begin.members);
-    let own = |line: &LineAddress| groups.saver(*line, begin.members) == Some(NodeId::new(0));
+    let own =
+        |line: &LineAddress| groups.saver(*line, REQUESTER, begin.members) == Some(NodeId::new(0));
     let own = (0..6_400).map(LineAddress).filter(own).count() as u64;
     assert!((3_100..3_300).contains(&own));
     assert_eq!(share.entries, own);
@@ -494,7 +549,7 @@ fn what_was_sent_to_old_groups_is_saved_by_whoever_has_it() {
         .find_map(|line| {
             let (old, members) = (groups.members(line), new.members(line));
             let moved = old != members && old.contains(here) && members.contains(here);
-            let saves = |node: &NodeId| new.saver(line, pair(*node)) == Some(*node);
+            let saves = |node: &NodeId| new.saver(line, REQUESTER, pair(*node)) == Some(*node);
             let other = members.without(here).iter().find(saves)?;
             moved.then_some((line, other))
         })

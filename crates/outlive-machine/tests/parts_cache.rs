@@ -75,13 +75,18 @@ fn step(cache: &mut Cache, reference: &mut Reference, step: &Step) {
     assert_eq!(found.is_some(), held.is_some());
     match (step, found.zip(held)) {
         (Step::Use(_, value), Some((slot, held))) => {
-            cache.touch(slot);
+            // In one step or in two: it is the same.
+            match value % 3 {
+                0 => cache.touch(slot),
+                _ => assert_eq!(cache.find_to_use(LineAddress(line)), Some(slot)),
+            }
             cache.line_mut(slot)[(*value % 8) as usize] = *value;
             let mut used = reference.sets[set].remove(held);
             used.2[(*value % 8) as usize] = *value;
             reference.sets[set].push(used);
         }
         (Step::Use(_, value), None) => {
+            assert_eq!(cache.find_to_use(LineAddress(line)), None);
             let place = cache.victim(LineAddress(line));
             // The victim is the line that was used longest ago, and only if there is no room.
             let full = reference.sets[set].len() == reference.ways;

@@ -1,10 +1,11 @@
 //! Links, fabric and memories against closed forms: what an unloaded path takes is the sum of its parts, what is saturated
 //! delivers its rate exactly, and what comes at one time is served in the order of its events.
 
+use outlive_machine::cluster::MessageKind;
 use outlive_machine::description::{Description, Rate};
 use outlive_machine::engine::{EventQueue, Machine, Random, Simulation, Time};
 use outlive_machine::line::LineAddress;
-use outlive_machine::parts::{Content, Fabric, Link, Memory, Port, WireSizes};
+use outlive_machine::parts::{Content, Fabric, HEADER_FIELDS, Link, Memory, Port, WireSizes};
 use proptest::prelude::*;
 
 /// What so many bytes take at a rate, rounded up once.
@@ -179,7 +180,7 @@ fn an_unloaded_trip_is_the_sum_of_its_parts() {
             Content::Line,
             Content::Words(0xff),
             Content::Words(1),
-            Content::Timestamp,
+            Content::Validation,
         ] {
             let bytes = sizes.bytes(content);
             let message = Message {
@@ -369,13 +370,30 @@ fn runs_of_lines_strides_and_pages_use_all_banks() {
 }
 
 #[test]
+fn what_every_message_says_fits_into_its_header() {
+    let bits: u32 = HEADER_FIELDS.iter().map(|(_, bits)| bits).sum();
+    let header = Description::default().ours.wire.header;
+    assert_eq!((bits, header.0 * 8), (116, 128));
+    let width = |name: &str| {
+        let found = HEADER_FIELDS.iter().find(|(field, _)| field.contains(name));
+        found.expect("a field of that name").1
+    };
+    assert!(MessageKind::ALL.len() <= 1 << width("kind"));
+    // Compute nodes and memory nodes, 64 of each; 64 cores; lines of 64 bytes in an address of 64 bits.
+    assert_eq!([width("sender"), width("receiver")], [7, 7]);
+    assert_eq!(1 << width("core"), 64);
+    assert_eq!(width("line") + 64u32.ilog2(), 64);
+    assert_eq!(width("sequence"), u32::BITS);
+}
+
+#[test]
 fn message_sizes_are_whole_slots() {
     let mut wire = Description::default().ours.wire;
     let contents = [
         (Content::Words(0), 17),
         (Content::Words(0b101), 33),
         (Content::Words(255), 81),
-        (Content::Timestamp, 20),
+        (Content::Validation, 16 + 4 + 4 + 4),
     ];
     for (content, bytes) in contents {
         assert_eq!(

@@ -66,6 +66,50 @@ fn two_lines_written_and_read() {
 }
 
 #[test]
+fn two_cores_of_a_node() {
+    for when in [When::Writable, When::Retired] {
+        sound(Setup {
+            cores: 2,
+            when,
+            deaths: 1,
+            ..setup(3, &[1, 1], &[])
+        });
+    }
+}
+
+#[test]
+fn atomics_on_lines_that_others_write() {
+    let atomics = |atomics, stores| Setup {
+        atomics,
+        deaths: 1,
+        ..setup(3, stores, &[])
+    };
+    sound(atomics(&[1, 1], &[]));
+    sound(atomics(&[1], &[0, 1]));
+}
+
+#[test]
+fn lines_held_while_acknowledgements_are_under_way() {
+    for when in [When::Writable, When::Retired] {
+        sound(Setup {
+            holds: true,
+            when,
+            deaths: 1,
+            ..setup(3, &[1, 1], &[])
+        });
+    }
+}
+
+#[test]
+fn a_dump_before_and_during_a_recovery() {
+    sound(Setup {
+        dumps: 1,
+        deaths: 1,
+        ..setup(3, &[1], &[0, 1])
+    });
+}
+
+#[test]
 fn a_search_that_is_too_small_says_so() {
     let search = ReplicatedSearch {
         setup: setup(3, &[1], &[]),

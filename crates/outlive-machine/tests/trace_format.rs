@@ -415,7 +415,10 @@ fn parts_of_a_word_are_exact_if_that_is_asked_for() {
         vec![part(5, 0x0f, 7), part(6, 0x0f, 7)],
         vec![part(5, 0xf0, 1 << 40 | 7)],
     ];
-    let whole = [Op::Store(Word(5), 7), Op::Store(Word(6), 7)];
+    let whole = [
+        Op::StorePart(Word(5), 7, 0x0f),
+        Op::StorePart(Word(6), 7, 0x0f),
+    ];
     assert_eq!(ops(&threads, Replay::default()), whole);
     let exact = Replay {
         parts: Parts::Exact,
@@ -424,7 +427,7 @@ fn parts_of_a_word_are_exact_if_that_is_asked_for() {
     let only_where_needed = [
         Op::Atomic(Word(5), Update::And(0xffff_ffff_0000_0000)),
         Op::Atomic(Word(5), Update::Or(7)),
-        Op::Store(Word(6), 7),
+        Op::StorePart(Word(6), 7, 0x0f),
     ];
     assert_eq!(ops(&threads, exact), only_where_needed);
 }

@@ -1,4 +1,5 @@
-//! What Outlive costs, and what its papers' tables say, measured on this machine.
+//! What Outlive costs, and what its papers' tables say, measured on this machine; and the figures of a paper about machines that
+//! there are not, on a simulated one.
 //!
 //! A [`Study`] answers with [`Row`]s. Every claim is a ratio to a named peer or a stated limit, measured in
 //! pairs: ours and the peer take turns in one run, in many short rounds, and a goal holds when the 95% interval of
@@ -44,6 +45,7 @@ mod map;
 mod modc;
 mod notify;
 pub mod paired;
+mod recxl;
 mod row;
 mod scaling;
 mod scratch;
@@ -57,7 +59,7 @@ mod wordcount_kills;
 
 pub use children::{Launcher, play};
 pub use row::{Goal, How, On, Op, Row};
-pub use study::{Effort, Plan, Run, Study, StudyError, Unfinished};
+pub use study::{Effort, Plan, Progress, Run, Study, StudyError, Unfinished};
 
 /// All studies, in the order in which they are listed.
 pub fn studies() -> &'static [Study] {
@@ -75,5 +77,17 @@ pub fn studies() -> &'static [Study] {
         lupin::TABLE4,
         modc::FIG3,
         modc::FIG4,
+        recxl::FIG2,
+        recxl::FIG10,
+        recxl::FIG11,
+        recxl::FIG12,
+        recxl::FIG13,
+        recxl::FIG14,
+        recxl::FIG15,
+        recxl::FIG16,
+        recxl::FIG17,
+        recxl::FIG18,
+        recxl::TENFOLD,
+        recxl::OURS,
     ]
 }

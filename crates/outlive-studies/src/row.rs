@@ -34,11 +34,13 @@ pub struct Row {
     pub holds: Option<bool>,
     /// How the numbers came about.
     pub how: Option<How>,
+    /// Why ours is far from the paper's, if it is to be said.
+    pub why: Option<String>,
 }
 
 impl Row {
     /// The names of its fields, in order: the keys in JSON.
-    pub const FIELDS: [&'static str; 14] = [
+    pub const FIELDS: [&'static str; 15] = [
         "study",
         "case",
         "metric",
@@ -53,6 +55,7 @@ impl Row {
         "goal",
         "holds",
         "how",
+        "why",
     ];
 }
 
@@ -171,6 +174,7 @@ impl Row {
             goal: None,
             holds: None,
             how: Some(How::Measured),
+            why: None,
         }
     }
 
@@ -253,6 +257,12 @@ impl Row {
     pub fn how(self, how: How) -> Self {
         let how = Some(how);
         Self { how, ..self }
+    }
+
+    /// Why ours is far from the paper's.
+    pub fn why(self, why: impl Into<String>) -> Self {
+        let why = Some(why.into());
+        Self { why, ..self }
     }
 
     /// Whether a goal is missed.

@@ -24,7 +24,28 @@ fn goal(goal: &Goal) -> String {
     format!("{on} {} {}", goal.op.sign(), goal.value)
 }
 
-/// The rows as a table: a line for each case, and under it its metrics.
+/// A row as one line.
+pub fn line(row: &Row) -> String {
+    let ours = row
+        .ours
+        .map(|ours| format!("{} {}", number(ours), row.unit));
+    let beside = row.peer_name.as_deref().unwrap_or("its peer");
+    let peer = row.peer.map(|peer| format!("{beside} {}", number(peer)));
+    let ratio = row.ratio.map(|ratio| format!("ratio {}", number(ratio)));
+    let said: Vec<_> = [ours, peer, ratio].into_iter().flatten().collect();
+    let mut line = format!("{}, {}: {}", row.case, row.metric, said.join(", "));
+    if let (Some(low), Some(high)) = (row.low, row.high) {
+        line += &format!(" ({}..{})", number(low), number(high));
+    }
+    if let (Some(asked), Some(holds)) = (&row.goal, row.holds) {
+        let verdict = if holds { "holds" } else { "MISSED" };
+        line += &format!("; {} {verdict}", goal(asked));
+    }
+    line
+}
+
+/// The rows as a table: a line for each case, and under it its metrics; below the table, why ours is far from the paper's where
+/// that is to be said.
 pub fn table(rows: &[Row]) -> String {
     let headings = [
         "", "ours", "peer", "ratio", "95%", "paper", "goal", "", "beside",
@@ -92,6 +113,11 @@ pub fn table(rows: &[Row]) -> String {
         }
         text.push('\n');
     }
+    for row in rows {
+        if let Some(why) = &row.why {
+            text += &format!("{}, {}: {why}\n", row.case, row.metric);
+        }
+    }
     text
 }
 
@@ -142,6 +168,7 @@ pub fn csv(rows: &[Row], into: impl io::Write) -> io::Result<()> {
                 .map_or_else(String::new, |holds| holds.to_string()),
             row.how
                 .map_or_else(String::new, |how| how.name().to_owned()),
+            row.why.clone().unwrap_or_default(),
         ])?;
     }
     writer.flush()
@@ -164,14 +191,16 @@ mod tests {
                 .peer("plain", 10.0)
                 .ratio(estimate)
                 .goal(Goal::ratio_at_most(1.05)),
-            Row::paper_alone("one, \"two\"", "time", "us", 5.43),
+            Row::paper_alone("one, \"two\"", "time", "us", 5.43).why("nobody knows"),
         ]
     }
 
     #[test]
     fn people_see_what_was_missed_and_what_the_paper_says() {
         let text = table(&rows());
-        assert_eq!(text.matches("one, \"two\"").count(), 1, "{text}");
+        let (table, below) = text.rsplit_once("one, \"two\"").unwrap();
+        assert_eq!(table.matches("one, \"two\"").count(), 1, "{text}");
+        assert_eq!(below, ", time: nobody knows\n", "{text}");
         assert!(
             text.contains("MISSED") && text.contains("1.100..1.300"),
             "{text}"
@@ -186,10 +215,10 @@ mod tests {
         let mut reader = csv::Reader::from_reader(&bytes[..]);
         let columns = reader.headers().unwrap().len();
         let records: Vec<_> = reader.records().collect::<Result<_, _>>().unwrap();
-        assert_eq!((records.len(), columns), (2, 16));
+        assert_eq!((records.len(), columns), (2, 17));
         assert_eq!(&records[0][1], "one, \"two\"");
         assert_eq!(&records[0][14], "false");
-        assert_eq!(&records[1][10], "5.43");
+        assert_eq!((&records[1][10], &records[1][16]), ("5.43", "nobody knows"));
         assert!(records[1][4].is_empty());
     }
 

@@ -40,6 +40,8 @@ pub struct Plan {
     pub launcher: Launcher,
     /// The scale of generated graphs, which have 2^scale rows; by default what the effort allows.
     pub scale: Option<u32>,
+    /// Whether what is simulated is as long as in its paper, which takes hours; by default as long as the effort allows.
+    pub full_length: bool,
     /// Set by whoever wants the study to end early; what it had begun is cleared away.
     pub stop: Arc<AtomicBool>,
 }
@@ -114,18 +116,23 @@ impl Plan {
             effort,
             launcher,
             scale: None,
+            full_length: false,
             stop: Arc::default(),
         }
     }
 }
 
 impl Study {
-    /// Runs it. `progress` hears what is being measured.
+    /// Runs it. `progress` hears what is being measured, and what has been.
     ///
     /// # Errors
     /// If something could not be measured, or the plan's stop was set; what was measured before comes with it. Nothing is left
     /// behind then either.
-    pub fn run(&self, plan: &Plan, progress: &mut dyn FnMut(&str)) -> Result<Vec<Row>, Unfinished> {
+    pub fn run(
+        &self,
+        plan: &Plan,
+        progress: &mut dyn FnMut(Progress<'_>),
+    ) -> Result<Vec<Row>, Unfinished> {
         let before = Ticks::now();
         let mut run = Run {
             plan,
@@ -157,6 +164,15 @@ impl Study {
     }
 }
 
+/// How far a study is.
+#[derive(Clone, Copy, Debug)]
+pub enum Progress<'a> {
+    /// This is being measured.
+    Begins(&'a str),
+    /// This row is finished. (That it is this study's is written into it in the end.)
+    Measured(&'a Row),
+}
+
 /// A study that did not come to its end.
 #[derive(Debug, thiserror::Error)]
 #[error("{error}")]
@@ -171,7 +187,7 @@ pub struct Unfinished {
 /// A study that is being run.
 pub struct Run<'a> {
     plan: &'a Plan,
-    progress: RefCell<&'a mut dyn FnMut(&str)>,
+    progress: RefCell<&'a mut dyn FnMut(Progress<'_>)>,
     rows: Vec<Row>,
 }
 
@@ -186,6 +202,11 @@ impl Run<'_> {
         self.plan.scale
     }
 
+    /// Whether what is simulated is to be as long as in its paper.
+    pub fn at_full_length(&self) -> bool {
+        self.plan.full_length
+    }
+
     /// How its parts are started.
     pub fn launcher(&self) -> &Launcher {
         &self.plan.launcher
@@ -193,7 +214,7 @@ impl Run<'_> {
 
     /// Says what is being measured.
     pub fn begin(&self, what: &str) {
-        (self.progress.borrow_mut())(what);
+        (self.progress.borrow_mut())(Progress::Begins(what));
     }
 
     /// Fails if the study was told to stop.
@@ -210,7 +231,10 @@ impl Run<'_> {
 
     /// Adds to the answer.
     pub fn answer(&mut self, rows: impl IntoIterator<Item = Row>) {
-        self.rows.extend(rows);
+        for row in rows {
+            (self.progress.borrow_mut())(Progress::Measured(&row));
+            self.rows.push(row);
+        }
     }
 }
 
@@ -231,7 +255,15 @@ mod tests {
     fn what_was_measured_before_a_failure_is_told() {
         let launcher = Launcher::this_program([]).unwrap();
         let plan = Plan::new(Effort::Tiny, launcher);
-        let Unfinished { rows, error } = HALF.run(&plan, &mut |_| ()).unwrap_err();
+        let mut finished = Vec::new();
+        let Unfinished { rows, error } = HALF
+            .run(&plan, &mut |progress| {
+                if let Progress::Measured(row) = progress {
+                    finished.push(row.case.clone());
+                }
+            })
+            .unwrap_err();
+        assert_eq!(finished, ["the first part"]);
         assert_eq!((rows[0].study.as_str(), rows[0].ours), ("half", Some(1.0)));
         assert!(error.to_string().contains("there is no second part"));
     }

@@ -2,7 +2,9 @@
 //!
 //! The studies start this very program again for their parts, so it has a main function of its own.
 
-use outlive_studies::{Effort, Launcher, Plan, Row, StudyError, Unfinished, chart, sheet, studies};
+use outlive_studies::{
+    Effort, Launcher, Plan, Progress, Row, StudyError, Unfinished, chart, sheet, studies,
+};
 use std::collections::BTreeSet;
 use std::sync::atomic::Ordering;
 use std::time::Instant;
@@ -36,7 +38,9 @@ fn plan() -> Plan {
 
 fn runs_from_end_to_end(study: &outlive_studies::Study) {
     let mut said = 0;
-    let rows = study.run(&plan(), &mut |_| said += 1);
+    let rows = study.run(&plan(), &mut |progress| {
+        said += u32::from(matches!(progress, Progress::Begins(_)));
+    });
     let rows = rows.unwrap_or_else(|error| panic!("{}: {error}", study.name));
     assert!(said > 0, "{} says nothing while it runs", study.name);
     assert!(rows.len() > 1, "{} has no answer", study.name);

@@ -43,6 +43,16 @@ pub enum EngineError {
         /// How many there are.
         capacity: u32,
     },
+    /// There is no slot for one who works besides those whom the pool wants: the living have the others.
+    #[error(
+        "no worker slot is left for a guest: of {capacity}, {kept} are kept for the successors of workers that died"
+    )]
+    NoGuestSlot {
+        /// How many there are.
+        capacity: u32,
+        /// In how many of them one of those whom the pool wants has died.
+        kept: u32,
+    },
     /// The arguments are longer than a task can name.
     #[error(
         "arguments of {len} bytes: the most are {}",

@@ -164,7 +164,8 @@ impl PoolError {
 
     /// Whether all places for workers are taken: by workers, or by dead ones whom nobody has buried yet.
     pub fn is_no_place(&self) -> bool {
-        matches!(self, Self::Engine(EngineError::NoSlot { .. }))
+        use EngineError::{NoGuestSlot, NoSlot};
+        matches!(self, Self::Engine(NoSlot { .. } | NoGuestSlot { .. }))
     }
 }
 

@@ -1,9 +1,9 @@
 //! The vector of workers: a slot for each that works at the same time.
 //!
 //! ```text
-//!  header:  magic | capacity | size of chunks | smallest array        used: slots that were ever claimed
+//!  header:  magic | capacity | size of chunks | smallest array        used: slots that were ever claimed, or about to be
 //!
-//!  slot:    0x000  owner      the instance that works here, and whether it is a guest; or nobody | buffer  the array of its deque
+//!  slot:    0x000  owner      who works here, and whether it is a guest; or nobody | buffer  the array of its deque
 //!           0x080  top        where others steal
 //!           0x100  bottom     where the owner pushes and pops
 //!           0x180  running    its last task | heartbeat | chunks  the head of a list | fresh  a chunk on its way there
@@ -17,9 +17,10 @@
 //!
 //! `owner` moves by compare-and-swap from nobody or from an instance that is gone, whose log has been settled *before*:
 //! its steps in the heap ended in cells of this slot. So there is one writer at any time, and plain stores suffice
-//! for all but `owner` and `top`. That it works besides those whom the pool wants, as a *guest*, stands in the same word: whoever
-//! claims a slot says both at once, and whoever dies has said both or nothing. A slot is never taken back: its deque and its chunks wait for the next owner, and
-//! meanwhile are stolen from.
+//! for all but `owner` and `top`. That it works besides those whom the pool wants, as a *guest*, stands in the same word:
+//! whoever claims a slot says both at once, and whoever dies has said both or nothing. Where one of those has died whom the pool
+//! wants no guest follows. A slot is never taken back: its deque and its chunks wait for the next owner, and meanwhile are stolen
+//! from.
 //!
 //! | death of the owner | what is left | who goes on |
 //! | --- | --- | --- |
@@ -47,7 +48,10 @@ use outlive::heap::LocalHeap;
 use outlive::membership::{Generations, Instance};
 use outlive::memory::{Memory, Native, Offset, Ordering};
 
-const MAGIC: u64 = u64::from_le_bytes(*b"outtasks");
+/// Their first word. Its last character is their format's number: 2 since an owner's word says whether it is a guest.
+const MAGIC: u64 = u64::from_le_bytes(*b"outtask2");
+/// The first word of those whose owners could not say so: a guest there would be taken for somebody else.
+const FIRST_MAGIC: u64 = u64::from_le_bytes(*b"outtasks");
 const CAPACITY: u64 = 0x08;
 const CHUNK: u64 = 0x10;
 const SMALLEST: u64 = 0x18;
@@ -179,14 +183,20 @@ impl<M: Memory> Slots<M> {
     /// The slots at `at`.
     ///
     /// # Errors
-    /// If there are none, or their header is damaged.
+    /// If there are none, they are of another format, or their header is damaged.
     pub fn open(memory: M, at: Offset) -> Result<Self, EngineError> {
         let no = |why| EngineError::NoSlots { at, why };
         Offset::checked(at.raw(), FIRST, Self::ALIGN, memory.size())
             .map_err(|_| no("the place is outside the memory, or not aligned"))?;
         // Acquire: the words that were written before.
-        if memory.load::<u64>(at, Ordering::Acquire) != MAGIC {
-            return Err(no("their first word is missing"));
+        match memory.load::<u64>(at, Ordering::Acquire) {
+            MAGIC => {}
+            FIRST_MAGIC => {
+                let why = "they are of format 1, and this Outlive reads format 2: end what runs there with the \
+                           program that began it, and create the pool again";
+                return Err(no(why));
+            }
+            _ => return Err(no("their first word is missing, or of a newer format")),
         }
         let load = |place| memory.load::<u64>(at + place, Ordering::Relaxed);
         let small = |word: u64| u32::try_from(word).unwrap_or(u32::MAX);
@@ -219,12 +229,18 @@ impl<M: Memory> Slots<M> {
         self.memory
     }
 
+    /// Where they stand.
+    #[cfg(test)]
+    pub(crate) fn at(self) -> Offset {
+        self.at
+    }
+
     /// How they were made.
     pub fn settings(self) -> Settings {
         self.settings
     }
 
-    /// How many slots have ever been claimed: those from there on are as they were made.
+    /// How many slots somebody has ever had, or was about to claim: those from there on are as they were made.
     #[inline]
     pub fn used(self) -> u32 {
         // Acquire: nothing is read that rests on it, but whoever has seen a task of a slot sees the slot.
@@ -232,7 +248,7 @@ impl<M: Memory> Slots<M> {
         used.min(self.settings.capacity.into()) as u32
     }
 
-    /// Sees to it that slot `number` is among the [used](Self::used), before anything is put there.
+    /// Sees to it that slot `number` is among the [used](Self::used), before anybody has it.
     pub(crate) fn use_slot(self, number: u32) {
         let (at, want) = (self.at + USED, u64::from(number) + 1);
         let mut used: u64 = self.memory.load(at, Ordering::Relaxed);
@@ -303,6 +319,30 @@ impl<M: Memory> Slots<M> {
 }
 
 impl<M: Memory> Slots<M> {
+    /// Looks whether everybody who is said to work in a slot, or to have worked there, is somebody: a word that names nobody
+    /// can never be claimed, or sends whoever tries to a log that there is not.
+    ///
+    /// # Errors
+    /// [`EngineError::Damaged`] with the first word that is none of a slot's owner: it has no generation, an id beyond those of
+    /// the pod, or a generation that its id has not come to.
+    pub fn check_owners(self, generations: Generations<M>) -> Result<(), EngineError> {
+        for number in 0..self.settings.capacity {
+            let slot = self.slot(number);
+            // Acquire: before its id's generation is read, which an owner has had.
+            let word = slot.load(OWNER, Ordering::Acquire);
+            let can_be = |Occupant { worker, .. }: Occupant| {
+                let state = generations.state(worker.id);
+                worker.id < generations.capacity()
+                    && state.map_or(true, |it| worker.generation <= it.generation)
+            };
+            if word != Instance::NOBODY && !Occupant::from_word(word).is_some_and(can_be) {
+                let what = "owner of a worker slot: no member of the pod is or was called so";
+                return Err(damaged(slot.owner_at(), word, what));
+            }
+        }
+        Ok(())
+    }
+
     /// The blocks of the heap that the slots hold: chunks, arrays, long arguments. For checks, while nobody works.
     ///
     /// # Errors
@@ -446,6 +486,11 @@ impl<M: Memory> Slot<M> {
         let top = self.load(TOP, Ordering::Acquire);
         let bottom = self.load(BOTTOM, Ordering::Acquire);
         (bottom.wrapping_sub(top) as i64).max(0) as u64
+    }
+
+    /// Where it stands who works here.
+    pub(crate) fn owner_at(self) -> Offset {
+        self.at + OWNER
     }
 
     #[inline(always)]

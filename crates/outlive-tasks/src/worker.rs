@@ -20,8 +20,9 @@ use crate::context::Context;
 use crate::crew::{Crew, Judged, ticket_of};
 use crate::frontier::Frontier;
 use crate::layout::{Hand, Layout};
-use crate::pool::{Resizer, is_surplus, living};
+use crate::pool::{Resizer, Trigger, Turn, is_surplus, living, why_came};
 use crate::registry::{Definition, Registry, TaskError};
+use crate::slot::Occupant;
 use crate::{EngineError, JobState, PoolError, Running, Spec, SubmitError, Task};
 use core::any::Any;
 use core::cell::{Cell, OnceCell, RefCell};
@@ -133,9 +134,23 @@ impl<'w> Worker<'w> {
         Self { is_last, ..self }
     }
 
-    /// Whether it has something to stay for.
-    pub fn is_wanted(&self) -> bool {
-        self.is_to_end().is_none()
+    /// That it has come, and why: to whose place, as the step says that claimed it.
+    pub fn turn(&self) -> Turn {
+        let (before, generations) = (
+            self.crew.engine.before(),
+            self.hand.heap.member().generations(),
+        );
+        let why = why_came(self.layout, generations, before);
+        let is_follower = |one: &Occupant| why == Trigger::Failures && !one.is_guest;
+        Turn::Comes {
+            why,
+            after: before.filter(is_follower).map(|one| one.worker),
+        }
+    }
+
+    /// Gives its place up again, of which it has made nothing.
+    pub fn leave(self) -> Result<(), PoolError> {
+        Ok(self.crew.engine.give_up()?)
     }
 
     /// Works until it is told to stop, or is one too many.
@@ -280,16 +295,17 @@ impl<'w> Worker<'w> {
     }
 
     /// Whether it is told to stop, or is one too many.
-    fn is_to_end(&self) -> Option<Ended> {
+    pub fn is_to_end(&self) -> Option<Ended> {
         if self.stop.is_stopped() {
             return Some(Ended::Stopped);
         }
-        if self.besides && self.layout.wanted() > 0 {
-            return None;
-        }
         let generations = self.hand.heap.member().generations();
         let mine = self.crew.engine.number();
-        is_surplus(self.layout, generations, mine).then_some(Ended::Surplus)
+        let is_surplus = match self.besides {
+            true => self.layout.wanted() == 0,
+            false => is_surplus(self.layout, generations, mine),
+        };
+        is_surplus.then_some(Ended::Surplus)
     }
 
     /// Whether nobody else works.

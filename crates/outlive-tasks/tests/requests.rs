@@ -16,6 +16,11 @@ fn await_that(what: &str, mut holds: impl FnMut() -> bool) {
     }
 }
 
+/// To a place where nobody has died.
+fn comes(why: Trigger) -> Turn {
+    Turn::Comes { why, after: None }
+}
+
 #[test]
 fn who_stands_by_comes_and_goes_as_is_asked_for_and_says_why() {
     let options = Options::new().capacity(8).workers(1);
@@ -47,8 +52,8 @@ fn who_stands_by_comes_and_goes_as_is_asked_for_and_says_why() {
             assert_eq!(
                 *turns.lock().unwrap(),
                 [
-                    Turn::Comes(Trigger::Beginning),
-                    Turn::Comes(Trigger::Request),
+                    comes(Trigger::Beginning),
+                    comes(Trigger::Request),
                     Turn::Goes(Trigger::Request),
                 ]
             );

@@ -42,7 +42,8 @@ use std::path::{Path, PathBuf};
         outlive pod watch /dev/shm/demo             # in a third\n  \
         outlive doctor                              # what this machine offers\n  \
         outlive prove kill --all                    # a death at every instruction\n  \
-        outlive study locks --quick                 # what recoverability costs\n\n\
+        outlive study locks --quick                 # what recoverability costs\n  \
+        outlive machine run ycsb --configuration proactive   # a workload on a simulated cluster\n\n\
         Exit codes: 0 all is well, 1 something is wrong or has failed, 2 bad usage.\n\
         RUST_LOG=outlive=debug shows what happens inside."
 )]
@@ -66,7 +67,7 @@ enum Command {
     /// Run the proofs that what is claimed about crashes holds
     #[command(subcommand, arg_required_else_help = true)]
     Prove(prove::Prove),
-    /// The simulated machine: record programs for it, and look at what was recorded
+    /// The simulated machine: run workloads and traces on it, and record programs for it
     #[command(subcommand, arg_required_else_help = true)]
     Machine(machine::Machine),
     /// Measure what Outlive costs beside its peers, and the papers' tables

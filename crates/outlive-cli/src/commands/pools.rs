@@ -64,6 +64,8 @@ pub struct Pool {
     capacity: u32,
     wanted: u32,
     living: u32,
+    /// How many of the living work besides those whom it wants.
+    guests: u32,
     /// How many tasks are ready in all deques.
     ready: u64,
     jobs: u64,
@@ -82,6 +84,8 @@ struct Worker {
     /// The instance, as "id.generation".
     instance: String,
     lives: bool,
+    /// Whether it works besides those whom the pool wants.
+    is_guest: bool,
     queued: u64,
     /// The function of the task that it is at.
     task: Option<String>,
@@ -108,6 +112,7 @@ impl Pool {
                 capacity: 0,
                 wanted: 0,
                 living: 0,
+                guests: 0,
                 ready: 0,
                 jobs: 0,
                 open: Vec::new(),
@@ -123,6 +128,7 @@ impl Pool {
             slot: worker.slot,
             instance: worker.worker.to_string(),
             lives: worker.lives,
+            is_guest: worker.is_guest,
             queued: worker.queued,
             task: { worker.running.as_ref() }.map(|(task, _)| task.trim_matches('`').to_owned()),
             behind: status.frontier.saturating_sub(worker.heartbeat),
@@ -134,6 +140,7 @@ impl Pool {
             // Who wants as many as will come says so by more than there is room for.
             wanted: status.wanted.min(status.capacity),
             living: status.living(),
+            guests: status.guests(),
             ready: status.ready,
             jobs: status.jobs,
             open: status.open.clone(),
@@ -153,8 +160,19 @@ impl Pool {
             open => format!("open: {}", open.join(", ")),
         };
         let mut lines = vec![format!(
-            "pool {}: {} workers, {} wanted, room for {}; {} wait; {} tasks ready; {} jobs, {open}",
-            self.name, self.living, self.wanted, self.capacity, self.waiting, self.ready, self.jobs,
+            "pool {}: {} workers{}, {} wanted, room for {}; {} wait; {} tasks ready; {} jobs, {open}",
+            self.name,
+            self.living,
+            match self.guests {
+                0 => String::new(),
+                1 => " (1 of them a guest)".into(),
+                guests => format!(" ({guests} of them guests)"),
+            },
+            self.wanted,
+            self.capacity,
+            self.waiting,
+            self.ready,
+            self.jobs,
         )];
         if self.workers.is_empty() {
             return lines;
@@ -164,7 +182,13 @@ impl Pool {
             table.row([
                 worker.slot.to_string(),
                 worker.instance.clone(),
-                if worker.lives { "lives" } else { "dead" }.into(),
+                match (worker.lives, worker.is_guest) {
+                    (true, false) => "lives",
+                    (true, true) => "lives, a guest",
+                    (false, false) => "dead",
+                    (false, true) => "dead, a guest",
+                }
+                .into(),
                 worker.queued.to_string(),
                 worker.behind.to_string(),
                 worker.task.clone().unwrap_or_else(|| "-".into()),

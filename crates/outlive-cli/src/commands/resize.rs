@@ -1,7 +1,7 @@
 //! `outlive pod resize`: a pool of workers is asked to have another number of them while an application runs.
 
 use super::guest::{Found, refused};
-use super::{Which, pools};
+use super::{Which, pools, worker};
 use crate::failure::Failure;
 use crate::look::Look;
 use crate::output;
@@ -23,7 +23,7 @@ use std::time::{Duration, Instant};
     (its driver starts them all at its beginning, and no others), those that were sent away before, and `outlive worker --spare`. \
     This command starts nobody: if there are too few, it says so, and how to start more. A run with --elastic goes on to \
     resize itself.\n\n\
-    JSON: path, pool, least, most, before, wanted, living, missing, surplus, start; docs/json.md says what they mean.")]
+    JSON: path, pool, least, most, before, wanted, living, guests, missing, surplus, start; docs/json.md says what they mean.")]
 pub struct Resize {
     #[command(flatten)]
     which: Which,
@@ -95,7 +95,7 @@ impl Resize {
         loop {
             let now = WorkerPool::inspect(pod, name).map_err(Failure::new)?;
             let is_over = now.wanted != self.workers;
-            if is_over || now.living() == self.workers || Instant::now() >= until {
+            if is_over || now.own() == self.workers || Instant::now() >= until {
                 return Ok(now);
             }
             std::thread::sleep(LOOK);
@@ -115,9 +115,11 @@ struct Answer<'a> {
     /// How many it wants now: something else if somebody else has said so since.
     wanted: u32,
     living: u32,
+    /// How many of the living came to work besides: they are none of the wanted.
+    guests: u32,
     /// How many of the wanted have not come.
     missing: u32,
-    /// How many are there besides: they finish their tasks, or came to work besides.
+    /// How many are there too many: they finish their tasks.
     surplus: u32,
     /// How to start those who are missing; null if none are, or this program has other tasks than the pool.
     start: Option<String>,
@@ -125,13 +127,19 @@ struct Answer<'a> {
 
 impl<'a> Answer<'a> {
     fn of(command: &'a Resize, pod: &Pod, pool: String, before: u32, now: &PoolStatus) -> Self {
-        let (path, living) = (command.which.path(), now.living());
-        let missing = now.wanted.saturating_sub(living);
+        let (path, own) = (command.which.path(), now.own());
+        let missing = now.wanted.saturating_sub(own);
         // Whoever has other tasks is no worker there.
         let may_start = missing > 0 && WorkerPool::open(pod, &pool).is_ok();
         let start = format!(
-            "outlive worker --pod {} --pool {pool} --threads {missing}",
-            path.display()
+            "outlive worker --pod {} --pool {pool} --threads {missing}{}",
+            path.display(),
+            // Else they would work besides, and the wanted would be missing still.
+            if worker::has_spares(pod) {
+                " --spare"
+            } else {
+                ""
+            }
         );
         Self {
             path,
@@ -140,9 +148,10 @@ impl<'a> Answer<'a> {
             most: *now.room.end(),
             before,
             wanted: now.wanted,
-            living,
+            living: now.living(),
+            guests: now.guests(),
             missing,
-            surplus: living.saturating_sub(now.wanted),
+            surplus: own.saturating_sub(now.wanted),
             start: may_start.then_some(start),
         }
     }
@@ -150,8 +159,15 @@ impl<'a> Answer<'a> {
     /// Says it to people.
     fn tell(&self, now: &PoolStatus, wait: Duration) -> Result<(), Failure> {
         output::line(format_args!(
-            "pool {}: {} workers are wanted instead of {}; {} work",
-            self.pool, self.wanted, self.before, self.living
+            "pool {}: {} workers are wanted instead of {}; {} work{}",
+            self.pool,
+            self.wanted,
+            self.before,
+            self.living - self.guests,
+            match self.guests {
+                0 => String::new(),
+                guests => format!(", and {guests} besides"),
+            }
         ))?;
         if self.wanted == 0 {
             return output::line("what it was made for is done meanwhile");
@@ -169,7 +185,7 @@ impl<'a> Answer<'a> {
         }
         if self.surplus > 0 {
             output::line(format_args!(
-                "{} more finish the tasks that they are at, or came to work besides",
+                "{} more finish the tasks that they are at",
                 self.surplus
             ))?;
         }

@@ -5,12 +5,13 @@ use crate::output;
 use clap::Args;
 use indicatif::{ProgressBar, ProgressStyle};
 use outlive_studies::{
-    Effort, Launcher, Plan, Row, Study as OneStudy, StudyError, Unfinished, chart, machine, sheet,
-    studies,
+    Effort, Launcher, Plan, Progress, Row, Study as OneStudy, StudyError, Unfinished, chart,
+    machine, sheet, studies,
 };
 use serde::Serialize;
 use signal_hook::consts::{SIGINT, SIGTERM};
 use std::fs::{self, File};
+use std::io::{IsTerminal, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -23,6 +24,7 @@ use std::sync::Arc;
     outlive study locks --quick\n  \
     outlive study modc-fig3 modc-fig4 --scale 20\n  \
     outlive study lupin-table3 lupin-table4  # LUPIN's six programs; half an hour, and 12 GB of memory\n  \
+    outlive study recxl-fig10               # a simulated cluster; minutes, and with --full hours\n  \
     outlive study all --output /tmp/studies --json\n\n\
     Every claim is a ratio to a named peer, measured in turns in one run; a goal holds when the 95% interval of \
     the median ratio reaches it. Lines \"A/A\" are the peer beside itself: what this machine makes of equal things. \
@@ -35,6 +37,9 @@ pub struct Study {
     /// A first look, in less than a minute each
     #[arg(long)]
     quick: bool,
+    /// What is simulated (recxl-...) is as long as in its paper: hours
+    #[arg(long, conflicts_with = "quick")]
+    full: bool,
     /// The graphs of modc-fig3 and modc-fig4 have 2^S rows, and 16 edges for each; by default 2^22, with --quick 2^19. The paper's
     /// have 2^26, which takes 20 GB of memory and some hours
     #[arg(long, value_name = "S", value_parser = clap::value_parser!(u32).range(10..=28))]
@@ -83,6 +88,7 @@ impl Study {
         };
         let plan = Plan {
             scale: self.scale,
+            full_length: self.full,
             ..Plan::new(effort, launcher)
         };
         for signal in [SIGINT, SIGTERM] {
@@ -94,14 +100,12 @@ impl Study {
             output::line(format_args!("on {}", machine::description()))?;
         }
         let mut all = Vec::new();
-        for study in chosen {
-            let rows = self.one(study, &plan)?;
-            all.extend(rows);
-        }
+        let ran = { chosen.into_iter() }.try_for_each(|study| self.one(study, &plan, &mut all));
+        // Also what was measured before a failure: that may be the work of hours.
         if self.json {
             output::json(&all)?;
         }
-        judge(&all)
+        ran.and_then(|()| judge(&all))
     }
 
     fn list(&self) -> Result<(), Failure> {
@@ -133,46 +137,63 @@ impl Study {
         self.names.iter().map(find).collect()
     }
 
-    fn one(&self, study: &OneStudy, plan: &Plan) -> Result<Vec<Row>, Failure> {
+    /// Runs a study, and puts its rows to `all` whatever becomes of it.
+    fn one(&self, study: &OneStudy, plan: &Plan, all: &mut Vec<Row>) -> Result<(), Failure> {
         let bar = ProgressBar::new_spinner();
         if let Ok(style) = ProgressStyle::with_template("{prefix} {elapsed} {msg}") {
             bar.set_style(style);
         }
         bar.set_prefix(study.name);
-        let rows = study.run(plan, &mut |what| {
-            bar.set_message(what.to_owned());
-            bar.tick();
+        // Where nobody sees the bar, a line for each row says that something is going on.
+        let is_seen = std::io::stderr().is_terminal();
+        let rows = study.run(plan, &mut |progress| match progress {
+            Progress::Begins(what) => {
+                bar.set_message(what.to_owned());
+                bar.tick();
+            }
+            Progress::Measured(row) if !is_seen => {
+                // If standard error is closed, the result must do.
+                let _ = writeln!(std::io::stderr(), "{}: {}", study.name, sheet::line(row));
+            }
+            Progress::Measured(_) => {}
         });
         bar.finish_and_clear();
         let rows = match rows {
             Ok(rows) => rows,
-            Err(unfinished) => return Err(self.unfinished(study, unfinished)?),
+            Err(unfinished) => {
+                let failure = self.unfinished(study, &unfinished)?;
+                all.extend(unfinished.rows);
+                return Err(failure);
+            }
         };
+        let first = all.len();
+        all.extend(rows);
+        let rows = &all[first..];
         let (csv, svg) = (self.file(study, "csv"), self.file(study, "svg"));
         File::create(&csv)
-            .and_then(|file| sheet::csv(&rows, file))
+            .and_then(|file| sheet::csv(rows, file))
             .map_err(|error| unwritten(&csv, &error))?;
-        let drawn = chart::svg(&format!("{}: {}", study.name, study.about), &rows);
+        let drawn = chart::svg(&format!("{}: {}", study.name, study.about), rows);
         let drawn = drawn.map_err(Failure::new)?;
         fs::write(&svg, drawn).map_err(|error| unwritten(&svg, &error))?;
         if !self.json {
-            table(study, "", &rows)?;
-            output::line(verdict(&rows))?;
+            table(study, "", rows)?;
+            output::line(verdict(rows))?;
             output::line(format_args!(
                 "written: {}, {}",
                 csv.display(),
                 svg.display()
             ))?;
         }
-        Ok(rows)
+        Ok(())
     }
 
     /// Shows what there is of a study that failed, which may be the work of half an hour.
-    fn unfinished(&self, study: &OneStudy, it: Unfinished) -> Result<Failure, Failure> {
+    fn unfinished(&self, study: &OneStudy, it: &Unfinished) -> Result<Failure, Failure> {
         if !self.json && !it.rows.is_empty() {
             table(study, ", as far as it came", &it.rows)?;
         }
-        let why = match it.error {
+        let why = match &it.error {
             StudyError::Stopped => " was interrupted".into(),
             error => format!(": {error}"),
         };

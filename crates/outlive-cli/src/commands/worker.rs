@@ -157,7 +157,7 @@ fn is_elastic(pod: &Pod, pool: &str) -> bool {
 
 /// Whether the pod is that of a run with spares. Its pool wants as many workers as it has hosts for; whoever comes by hand comes to help
 /// these, and not to be one too many.
-fn has_spares(pod: &Pod) -> bool {
+pub(super) fn has_spares(pod: &Pod) -> bool {
     let run = Header::find(pod).ok().flatten();
     run.is_some_and(|run| run.crew().spares > 0)
 }

@@ -150,6 +150,13 @@ impl Seen {
         })
     }
 
+    /// Whether nothing of it is left, its locks neither: it gives its environment away before them.
+    pub fn has_ended(&self) -> bool {
+        let stat = fs::read_to_string(format!("/proc/{}/stat", self.pid)).unwrap_or_default();
+        let state = stat.rsplit_once(") ").map(|(_, rest)| rest.as_bytes()[0]);
+        matches!(state, None | Some(b'Z' | b'X'))
+    }
+
     pub fn kill(self) {
         let pid = Pid::from_raw(self.pid as i32).unwrap();
         // It may have ended.

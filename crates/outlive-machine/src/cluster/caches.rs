@@ -24,6 +24,8 @@ pub(super) struct Held {
     pub owner: u8,
     /// The core for whose store it must stay here and as it is.
     pub pinned: u8,
+    /// How often a core of the node has been given it since another node demands it.
+    pub turns: u8,
     /// The epoch at which the node may write it, while it may.
     pub epoch: Epoch,
     /// Cores that may have it.
@@ -38,6 +40,7 @@ impl Default for Held {
             agent: NodeState::I,
             owner: NOBODY,
             pinned: NOBODY,
+            turns: 0,
             epoch: Epoch::default(),
             holders: 0,
             waiting: 0,
@@ -127,16 +130,15 @@ impl Caches {
     #[inline]
     pub fn read(&mut self, core: u8, line: LineAddress) -> Option<Hit> {
         let private = &mut self.private[core as usize];
-        if let Some(place) = private.l1.find(line) {
-            private.l1.touch(place);
+        if let Some(place) = private.l1.find_to_use(line) {
             let slot = private.l1.state(place);
             return Some(Hit {
                 slot,
                 level: Level::L1,
             });
         }
-        if let Some(place) = private.l2.find(line) {
-            private.l2.touch(place);
+        self.l3.look_ahead(line);
+        if let Some(place) = private.l2.find_to_use(line) {
             let slot = private.l2.state(place);
             private.insert_l1(line, slot);
             return Some(Hit {
@@ -167,11 +169,9 @@ impl Caches {
     #[inline]
     pub fn write(&mut self, core: u8, line: LineAddress) -> Option<Hit> {
         let private = &mut self.private[core as usize];
-        let (slot, mut level) = if let Some(place) = private.l1.find(line) {
-            private.l1.touch(place);
+        let (slot, mut level) = if let Some(place) = private.l1.find_to_use(line) {
             (private.l1.state(place), Level::L1)
-        } else if let Some(place) = private.l2.find(line) {
-            private.l2.touch(place);
+        } else if let Some(place) = private.l2.find_to_use(line) {
             (private.l2.state(place), Level::L2)
         } else {
             (self.l3.find(line)?, Level::L3)
@@ -234,6 +234,11 @@ impl Caches {
     /// Takes a place for a line that is to come. Nobody can read it yet.
     pub fn reserve(&mut self, slot: Slot, line: LineAddress) {
         self.l3.fill(slot, line, Held::default(), [0; 8]);
+    }
+
+    /// A line will be looked for in the L3 soon.
+    pub fn look_ahead(&self, line: LineAddress) {
+        self.l3.look_ahead(line);
     }
 
     pub fn find(&self, line: LineAddress) -> Option<Slot> {

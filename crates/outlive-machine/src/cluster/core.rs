@@ -24,8 +24,8 @@ use super::misses::Misses;
 use super::reorder_buffer::{Group, Kind, ReorderBuffer};
 use super::serial::Serial;
 use super::statistics::CoreCounts;
-use super::store_buffer::{Retired, StoreBuffer};
-use crate::description::{Description, Protocol};
+use super::store_buffer::{ALL_BYTES, Retired, StoreBuffer};
+use crate::description::{Coalescing, Description, Protocol};
 use crate::engine::{EventQueue, Time};
 use crate::line::LineAddress;
 use crate::program::{Next, Op, Thread};
@@ -79,7 +79,8 @@ pub(super) struct Core {
 impl Core {
     pub fn new(description: &Description, node: u16, place: u8) -> Core {
         let (system, core) = (&description.system, &description.ours.core);
-        let coalesces = description.ours.coherence.protocol != Protocol::Uncoalesced;
+        let coalesces = core.coalescing == Coalescing::Lines
+            && description.ours.coherence.protocol != Protocol::Uncoalesced;
         let (queue, buffer) = (system.store_queue as usize, core.store_buffer as usize);
         Core {
             node,
@@ -280,7 +281,8 @@ impl<T: Thread> Cluster<T> {
             Op::Compute(0) | Op::Acquire(_) | Op::Release(_) => true,
             Op::Compute(count) => return self.compute(c, count),
             Op::Load(word) => self.load(c, word, now, queue),
-            Op::Store(word, value) => self.store(c, word, value, now, queue),
+            Op::Store(word, value) => self.store(c, word, value, ALL_BYTES, now, queue),
+            Op::StorePart(word, value, bytes) => self.store(c, word, value, bytes, now, queue),
             Op::PrivateLoad(address) => self.private_load(c, address, now, queue),
             Op::PrivateStore(address) => self.private_store(c, address, now, queue),
             Op::Unlock(lock) => self.unlock(c, lock, now, queue),

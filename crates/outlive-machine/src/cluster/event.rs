@@ -154,7 +154,7 @@ kinds! {
     WriteThrough, WrittenThrough,
     Repl, ReplAck, Val,
     DumpAsked, DumpBegin, DumpPiece, DumpStored, DumpSaved, DumpClear, DumpCleared,
-    Msi, Interrupt, InterruptResp, Forget, ForgetResp, InitRecov, InitRecovResp,
+    Msi, Interrupt, InterruptResp, Restart, RestartResp, InitRecov, InitRecovResp,
     FetchLatestVers, FetchLatestVersResp, RecovEnd, RecovEndResp,
 }
 

@@ -6,7 +6,7 @@
 
 use super::Cluster;
 use super::reorder_buffer::{Group, Kind};
-use super::store_buffer::{Store, Then};
+use super::store_buffer::{ALL_BYTES, Store, Then};
 use crate::line::LineAddress;
 use crate::program::{EventCountId, Thread};
 
@@ -31,6 +31,7 @@ impl<T: Thread> Cluster<T> {
         core.stores.begin(Store {
             line: LineAddress(0),
             place: 0,
+            bytes: ALL_BYTES,
             // Needs no line of the shared memory, and has no value that a load could find.
             private: true,
             value: 0,

@@ -36,6 +36,10 @@ pub(super) struct LoadQueue {
     unbound: VecDeque<Unbound>,
     /// How many of them have not been asked for.
     unasked: usize,
+    /// How many loads there were before the first that may not have been asked for, and how many are bound of all that began
+    /// unbound.
+    first_unasked: u64,
+    taken: u64,
     /// What has not been delivered, and the tick at which it is there.
     bound: VecDeque<(u64, u64)>,
 }
@@ -47,6 +51,8 @@ impl LoadQueue {
             held: 0,
             unbound: VecDeque::with_capacity(size),
             unasked: 0,
+            first_unasked: 0,
+            taken: 0,
             bound: VecDeque::with_capacity(2 * size),
         }
     }
@@ -201,11 +207,15 @@ impl<T: Thread> Cluster<T> {
                 loads.unasked += usize::from(load.asked) * usize::from(!asked);
                 loads.unasked -= usize::from(!load.asked) * usize::from(asked);
                 loads.unbound[0].asked = asked;
+                if !asked {
+                    loads.first_unasked = loads.taken;
+                }
                 return;
             };
             let done = load.ready.max(tick);
             core.loads.unasked -= usize::from(!load.asked);
             core.loads.unbound.pop_front();
+            core.loads.taken += 1;
             core.loads.bind(value, done);
             core.rob.finish(load.number, done);
         }
@@ -231,7 +241,9 @@ impl<T: Thread> Cluster<T> {
         now: Time,
         queue: &mut EventQueue<Event>,
     ) {
-        let mut place = 0;
+        let loads = &mut self.cores[c].loads;
+        loads.first_unasked = loads.first_unasked.max(loads.taken);
+        let mut place = (loads.first_unasked - loads.taken) as usize;
         while self.cores[c].loads.unasked > 0 && place < self.cores[c].loads.unbound.len() {
             let load = self.cores[c].loads.unbound[place];
             if !load.asked {
@@ -248,6 +260,7 @@ impl<T: Thread> Cluster<T> {
                 loads.unasked -= 1;
             }
             place += 1;
+            self.cores[c].loads.first_unasked += 1;
         }
         // The oldest may have been found in the node.
         self.bind_loads(c, tick, now, queue);

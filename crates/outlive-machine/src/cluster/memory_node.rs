@@ -35,7 +35,8 @@ impl<T: Thread> Cluster<T> {
     /// The memory node of a line.
     #[inline]
     pub(super) fn home(&self, line: LineAddress) -> usize {
-        (line.0 / self.interleave) as usize % self.memories.len()
+        let (piece, _) = self.interleave.divide(line.0);
+        self.homes.divide(piece).1 as usize
     }
 
     /// A node's message has been looked up.
@@ -50,7 +51,9 @@ impl<T: Thread> Cluster<T> {
         let home = self.home(line);
         let directory = self.memory.directory(line);
         let from = NodeId::new(message.node as usize);
-        let step = match self.tables.directory.step(&directory, from, what, ()) {
+        let step = self.tables.directory.step(&directory, from, what, ());
+        // Looked at where it stands: it is large.
+        let step = match &step {
             Ok(step) => step,
             Err(error) => panic!("{line} at {now}: {error}"),
         };

@@ -43,8 +43,10 @@
 //! of locks and barriers are stores as any others. A directory's epochs go with its exclusive grants. [`crash`] kills a node, and
 //! the rest recovers.
 
+mod ahead;
 mod caches;
 mod check;
+mod contents;
 mod core;
 mod error;
 mod event;
@@ -58,6 +60,7 @@ mod misses;
 mod node;
 mod objects;
 mod oracle;
+mod owned;
 mod packet;
 mod port;
 mod private;
@@ -75,6 +78,7 @@ mod write_through;
 pub use error::{ClusterError, Stuck};
 pub use event::{Event, Message, MessageKind, Purpose};
 pub use failure::{Judged, crash};
+pub use owned::OwnedLines;
 pub use packet::Packet;
 pub use statistics::{CoreCounts, MessageCounts, Statistics, Traffic};
 
@@ -94,7 +98,7 @@ use under_way::UnderWay;
 use std::sync::LazyLock;
 
 use crate::description::{Description, Protocol};
-use crate::engine::{EventQueue, Machine, Simulation, Time};
+use crate::engine::{Divisor, EventQueue, Machine, Simulation, Time};
 use crate::line::{Line, LineAddress};
 use crate::logging::{Archive, LoggingUnit};
 use crate::parts::{Fabric, Port, WireSizes};
@@ -178,7 +182,9 @@ pub struct Cluster<T> {
     write_backs: usize,
     cores_per_node: usize,
     /// Lines in a piece of shared memory that stands on one memory node.
-    interleave: u64,
+    interleave: Divisor,
+    /// Memory nodes.
+    homes: Divisor,
     /// Words of shared memory.
     words: u64,
     unfinished: usize,
@@ -265,7 +271,10 @@ impl<T: Thread> Cluster<T> {
             protocol: description.ours.coherence.protocol,
             write_backs: description.ours.coherence.write_back_buffer as usize,
             cores_per_node: per_node,
-            interleave: description.ours.memory.interleave.0 / size_of::<Line>() as u64,
+            interleave: Divisor::new(
+                description.ours.memory.interleave.0 / size_of::<Line>() as u64,
+            ),
+            homes: Divisor::new(u64::from(system.memory_nodes)),
             unfinished: threads.len(),
             threads: threads.into(),
             oracle: None,
@@ -383,6 +392,11 @@ fn stores() -> &'static StoreTable {
 
 impl<T: Thread> Machine for Cluster<T> {
     type Event = Event;
+
+    #[inline]
+    fn look_ahead(&self, event: &Event) {
+        Cluster::look_ahead(self, event);
+    }
 
     fn handle(&mut self, now: Time, event: Event, queue: &mut EventQueue<Event>) {
         if self.failures.is_some() && self.vanishes(event) {

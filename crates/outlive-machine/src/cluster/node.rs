@@ -256,7 +256,9 @@ impl<T: Thread> Cluster<T> {
     ) -> bool {
         let (place, state) = self.nodes[n].place(line);
         let copy = state.has_copy().then_some(());
-        let step = match self.tables.node.step(state, input, copy) {
+        let step = self.tables.node.step(state, input, copy);
+        // Looked at where it stands: it is large.
+        let step = match &step {
             Ok(step) => step,
             Err(error) => panic!("node {n}, {line}, at {now}: {error}"),
         };
@@ -375,13 +377,22 @@ impl<T: Thread> Cluster<T> {
         self.nodes[n].again.clear();
     }
 
-    /// A line may be given away again: who waited for that goes on.
+    /// A line may be given away again: who waited for that goes on. The node's own cores come first, else they might never get
+    /// it; but after as many of them as the node has, another node that demands it does.
     pub(super) fn unpin(&mut self, n: usize, slot: Slot, now: Time, queue: &mut EventQueue<Event>) {
+        let most = self.cores_per_node as u8;
         let node = &mut self.nodes[n];
         let line = node.caches.address(slot);
-        node.caches.held_mut(slot).pinned = NOBODY;
-        // The node's own cores first: else they might never get it.
-        self.resume(n, line, now, queue);
+        let demanded = node.deferred.iter().any(|message| message.line == line);
+        let held = node.caches.held_mut(slot);
+        held.pinned = NOBODY;
+        let mut waiting = 0;
+        if demanded && held.turns >= most {
+            (held.turns, waiting) = (0, std::mem::take(&mut held.waiting));
+        } else {
+            held.turns = if demanded { held.turns + 1 } else { 0 };
+            self.resume(n, line, now, queue);
+        }
         // One of them may have pinned it again.
         let pinned = |node: &Node| {
             let slot = node.caches.find(line);
@@ -397,6 +408,11 @@ impl<T: Thread> Cluster<T> {
             if let What::Down(what) = message.what {
                 self.arrive_down(message, what, now, queue);
             }
+        }
+        while waiting != 0 {
+            let c = n * self.cores_per_node + waiting.trailing_zeros() as usize;
+            waiting &= waiting - 1;
+            self.request(c, line, now, queue);
         }
     }
 }

@@ -124,7 +124,8 @@ impl<T: Thread> Cluster<T> {
     pub(super) fn judge_replicas(&mut self, c: usize, entry: &Entry, commit: Commit, epoch: Epoch) {
         let requester = self.requester(c);
         let sequence = entry.replication.sequence();
-        for node in self.logs_mut().groups.members(entry.line).iter() {
+        let groups = &self.logs_mut().groups;
+        for node in groups.replicas(entry.line, requester.node).iter() {
             if self.is_dead(Port(node.index() as u16)) {
                 continue;
             }
@@ -188,7 +189,8 @@ impl<T: Thread> Cluster<T> {
             let (node, first) = (unit.node(), logged.len());
             logged.extend(unit.log_entries());
             for entry in &logged[first..] {
-                if unknown(entry) || !logs.groups.members(entry.word.line()).contains(node) {
+                let (line, from) = (entry.word.line(), entry.requester.node);
+                if unknown(entry) || !logs.groups.replicas(line, from).contains(node) {
                     return Err(format!("{node} has {entry:?}, which it should not"));
                 }
             }
@@ -202,7 +204,8 @@ impl<T: Thread> Cluster<T> {
         for entry in &committed {
             let from = logged.partition_point(|other| other < entry);
             let copies = logged[from..].iter().take_while(|other| *other == entry);
-            let (copies, wanted) = (copies.count(), logs.groups.members(entry.word.line()).len());
+            let (line, from) = (entry.word.line(), entry.requester.node);
+            let (copies, wanted) = (copies.count(), logs.groups.replicas(line, from).len());
             if copies != wanted && archived.binary_search(entry).is_err() {
                 return Err(format!("{entry:?} is in {copies} logs, and in no archive"));
             }
@@ -225,7 +228,7 @@ impl<T: Thread> Cluster<T> {
             if owner != Some((entry.requester.node, entry.epoch)) {
                 continue;
             }
-            let members = logs.groups.members(line);
+            let members = logs.groups.replicas(line, entry.requester.node);
             let logged = |node: NodeId| {
                 logs.units[node.index()]
                     .log_entries()

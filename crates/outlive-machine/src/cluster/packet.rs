@@ -91,7 +91,7 @@ impl Says {
     fn content(&self, nodes: usize) -> Content {
         match self {
             Says::Repl(repl) => Content::Words(repl.mask),
-            Says::Val { .. } => Content::Timestamp,
+            Says::Val { .. } => Content::Validation,
             Says::Piece(_) => Content::Line,
             Says::Saved(_) => Content::Numbers(nodes as u32),
             Says::Clear(clear) => Content::Numbers((clear.saved.len() * nodes) as u32),
@@ -156,6 +156,13 @@ impl<T: Thread> Cluster<T> {
             from,
             to,
             stage: Stage::Ready,
+        }
+    }
+
+    /// A packet's event is next.
+    pub(super) fn look_into_packet(&self, packet: Packet) {
+        if packet.stage == Stage::There {
+            self.said.look_ahead(packet.says);
         }
     }
 

@@ -8,7 +8,7 @@ use super::caches::Held;
 use super::event::Event;
 use super::misses::Miss;
 use super::reorder_buffer::Kind;
-use super::store_buffer::{Store, Then};
+use super::store_buffer::{ALL_BYTES, Store, Then};
 use crate::engine::{EventQueue, Time};
 use crate::line::LineAddress;
 use crate::parts::Victim;
@@ -67,6 +67,7 @@ impl<T: Thread> Cluster<T> {
         let store = Store {
             line,
             place: LineAddress::word_of_byte(address) as u8,
+            bytes: ALL_BYTES,
             private: true,
             value: 0,
             then: Then::Nothing,

@@ -19,7 +19,7 @@
 //!
 //! The write of an atomic is the oldest store from the beginning, on a line that may be written; so it is replicated at once.
 
-use super::caches::NOBODY;
+use super::core::Activity;
 use super::event::Event;
 use super::packet::Says;
 use super::store_buffer::Entry;
@@ -43,8 +43,12 @@ impl<T: Thread> Cluster<T> {
     ) {
         let last = self.cores[c].stores.len() - 1;
         match self.protocol {
-            Protocol::Proactive if last > 0 => self.replicate(c, last - 1, at, now, queue),
-            Protocol::Uncoalesced => self.replicate(c, last, at, now, queue),
+            Protocol::Proactive | Protocol::Uncoalesced if !self.cores[c].stores.coalesces() => {
+                self.replicate(c, last, at, now, queue);
+            }
+            Protocol::Proactive if last > 0 => {
+                self.replicate(c, last - 1, at, now, queue);
+            }
             _ => {}
         }
         if last == 0 {
@@ -69,7 +73,7 @@ impl<T: Thread> Cluster<T> {
         }
     }
 
-    /// Replicates an entry, unless that has been done or it is private.
+    /// Replicates an entry, unless that has been done or it is private; if that commits it, at which tick.
     pub(super) fn replicate(
         &mut self,
         c: usize,
@@ -77,63 +81,65 @@ impl<T: Thread> Cluster<T> {
         at: u64,
         now: Time,
         queue: &mut EventQueue<Event>,
-    ) {
+    ) -> Option<u64> {
         let core = &mut self.cores[c];
-        let Some(entry) = core.stores.get(place) else {
-            return;
-        };
+        let entry = core.stores.get(place)?;
         if entry.private || entry.replication.is_sealed() {
-            return;
+            return None;
         }
-        let line = entry.line;
+        let (line, node) = (entry.line, NodeId::new(core.node as usize));
         let sequence = core.repls;
         core.repls = core.repls.wrapping_add(1);
+        core.stores.replicate(place, sequence);
         core.counts.replicated += 1;
         core.counts.replicated_oldest += u64::from(place == 0);
-        let replicas = self.logs_mut().groups.members(line);
+        let replicas = self.logs_mut().groups.replicas(line, node);
         let input = StoreInput::Replicate { sequence, replicas };
-        self.step_store(c, place, input, None, at, now, queue);
+        self.step_store(c, place, input, at, now, queue)
     }
 
-    /// The oldest entry is of a line that may be written or not, at `due`; whether it is committed now.
-    pub(super) fn commit_replicated(
+    /// The oldest entry is of a line that the node may not write, at this tick.
+    pub(super) fn line_is_missing(
         &mut self,
         c: usize,
-        due: u64,
+        at: u64,
+        now: Time,
+        queue: &mut EventQueue<Event>,
+    ) {
+        if !self.head_is_told(c) {
+            let input = StoreInput::Head { writable: false };
+            self.step_store(c, 0, input, at, now, queue);
+        }
+        self.step_store(c, 0, StoreInput::Idle, at, now, queue);
+    }
+
+    /// The oldest entry is of a line that the node may write, at this tick; whether it is committed now.
+    pub(super) fn line_is_here(
+        &mut self,
+        c: usize,
+        slot: Slot,
+        at: u64,
         now: Time,
         queue: &mut EventQueue<Event>,
     ) -> bool {
-        let core = &mut self.cores[c];
-        let Some(head) = core.stores.front() else {
-            return false;
-        };
-        let (line, was_oldest) = (head.line, head.replication.state().is_head());
-        let n = core.node as usize;
-        let Some(hit) = self.nodes[n].caches.write(core.place, line) else {
-            core.stores.missing = true;
-            if !was_oldest {
-                let input = StoreInput::Head { writable: false };
-                self.step_store(c, 0, input, None, due, now, queue);
-            }
-            self.step_store(c, 0, StoreInput::Idle, None, due, now, queue);
-            return false;
-        };
-        let place = core.place;
-        let at = due + self.timing.of(hit.level) - self.timing.l1;
-        let input = match was_oldest {
+        let input = match self.head_is_told(c) {
             true => StoreInput::Gained,
             false => StoreInput::Head { writable: true },
         };
-        if self.step_store(c, 0, input, Some(hit.slot), at, now, queue) {
+        // When only one node is alive, there may be nobody to replicate to.
+        let committed = self.step_store(c, 0, input, at, now, queue);
+        if let Some(at) = committed.or_else(|| self.replicate(c, 0, at, now, queue)) {
             self.store_is_oldest(c, at, now, queue);
             return true;
         }
-        self.nodes[n].caches.held_mut(hit.slot).pinned = place;
-        self.replicate(c, 0, at, now, queue);
-        if let Some(head) = self.cores[c].stores.front_mut() {
-            (head.pinned_at, head.sealed) = (Some(at), true);
-        }
+        self.pin(c, slot, at);
         false
+    }
+
+    /// Whether the oldest entry knows that it is.
+    fn head_is_told(&self, c: usize) -> bool {
+        let head = self.cores[c].stores.front();
+        head.is_some_and(|head| head.replication.state().is_head())
     }
 
     /// A replica has answered.
@@ -164,39 +170,56 @@ impl<T: Thread> Cluster<T> {
         };
         let slot = pinned_at.and_then(|_| self.nodes[n].caches.find(line));
         let at = self.timing.tick(now).max(pinned_at.unwrap_or(0));
-        let mut committed = false;
+        let mut committed = None;
         for from in answers.iter() {
             let input = StoreInput::Ack { from, sequence };
-            committed = self.step_store(c, place, input, slot, at, now, queue);
+            committed = self.step_store(c, place, input, at, now, queue);
         }
-        if !committed {
+        let Some(at) = committed else {
             return;
-        }
+        };
         self.cores[c].counts.replica_ticks += at - pinned_at.unwrap_or(at);
         self.store_is_oldest(c, at, now, queue);
         if let Some(slot) = slot {
             self.unpin(n, slot, now, queue);
         }
-        if self.cores[c].activity == super::core::Activity::Parked {
-            self.run(c, now, queue);
+        self.after_commit(c, now, queue);
+    }
+
+    /// A store of a core was committed by an event: what the core can do now, it does.
+    pub(super) fn after_commit(&mut self, c: usize, now: Time, queue: &mut EventQueue<Event>) {
+        match self.cores[c].activity {
+            _ if self.cores[c].halted => {}
+            Activity::Parked => self.run(c, now, queue),
+            // It has run ahead and is woken later, but the next store need not wait for that.
+            Activity::Sleeping(_) => {
+                self.drain(c, now, queue);
+            }
+            Activity::Finished => {}
         }
     }
 
-    /// Tells an entry something and does what it wants done, at this tick; whether it is committed.
-    #[allow(clippy::too_many_arguments)]
+    /// Takes a line that is pinned for a core's store, or has just been found, from the other cores of the node, which may have
+    /// read it meanwhile: where it is, and how many ticks longer that takes than if the core alone has it. `None` if the
+    /// node may not write it.
+    pub(super) fn taken_again(&mut self, c: usize, line: LineAddress) -> Option<(Slot, u64)> {
+        let core = &self.cores[c];
+        let caches = &mut self.nodes[core.node as usize].caches;
+        let hit = caches.write(core.place, line)?;
+        Some((hit.slot, self.timing.of(hit.level) - self.timing.l1))
+    }
+
+    /// Tells an entry something and does what it wants done, at this tick; if it is committed, at which one.
     fn step_store(
         &mut self,
         c: usize,
         place: usize,
         input: StoreInput,
-        slot: Option<Slot>,
-        at: u64,
+        mut at: u64,
         now: Time,
         queue: &mut EventQueue<Event>,
-    ) -> bool {
-        let Some(entry) = self.cores[c].stores.get_mut(place) else {
-            return false;
-        };
+    ) -> Option<u64> {
+        let entry = self.cores[c].stores.get_mut(place)?;
         let step = match self.stores.step(&entry.replication, input) {
             Ok(step) => step,
             Err(error) => panic!("core {c}, {}, at {now}: {error}", entry.line),
@@ -212,12 +235,11 @@ impl<T: Thread> Cluster<T> {
                     self.ask(c, entry.line, true, at, now, queue);
                 }
                 StoreAction::Commit => {
-                    let slot = slot.expect("it is committed on a line that may be written");
+                    let (slot, waited) = self
+                        .taken_again(c, entry.line)
+                        .expect("it is committed on a line that may be written");
+                    at += waited;
                     let n = self.cores[c].node as usize;
-                    debug_assert!(
-                        matches!(self.nodes[n].caches.held(slot).pinned, NOBODY)
-                            || self.nodes[n].caches.held(slot).pinned == self.cores[c].place
-                    );
                     let epoch = self.nodes[n].caches.held(slot).epoch;
                     let number = self.logs_mut().numbering[n].commit();
                     if self.oracle.is_some() {
@@ -235,7 +257,7 @@ impl<T: Thread> Cluster<T> {
         if commit.is_some() {
             self.judge_sent(self.cores[c].node as usize);
         }
-        commit.is_some()
+        commit.map(|_| at)
     }
 
     pub(super) fn requester(&self, c: usize) -> Requester {
@@ -263,8 +285,9 @@ impl<T: Thread> Cluster<T> {
             mask: entry.words,
             values: entry.values,
         };
+        // To the port of its node a REPL goes the way of a miss. (VALs leave at once: nobody waits for them.)
         let (at, from) = (
-            self.timing.time(at).max(now),
+            self.timing.time(at + self.timing.l3).max(now),
             self.compute_port(requester.node),
         );
         for node in to.iter() {

@@ -1,5 +1,6 @@
 //! The shared memory of all memory nodes: contents, and what the directories know.
 
+use crate::engine::prefetch;
 use crate::line::{Line, LineAddress};
 use crate::program::{Image, Word};
 use crate::protocol::{Directory, Record};
@@ -46,6 +47,12 @@ impl SharedMemory {
     /// How many lines there are.
     pub fn len(&self) -> u64 {
         self.lines.len() as u64
+    }
+
+    /// A line's contents and directory will be looked at soon.
+    pub fn look_ahead(&self, line: LineAddress) {
+        prefetch(&self.entries[line.0 as usize]);
+        prefetch(&self.lines[line.0 as usize]);
     }
 
     pub fn line(&self, line: LineAddress) -> &Line {

@@ -26,11 +26,20 @@ pub(super) enum Then {
     Advance(EventCountId),
 }
 
+/// Words are told apart by so many of their numbers before anybody looks for one: several times as many as a store queue and a
+/// store buffer hold, so that a load seldom looks for nothing.
+const FILTER: usize = 1024;
+
+/// A store of a whole word.
+pub(super) const ALL_BYTES: u8 = u8::MAX;
+
 /// A store that has not retired.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Store {
     pub line: LineAddress,
     pub place: u8,
+    /// Which bytes of the word.
+    pub bytes: u8,
     /// To the thread's own memory: without a value.
     pub private: bool,
     pub value: u64,
@@ -44,6 +53,11 @@ pub(super) struct Store {
 impl Store {
     pub fn word(&self) -> Word {
         Word(self.line.0 * Word::PER_LINE + u64::from(self.place))
+    }
+
+    /// Which bytes of the line.
+    fn bytes_of_line(&self) -> u64 {
+        u64::from(self.bytes) << (8 * u32::from(self.place))
     }
 }
 
@@ -88,10 +102,16 @@ pub(super) struct StoreBuffer {
     queue_size: usize,
     entries: VecDeque<Entry>,
     size: usize,
+    /// Which bytes of its line the last entry writes.
+    last_bytes: u64,
     /// Whether stores of shared words join; private ones always do.
     coalesces: bool,
     /// How many stores of shared words are here, by the low bits of their words: most loads need not look further.
-    words: Box<[u16; 256]>,
+    words: Box<[u16; FILTER]>,
+    /// How many entries have been committed.
+    committed: u64,
+    /// For each REPL that may wait, by the low bits of its number, how many entries were before its own, committed ones too.
+    replicated: Box<[u64]>,
     /// The tick of the last commit.
     pub last_commit: u64,
     /// The first entry's line has been asked for, and is waited for.
@@ -105,11 +125,19 @@ impl StoreBuffer {
             queue_size,
             entries: VecDeque::with_capacity(size),
             size,
+            last_bytes: 0,
             coalesces,
-            words: Box::new([0; 256]),
+            words: Box::new([0; FILTER]),
+            committed: 0,
+            replicated: vec![0; size.next_power_of_two()].into(),
             last_commit: 0,
             missing: false,
         }
+    }
+
+    /// Whether stores of shared words join.
+    pub fn coalesces(&self) -> bool {
+        self.coalesces
     }
 
     /// Whether the store queue has no room.
@@ -120,22 +148,27 @@ impl StoreBuffer {
     /// A store begins.
     pub fn begin(&mut self, store: Store) {
         if !store.private {
-            self.words[store.word().0 as usize % 256] += 1;
+            self.words[store.word().0 as usize % FILTER] += 1;
         }
         self.queue.push_back(store);
     }
 
-    /// The oldest store that has not retired does at this tick: it joins the last entry if that is for other words of the
-    /// same line, or is an entry of its own.
+    /// The oldest store that has not retired does at this tick: it joins the last entry if that is for other bytes of the
+    /// same line, or is an entry of its own. (The paper says words, and its example has words of four bytes.)
     pub fn retire(&mut self, at: u64) -> Retired {
         let store = *self.queue.front().expect("a store retires once");
-        let bit = 1 << store.place;
+        let (bit, bytes) = (1 << store.place, store.bytes_of_line());
         if let Some(last) = self.entries.back_mut()
             && last.line == store.line
             && !last.sealed
             && store.then == Then::Nothing
-            && (store.private || self.coalesces && last.words & bit == 0)
+            && (store.private || self.coalesces && self.last_bytes & bytes == 0)
         {
+            self.last_bytes |= bytes;
+            if !store.private && last.words & bit != 0 {
+                // It was counted when the word was stored for the first time, and is taken back once.
+                self.words[store.word().0 as usize % FILTER] -= 1;
+            }
             last.words |= bit;
             last.values[store.place as usize] = store.value;
             last.ready = last.ready.max(store.ready);
@@ -148,6 +181,7 @@ impl StoreBuffer {
             return Retired::NoRoom;
         }
         self.queue.pop_front();
+        self.last_bytes = bytes;
         let mut values = [0; 8];
         values[store.place as usize] = store.value;
         self.entries.push_back(Entry {
@@ -168,7 +202,7 @@ impl StoreBuffer {
     /// The write of an atomic, which is the only store here.
     pub fn enter(&mut self, word: Word, value: u64, then: Then, at: u64) {
         debug_assert!(self.is_empty());
-        self.words[word.0 as usize % 256] += 1;
+        self.words[word.0 as usize % FILTER] += 1;
         let mut values = [0; 8];
         values[word.place()] = value;
         self.entries.push_back(Entry {
@@ -225,22 +259,38 @@ impl StoreBuffer {
         self.entries.get_mut(place)
     }
 
+    /// The entry at a place is replicated, and its REPL has this number.
+    pub fn replicate(&mut self, place: usize, sequence: u32) {
+        let at = sequence as usize & (self.replicated.len() - 1);
+        self.replicated[at] = self.committed + place as u64;
+    }
+
     /// Where the entry stands whose REPL has this number.
     pub fn replicated_as(&self, sequence: u32) -> Option<usize> {
         let found = |entry: &Entry| entry.replication.sequence() == Some(sequence);
+        let at = sequence as usize & (self.replicated.len() - 1);
+        let place = self.replicated[at].wrapping_sub(self.committed) as usize;
+        if self.entries.get(place).is_some_and(found) {
+            return Some(place);
+        }
+        // It has been committed; or an entry before it, though not the first, was, in a broken machine.
         self.entries.iter().position(found)
     }
 
     /// An entry is committed at this tick. Only a broken machine commits another than the first.
     pub fn commit(&mut self, place: usize, at: u64) -> Option<Entry> {
-        let entry = self.entries.remove(place)?;
+        let entry = match place {
+            0 => self.entries.pop_front()?,
+            _ => self.entries.remove(place)?,
+        };
+        self.committed += 1;
         self.last_commit = at;
         self.missing = false;
         if !entry.private {
             let mut words = entry.words;
             while words != 0 {
                 let word = entry.line.0 * Word::PER_LINE + u64::from(words.trailing_zeros());
-                self.words[word as usize % 256] -= 1;
+                self.words[word as usize % FILTER] -= 1;
                 words &= words - 1;
             }
         }
@@ -250,7 +300,7 @@ impl StoreBuffer {
     /// What a load of the word gets that is group `number` of the reorder buffer: the value of the youngest older store.
     #[inline]
     pub fn forward(&self, word: Word, number: u64) -> Option<u64> {
-        if self.words[word.0 as usize % 256] == 0 {
+        if self.words[word.0 as usize % FILTER] == 0 {
             return None;
         }
         let (line, place) = (word.line(), word.place());

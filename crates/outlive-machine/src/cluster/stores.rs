@@ -6,7 +6,7 @@
 use super::event::Event;
 use super::misses::PENDING;
 use super::reorder_buffer::Kind;
-use super::store_buffer::{Store, Then};
+use super::store_buffer::{ALL_BYTES, Store, Then};
 use super::{Breakage, Cluster};
 use crate::description::Protocol;
 use crate::engine::{EventQueue, Time};
@@ -21,10 +21,11 @@ impl<T: Thread> Cluster<T> {
         c: usize,
         word: Word,
         value: u64,
+        bytes: u8,
         now: Time,
         queue: &mut EventQueue<Event>,
     ) -> bool {
-        self.store_then(c, word, value, Then::Nothing, now, queue)
+        self.store_part(c, word, (value, bytes), Then::Nothing, now, queue)
     }
 
     /// Gives a lock back: a store like any other.
@@ -39,11 +40,24 @@ impl<T: Thread> Cluster<T> {
         self.store_then(c, word, 0, Then::Unlock(lock), now, queue)
     }
 
+    /// A store of a whole word, and what follows when it is committed.
     pub(super) fn store_then(
         &mut self,
         c: usize,
         word: Word,
         value: u64,
+        then: Then,
+        now: Time,
+        queue: &mut EventQueue<Event>,
+    ) -> bool {
+        self.store_part(c, word, (value, ALL_BYTES), then, now, queue)
+    }
+
+    fn store_part(
+        &mut self,
+        c: usize,
+        word: Word,
+        (value, bytes): (u64, u8),
         then: Then,
         now: Time,
         queue: &mut EventQueue<Event>,
@@ -59,6 +73,7 @@ impl<T: Thread> Cluster<T> {
         let store = Store {
             line,
             place: word.place() as u8,
+            bytes,
             private: false,
             value,
             then,
@@ -188,37 +203,54 @@ impl<T: Thread> Cluster<T> {
         queue: &mut EventQueue<Event>,
     ) -> bool {
         let core = &mut self.cores[c];
-        let Some(&head) = core.stores.front() else {
+        let Some(head) = core.stores.front() else {
             return false;
         };
+        // Not all of it: it is large, and this is asked often.
+        let (line, then, entered) = (head.line, head.then, head.entered);
         if head.private {
             core.stores.commit(0, due);
-            if head.then == Then::Nothing {
-                core.counts.buffer_ticks += due - head.entered;
+            if then == Then::Nothing {
+                core.counts.buffer_ticks += due - entered;
                 core.counts.commits += 1;
             }
             let at = self.timing.time(due).max(now);
-            self.follow_up(c, head.then, at, queue);
+            self.follow_up(c, then, at, queue);
             self.store_is_oldest(c, due, now, queue);
             return true;
         }
-        if self.protocol.replicates() {
-            return self.commit_replicated(c, due, now, queue);
-        }
-        let node = &mut self.nodes[core.node as usize];
-        let Some(hit) = node.caches.write(core.place, head.line) else {
+        let caches = &mut self.nodes[core.node as usize].caches;
+        let Some(hit) = caches.write(core.place, line) else {
             core.stores.missing = true;
-            self.ask(c, head.line, true, due, now, queue);
+            match self.protocol.replicates() {
+                true => self.line_is_missing(c, due, now, queue),
+                false => {
+                    self.ask(c, line, true, due, now, queue);
+                }
+            }
             return false;
         };
         let at = due + self.timing.of(hit.level) - self.timing.l1;
-        if self.protocol == Protocol::WriteBack {
-            self.commit(c, 0, hit.slot, at, now, queue);
-            return true;
+        match self.protocol {
+            Protocol::WriteBack => self.commit(c, 0, hit.slot, at, now, queue),
+            Protocol::WriteThrough => {
+                self.pin(c, hit.slot, at);
+                self.send_through(c, at, now, queue);
+                return false;
+            }
+            _ => return self.line_is_here(c, hit.slot, at, now, queue),
         }
-        node.caches.held_mut(hit.slot).pinned = core.place;
-        self.send_through(c, at, now, queue);
-        false
+        true
+    }
+
+    /// The oldest entry, whose line is there and may be written, waits for what makes it last. The line stays until then.
+    pub(super) fn pin(&mut self, c: usize, slot: Slot, at: u64) {
+        let core = &mut self.cores[c];
+        let caches = &mut self.nodes[core.node as usize].caches;
+        caches.held_mut(slot).pinned = core.place;
+        if let Some(head) = core.stores.front_mut() {
+            (head.pinned_at, head.sealed) = (Some(at), true);
+        }
     }
 
     /// Commits an entry whose line is there and may be written, at this tick.

@@ -1,5 +1,7 @@
 //! What messages carry while they are under way.
 
+use crate::engine::prefetch;
+
 /// Where that of a message stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Payload(u32);
@@ -48,6 +50,13 @@ impl<T: Clone> UnderWay<T> {
         assert_ne!(payload, Payload::NONE, "a message that carries nothing");
         self.free.push(payload.0);
         self.items[payload.0 as usize].clone()
+    }
+
+    /// What a message carried will be taken soon.
+    pub fn look_ahead(&self, payload: Payload) {
+        if let Some(item) = self.items.get(payload.0 as usize) {
+            prefetch(item);
+        }
     }
 
     /// How many messages that carry something are under way.

@@ -21,11 +21,10 @@ impl<T: Thread> Cluster<T> {
         now: Time,
         queue: &mut EventQueue<Event>,
     ) {
-        let core = &mut self.cores[c];
-        let Some(head) = core.stores.front_mut() else {
+        let core = &self.cores[c];
+        let Some(head) = core.stores.front() else {
             return;
         };
-        (head.pinned_at, head.sealed) = (Some(at), true);
         let message = Message {
             line: head.line,
             payload: self.payloads.put(head.values),
@@ -37,7 +36,8 @@ impl<T: Thread> Cluster<T> {
                 words: head.words,
             },
         };
-        let at = self.timing.time(at).max(now);
+        // To the port it goes the way of a miss.
+        let at = self.timing.time(at + self.timing.l3).max(now);
         self.send_later(message, at, queue);
     }
 
@@ -76,13 +76,11 @@ impl<T: Thread> Cluster<T> {
         let n = message.node as usize;
         let c = n * self.cores_per_node + core as usize;
         let tick = self.timing.tick(now);
-        let Some(slot) = self.nodes[n].caches.find(message.line) else {
+        let Some((slot, waited)) = self.taken_again(c, message.line) else {
             panic!("{} was pinned in node {n} and is not there", message.line);
         };
-        self.commit(c, 0, slot, tick, now, queue);
+        self.commit(c, 0, slot, tick + waited, now, queue);
         self.unpin(n, slot, now, queue);
-        if self.cores[c].activity == super::core::Activity::Parked {
-            self.run(c, now, queue);
-        }
+        self.after_commit(c, now, queue);
     }
 }

@@ -61,6 +61,11 @@ impl Description {
                 self.ours.memory.local_banks,
                 1 << 16,
             ),
+            (
+                "ours.replication.entries_per_cycle",
+                self.ours.replication.entries_per_cycle,
+                1 << 16,
+            ),
         ];
         for (field, count, most) in counts {
             require(
@@ -150,6 +155,8 @@ impl Description {
             ("ours.wire.header", wire.header, 1, 4096),
             ("ours.wire.mask", wire.mask, 0, 64),
             ("ours.wire.timestamp", wire.timestamp, 0, 64),
+            ("ours.wire.commit", wire.commit, 0, 64),
+            ("ours.wire.epoch", wire.epoch, 0, 64),
         ];
         for (field, size, least, most) in sizes {
             require(

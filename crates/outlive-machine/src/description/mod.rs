@@ -37,15 +37,18 @@ mod parameter;
 mod quantity;
 mod read;
 mod section;
+mod sweep;
 
 use std::fmt;
 
 pub use error::{DescriptionError, Impossible};
 pub use ours::{
-    Coherence, Core, Fabric, Failure, Memories, Protocol, ReplicaHash, Replication, Wire,
+    Coalescing, Coherence, Core, Fabric, Failure, Memories, OwnUnit, Protocol, ReplicaHash,
+    Replication, Wire,
 };
 pub use paper::{Cache, Cxl, LocalMemory, LoggingUnit, System};
 pub use quantity::{Bytes, Cycles, Rate};
+pub use sweep::{SWEPT, Swept};
 
 use section::Section;
 

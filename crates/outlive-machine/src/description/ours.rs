@@ -6,6 +6,16 @@ use super::parameter::choice;
 use super::quantity::Bytes;
 use super::section::section;
 
+choice! {
+    /// Which stores of shared memory are done together.
+    pub enum Coalescing {
+        /// Those that follow one another and write other bytes of one line.
+        Lines = "lines",
+        /// None.
+        Never = "never",
+    }
+}
+
 section! {
     /// Of a core. The paper's queues and private caches are those of Intel's Sunny Cove, so the rest is taken from there.
     pub struct Core {
@@ -14,8 +24,11 @@ section! {
         /// Instructions that enter and that retire in a cycle: 5, as many as that core renames.
         pub width: u32 = 5,
         /// Entries of the store buffer (retired stores): 72. That core keeps a store in the same 72 entries from issue to
-        /// commit; the paper draws two queues and gives one size, so both have it.
+        /// commit; the paper draws two queues and gives one size, so both have it. Stores that are done together have one entry.
         pub store_buffer: u32 = 72,
+        /// Which stores are done together: "lines" (those that follow one another and write other bytes of one line), as the paper
+        /// says, or "never", to see what that is worth. "recxl-proactive-uncoalesced" never does, whatever stands here.
+        pub coalescing: Coalescing = Coalescing::Lines,
         /// Misses that an L1 waits for at a time: 12, the line fill buffers of that core.
         pub l1_misses: u32 = 12,
         /// Misses that an L2 waits for at a time: 48, as that core has.
@@ -96,16 +109,23 @@ section! {
 
 section! {
     /// Message sizes on the wire. Requests, acknowledgements and the like are a header. A message with a line adds 64 bytes,
-    /// one with words of a line a mask and 8 bytes for each, a validation a timestamp. All are rounded up to slots.
+    /// one with words of a line a mask and 8 bytes for each, a validation a timestamp, the number of the commit and the epoch.
+    /// All are rounded up to slots.
     pub struct Wire {
         /// What a message is cut into: 16 B, the slot of a CXL flit. "1 B" means no rounding.
         pub slot: Bytes = Bytes(16),
-        /// Kind, line address, sender, receiver, requester: 16 B, since CXL puts a request into one slot.
+        /// Kind, line address, sender, receiver, requester, and the epoch of a grant or the sequence of a replication: 116 bits,
+        /// so 16 B, and CXL puts a request into one slot.
         pub header: Bytes = Bytes(16),
         /// Which words of a line: 1 B, a bit for each of 8.
         pub mask: Bytes = Bytes(1),
         /// Logical timestamp of a validation: 4 B, so that it wraps only after any reordering is over.
         pub timestamp: Bytes = Bytes(4),
+        /// Number of a validation's commit among those of its node: 4 B. The paper has none: it keeps the order of commits by
+        /// timestamps alone. It fits into the slot that the timestamp needs.
+        pub commit: Bytes = Bytes(4),
+        /// Epoch of the line that a validation is for: 4 B. The paper has none, and this fits into that slot too.
+        pub epoch: Bytes = Bytes(4),
     }
 }
 
@@ -116,6 +136,16 @@ choice! {
         Multiply = "multiply",
         /// The address modulo the number of groups.
         Modulo = "modulo",
+    }
+}
+
+choice! {
+    /// Whether the node that stores may be one of the N_r that log its store.
+    pub enum OwnUnit {
+        /// The group of a line logs all stores to it, and if it has the node that stores, only the others get messages.
+        Counts = "counts",
+        /// A node of the group that stores itself is replaced by the node that follows the group.
+        Skipped = "skipped",
     }
 }
 
@@ -134,8 +164,20 @@ section! {
         /// How an address chooses its replica group, "multiply" or "modulo": the former, since strides would make the
         /// latter uneven.
         pub replica_hash: ReplicaHash = ReplicaHash::Multiply,
+        /// Whether a line's group also logs the stores of its own members, "counts" or "skipped": then another node logs them. The
+        /// paper says both: all updates to a line are logged in the same nodes, found from its address, and N_r of them
+        /// survive N_r - 1 failures, the first of which is right without and the second with the requester's own; and that
+        /// updates go to other nodes. "counts", after its hash; it saves a message in N_r of as many stores as there are nodes, so
+        /// this matters where N_r grows or nodes are few.
+        pub own_unit: OwnUnit = OwnUnit::Counts,
         /// An entry of a log: 24 B, for requester 2, number of the commit 4, epoch 4, number of the word 6, value 8.
         pub log_entry: Bytes = Bytes(24),
+        /// Entries of a REPL that a logging unit writes into its SRAM in a cycle, and carries from there to its log: 8, as many as a
+        /// REPL can have, so that a unit serves a message in each cycle. The paper gives the unit's clock and an access
+        /// time, but no width. The words of a REPL come in one message and have requester and line in common, so they fit
+        /// one wide row; and at 1 a unit would take in 12 B of whole lines in a cycle of 2 ns, in which its link brings
+        /// 320 B, and would be busy for six tenths of the time with the entries alone that fill the paper's log from dump to dump.
+        pub entries_per_cycle: u32 = 8,
         /// The logging units of a replica group divide a dump by ranges of addresses of this size, which go round them: 4 KiB,
         /// a page, so that they have equal shares however little of the memory is written.
         pub dump_range: Bytes = Bytes::kibi(4),

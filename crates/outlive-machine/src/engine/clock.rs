@@ -4,6 +4,7 @@ use std::fmt;
 
 use super::Time;
 use super::decimal::write_decimal;
+use super::divisor::Divisor;
 
 /// A frequency in hertz, from 1 Hz to 1 THz (a cycle has at least one picosecond).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -55,8 +56,8 @@ impl fmt::Display for Frequency {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Clock {
     /// A period is `picos / cycles`, in lowest terms.
-    picos: u64,
-    cycles: u64,
+    picos: Divisor,
+    cycles: Divisor,
 }
 
 impl Clock {
@@ -64,8 +65,8 @@ impl Clock {
     pub const fn new(frequency: Frequency) -> Self {
         let common = greatest_common_divisor(Frequency::PICOS_PER_SECOND, frequency.0);
         Self {
-            picos: Frequency::PICOS_PER_SECOND / common,
-            cycles: frequency.0 / common,
+            picos: Divisor::new(Frequency::PICOS_PER_SECOND / common),
+            cycles: Divisor::new(frequency.0 / common),
         }
     }
 
@@ -76,22 +77,27 @@ impl Clock {
     /// If that is past the end of time.
     #[inline]
     pub fn edge(self, cycle: u64) -> Time {
-        let picos = (u128::from(cycle) * u128::from(self.picos)).div_ceil(u128::from(self.cycles));
-        Time::from_picos(u64::try_from(picos).expect("simulated time ends after 2^64 picoseconds"))
+        let parts = u128::from(cycle) * u128::from(self.picos.get());
+        let (picos, rest) = self.cycles.divide_wide(parts);
+        Time::from_picos(picos) + Time::from_picos(u64::from(rest > 0))
     }
 
     /// The number of the last edge that is not after `time`.
     #[inline]
     pub fn cycle(self, time: Time) -> u64 {
         // A cycle has at least a picosecond, so there are no more cycles than picoseconds.
-        (u128::from(time.picos()) * u128::from(self.cycles) / u128::from(self.picos)) as u64
+        let parts = u128::from(time.picos()) * u128::from(self.cycles.get());
+        self.picos.divide_wide(parts).0
     }
 
     /// The number of the first edge that is not before `time`.
     #[inline]
     pub fn next_cycle(self, time: Time) -> u64 {
-        let last = self.cycle(time);
-        last + u64::from(self.edge(last) < time)
+        // The one after the last edge, if edges were not rounded up, that is before the picosecond before.
+        match time.picos() {
+            0 => 0,
+            picos => self.cycle(Time::from_picos(picos - 1)) + 1,
+        }
     }
 
     /// The first edge that is not before `time`.

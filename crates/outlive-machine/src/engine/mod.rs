@@ -41,6 +41,8 @@
 
 mod clock;
 mod decimal;
+mod divisor;
+mod prefetch;
 mod queue;
 mod random;
 mod simulation;
@@ -49,6 +51,8 @@ mod time;
 pub(crate) use clock::greatest_common_divisor;
 pub use clock::{Clock, Frequency};
 pub(crate) use decimal::write_decimal;
+pub(crate) use divisor::Divisor;
+pub(crate) use prefetch::prefetch;
 pub use queue::EventQueue;
 pub use random::Random;
 pub use simulation::{Machine, Simulation};

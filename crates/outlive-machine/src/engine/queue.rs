@@ -174,6 +174,16 @@ impl<E: Copy> EventQueue<E> {
         Some((Time::from_picos(time), event))
     }
 
+    /// The next event, if that is known without moving anything: it is among those of the same 2 ns.
+    #[inline]
+    pub(super) fn at_hand(&self) -> Option<&E> {
+        if self.wheel.words[0] == 0 {
+            return None;
+        }
+        let place = self.wheel.heads[0][self.wheel.first(0)];
+        Some(&self.nodes[place as usize].event)
+    }
+
     /// When the next event is.
     pub fn next_time(&self) -> Option<Time> {
         let level = self.wheel.lowest()?;

@@ -9,6 +9,10 @@ pub trait Machine {
 
     /// Handles `event`, which happens `now`, and schedules what follows from it.
     fn handle(&mut self, now: Time, event: Self::Event, queue: &mut EventQueue<Self::Event>);
+
+    /// `event` is probably the next: a large machine may have the host fetch what it will look at. It must change nothing.
+    #[inline]
+    fn look_ahead(&self, _event: &Self::Event) {}
 }
 
 /// A machine with the queue of what is still to happen to it. A clone goes on exactly as the original does.
@@ -58,6 +62,9 @@ impl<M: Machine> Simulation<M> {
             return false;
         };
         self.handled += 1;
+        if let Some(next) = self.queue.at_hand() {
+            self.machine.look_ahead(next);
+        }
         self.machine.handle(now, event, &mut self.queue);
         true
     }

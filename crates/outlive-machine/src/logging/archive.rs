@@ -1,12 +1,14 @@
 //! Logs in a memory node: the dumps of logging units.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use crate::line::LineAddress;
-use crate::protocol::{Epoch, NodeId};
+use crate::program::Word;
+use crate::protocol::{Directory, Epoch, NodeId};
 
 use super::dump::{Piece, Stored};
-use super::entry::LogEntry;
+use super::entry::{Commit, LogEntry};
 use super::error::{FormError, LoggingError};
 use super::form;
 use super::versions::{LineVersions, Traversal};
@@ -17,7 +19,7 @@ use super::versions::{LineVersions, Traversal};
 /// are), so a recovery asks all archives. Clones share the dumps.
 ///
 /// ```
-/// use outlive_machine::logging::{Archive, Commit, Epoch, LogEntry, Piece, Requester, pack};
+/// use outlive_machine::logging::{Archive, Commit, Epoch, LogEntry, Piece, Requester, Standing, pack};
 /// use outlive_machine::program::Word;
 /// use outlive_machine::protocol::NodeId;
 ///
@@ -35,7 +37,10 @@ use super::versions::{LineVersions, Traversal};
 /// }
 /// assert_eq!(archive.fetch(&[Word(9).line()])?[0].updates, [entry]);
 /// // When the line is no longer owned as it was then, nobody needs the entry any more.
-/// assert_eq!(archive.truncate(|_| None)?.dropped_dumps, 1);
+/// let granted = |epoch, owner| move |_| Standing { epoch: Epoch(epoch), owner };
+/// assert_eq!(archive.truncate(granted(3, Some(requester.node)))?.dropped_dumps, 0);
+/// assert_eq!(archive.truncate(granted(2, None))?.dropped_dumps, 0); // an answer from before
+/// assert_eq!(archive.truncate(granted(3, None))?.dropped_dumps, 1);
 /// assert_eq!(archive.len(), 0);
 /// # Ok::<(), outlive_machine::logging::LoggingError>(())
 /// ```
@@ -61,6 +66,33 @@ struct Intake {
     bytes: Vec<u8>,
     arrived: Vec<bool>,
     missing: usize,
+}
+
+/// What the directory of a line said at some time: who owned it, and its last epoch.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Standing {
+    /// The number of the last exclusive grant.
+    pub epoch: Epoch,
+    /// Whom the line was granted to at that epoch, unless memory had its contents again.
+    pub owner: Option<NodeId>,
+}
+
+impl From<&Directory> for Standing {
+    fn from(directory: &Directory) -> Self {
+        Self {
+            epoch: directory.epoch(),
+            owner: directory.owner().map(|(node, _)| node),
+        }
+    }
+}
+
+impl Standing {
+    /// Whether the epoch of an entry of this line is over for its node: memory has, or a recovery has brought it, what was
+    /// committed then. Once it is, it is for ever.
+    pub fn is_past(&self, entry: &LogEntry) -> bool {
+        entry.epoch < self.epoch
+            || entry.epoch == self.epoch && self.owner != Some(entry.requester.node)
+    }
 }
 
 /// What a truncation has done.
@@ -158,26 +190,48 @@ impl Archive {
         Ok(traversal.finish())
     }
 
-    /// Drops what is obsolete: an entry is when `owned` does not say that its line is owned by its node at its epoch.
+    /// Drops what is obsolete. An entry is when its line has [passed](Standing::is_past) from its node since, or when there
+    /// is one of a later commit of the same node to the same word here.
     ///
-    /// `owned` says what the line's directory has. While a transaction is under way that takes the line from its owner, it
-    /// is the owner's still, until the directory has the contents.
+    /// This may be done at any time, of which the end of each round of dumps is a good one: that is when the archive has
+    /// grown. `standing` is what the lines' directories say, each for itself, now or at any time before; so those of other
+    /// memory nodes can be asked by messages, and nothing waits for their answers. Nothing is obsolete too early:
+    ///
+    /// * A recovery asks for entries of the owner and epoch that a directory has. An epoch passes once: whoever owns the line
+    ///   next does so at a higher one. So what an old answer calls past is past; and of entries that are younger than the answer
+    ///   it says nothing, for theirs is a higher epoch, or the one of an owner.
+    /// * While a transaction is under way that takes the line from its owner, the directory says that it is his still, until it
+    ///   has the contents ([`Directory::owner`]).
+    /// * A recovery wants the latest commit to each word. That a later one is here says that it is validated, and here it stays
+    ///   until it is obsolete.
     ///
     /// A dump goes as a whole when all of it is obsolete, and is written anew when more than half is; so at most twice what
-    /// is needed is kept, and nothing is compressed again and again.
+    /// is needed is kept, and nothing is compressed again and again. What is needed is at most an entry for each word that
+    /// the nodes own; where a line's entries come to other archives from time to time, an entry in each.
     ///
     /// # Errors
     /// If a dump is damaged. It stays, as do all.
     pub fn truncate(
         &mut self,
-        owned: impl Fn(LineAddress) -> Option<(NodeId, Epoch)>,
+        standing: impl Fn(LineAddress) -> Standing,
     ) -> Result<Truncated, LoggingError> {
+        let counts = |entry: &LogEntry| !standing(entry.word.line()).is_past(entry);
+        let mut latest = HashMap::<(NodeId, Word), Commit>::new();
+        for dump in &self.dumps {
+            for entry in dump.entries()?.iter().filter(|entry| counts(entry)) {
+                let last = latest
+                    .entry((entry.requester.node, entry.word))
+                    .or_default();
+                *last = entry.commit.max(*last);
+            }
+        }
         let mut done = Truncated::default();
         let mut kept = Vec::with_capacity(self.dumps.len());
         for dump in &self.dumps {
             let entries = dump.entries()?;
             let needed = |entry: &&LogEntry| {
-                owned(entry.word.line()) == Some((entry.requester.node, entry.epoch))
+                let last = latest.get(&(entry.requester.node, entry.word));
+                counts(entry) && last == Some(&entry.commit)
             };
             let needed: Vec<_> = entries.iter().filter(needed).copied().collect();
             if needed.len() * 2 >= entries.len() && !needed.is_empty() {

@@ -20,6 +20,8 @@ pub(super) struct Buffer {
     cores_per_node: u8,
     /// First and last unvalidated record of each core.
     unvalidated: Box<[(u32, u32)]>,
+    /// The latest sequence that ever came from each core.
+    latest: Box<[Option<u32>]>,
     /// First validated record of each node.
     validated: [u32; MAX_NODES],
     /// The timestamp up to which each node's entries have been moved.
@@ -73,6 +75,7 @@ impl Buffer {
             free: NONE,
             cores_per_node,
             unvalidated: vec![(NONE, NONE); cores].into(),
+            latest: vec![None; cores].into(),
             validated: [NONE; MAX_NODES],
             moved: [0; MAX_NODES],
         }
@@ -105,6 +108,9 @@ impl Buffer {
             }
         };
         let core = self.core(repl.requester);
+        if self.is_later(repl.requester, repl.sequence) {
+            self.latest[core] = Some(repl.sequence);
+        }
         let (first, last) = self.unvalidated[core];
         match last {
             NONE => self.unvalidated[core] = (at, at),
@@ -115,9 +121,16 @@ impl Buffer {
         }
     }
 
-    /// Whether a REPL of this name waits for its VAL, and of which core; an error if no such core can be.
+    /// Whether a REPL of this name waits for its VAL.
     pub fn waits(&self, requester: Requester, sequence: u32) -> bool {
         self.find(requester, sequence).is_some()
+    }
+
+    /// Whether this sequence follows all that came from a core; then there is no need to look for it. Sequences go round, and
+    /// those under way at a time are close together.
+    pub fn is_later(&self, requester: Requester, sequence: u32) -> bool {
+        let latest = self.latest[self.core(requester)];
+        latest.is_none_or(|latest| sequence.wrapping_sub(latest).cast_signed() > 0)
     }
 
     /// Whether a unit knows this core.

@@ -1,6 +1,6 @@
 //! Who logs a line, and who saves it.
 
-use crate::description::{Description, ReplicaHash};
+use crate::description::{Description, OwnUnit, ReplicaHash};
 use crate::line::{Line, LineAddress};
 use crate::protocol::{MAX_NODES, NodeId, NodeSet};
 
@@ -8,8 +8,10 @@ use crate::protocol::{MAX_NODES, NodeId, NodeSet};
 ///
 /// There are as many groups as living nodes. A hash of the line's address chooses a living node; it and those that follow
 /// it among the living, N_r in all (or all, if fewer live), are the group. So the groups overlap in a ring, each node is in
-/// N_r of them, and who is in a group depends on nothing but the address and who lived when the groups were formed. The
-/// requester may be a member.
+/// N_r of them, and who is in a group depends on nothing but the address and who lived when the groups were formed.
+///
+/// The group logs the line's stores, but for those of a member, if the description has its own unit
+/// [skipped](OwnUnit::Skipped): then the next of the ring logs these in its stead, unless nobody else lives.
 ///
 /// ```
 /// use outlive_machine::description::Description;
@@ -22,8 +24,9 @@ use crate::protocol::{MAX_NODES, NodeId, NodeSet};
 /// let members = groups.members(line);
 /// assert_eq!(members.len(), 3);
 /// // One of them saves the line's entries, and with one dead, one of the others.
-/// let saver = groups.saver(line, members).unwrap();
-/// let other = groups.saver(line, members.without(saver)).unwrap();
+/// let requester = NodeId::new(0);
+/// let saver = groups.saver(line, requester, members).unwrap();
+/// let other = groups.saver(line, requester, members.without(saver)).unwrap();
 /// assert!(members.contains(other) && other != saver);
 /// // After a recovery the groups are those of the living.
 /// let without = groups.living().without(saver);
@@ -37,6 +40,7 @@ pub struct ReplicaGroups {
     count: u8,
     factor: u8,
     hash: ReplicaHash,
+    own_unit: OwnUnit,
     range_lines: u64,
 }
 
@@ -52,6 +56,7 @@ impl ReplicaGroups {
             count: 0,
             factor: description.logging_unit.replication_factor as u8,
             hash: replication.replica_hash,
+            own_unit: replication.own_unit,
             range_lines: replication.dump_range.0 / size_of::<Line>() as u64,
         }
         .regrouped(
@@ -105,28 +110,45 @@ impl ReplicaGroups {
         }
     }
 
-    /// The nodes that log a line.
+    /// The group of a line.
     #[inline]
     pub fn members(&self, line: LineAddress) -> NodeSet {
-        self.ring(line).collect()
+        self.ring(line).take(usize::from(self.factor)).collect()
     }
 
-    /// Who of a line's group saves its entries, in a dump that only nodes `among` these take part in; `None` if nobody of
-    /// the group does.
+    /// The nodes that log a node's stores to a line.
+    #[inline]
+    pub fn replicas(&self, line: LineAddress, requester: NodeId) -> NodeSet {
+        self.loggers(line, requester).collect()
+    }
+
+    /// Who of those that log a node's stores to a line saves their entries, in a dump that only nodes `among` these take part
+    /// in; `None` if none of them does.
     ///
     /// The address space is cut into ranges ([`dump_range`](crate::description::Replication::dump_range)), which go round the
-    /// members that take part.
+    /// nodes that take part.
     #[inline]
-    pub fn saver(&self, line: LineAddress, among: NodeSet) -> Option<NodeId> {
+    pub fn saver(&self, line: LineAddress, requester: NodeId, among: NodeSet) -> Option<NodeId> {
         let able = |node: &NodeId| among.contains(*node);
-        let count = self.ring(line).filter(able).count() as u64;
+        let count = self.loggers(line, requester).filter(able).count() as u64;
         let turn = (line.0 / self.range_lines).checked_rem(count)?;
-        self.ring(line).filter(able).nth(turn as usize)
+        let mut loggers = self.loggers(line, requester).filter(able);
+        loggers.nth(turn as usize)
     }
 
+    #[inline]
+    fn loggers(&self, line: LineAddress, requester: NodeId) -> impl Iterator<Item = NodeId> {
+        let skips = self.own_unit == OwnUnit::Skipped && self.count > 1;
+        let others = self
+            .ring(line)
+            .filter(move |node| !skips || *node != requester);
+        others.take(usize::from(self.factor))
+    }
+
+    /// All, those of the line's group first.
+    #[inline]
     fn ring(&self, line: LineAddress) -> impl Iterator<Item = NodeId> {
         let (first, count) = (self.group(line), self.count());
-        let members = count.min(usize::from(self.factor));
-        (first..first + members).map(move |at| self.nodes[if at < count { at } else { at - count }])
+        (first..first + count).map(move |at| self.nodes[if at < count { at } else { at - count }])
     }
 }

@@ -17,7 +17,7 @@ pub struct Repl {
     pub sequence: u32,
     /// Where to.
     pub line: LineAddress,
-    /// Which words, bit `i` for word `i`.
+    /// Which words, bit `i` for word `i`. (Two stores to parts of one word that were coalesced are one word here, and one entry.)
     pub mask: u8,
     /// Their values; the others are ignored.
     pub values: Line,
@@ -36,7 +36,8 @@ pub struct ReplAck {
 
 /// VAL: that REPL is committed.
 ///
-/// Its four numbers take 16 bytes: with the header two slots of a flit, as the paper's timestamp alone does.
+/// Its sequence stands in the header, and the other three numbers take 12 bytes: with the header two slots of a flit, as the
+/// paper's timestamp alone does.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Val {
     /// Who stores.

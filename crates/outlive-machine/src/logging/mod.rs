@@ -25,17 +25,23 @@
 //! | a `Stored` arrives | [`LoggingUnit::stored`] | `Saved` to the barrier |
 //! | a `Saved` arrives | [`DumpBarrier::saved`] | with the last one, [`Clear`] to the units |
 //! | a `Clear` arrives | [`LoggingUnit::clear`] | [`Cleared`] to the barrier: [`DumpBarrier::cleared`] |
-//! | now and then | [`Archive::truncate`] | |
+//! | the barrier is [idle](DumpBarrier::is_idle) again | [`Archive::truncate`], with what directories have [told](Standing) | |
 //!
 //! # What recovery calls
 //!
-//! The order of a recovery, and why it loses nothing, stands in [`replication`](crate::protocol::replication); what it calls
-//! here is this. When the fabric has drained: [`LoggingUnit::forget`] for *every* node, the living too, since what has not
-//! committed starts over with new REPLs; [`Archive::lose`] and [`DumpBarrier::lose`] for the dead, which may bring the round
-//! under way to its end. For the lines that the dead own, [`LoggingUnit::fetch`] of all living units (the line's group
-//! suffices) and [`Archive::fetch`] of all archives, all offered to [`LatestWords`]. Then a last round among the living under
-//! the old groups: with it, whatever the living have committed is in an archive, and of the logs nothing is left but what a dead
-//! node has validated in some of them. Then [`LoggingUnit::regroup`]. Each step may be done again if another node dies.
+//! The order of a recovery, its waits, and why it loses nothing, stand in [`replication`](crate::protocol::replication); what
+//! it calls here is this.
+//!
+//! | when | it calls |
+//! | --- | --- |
+//! | the fabric has drained | [`Archive::lose`] and [`DumpBarrier::lose`] for the dead, which may bring the round under way to its end; again until nothing is under way |
+//! | at a node's restart, before InitRecov | [`LoggingUnit::forget`] for *every* node, the living too, since what has not committed starts over with new REPLs |
+//! | a directory repairs lines of the dead | [`LoggingUnit::fetch`] of all living units (the line's group suffices) and [`Archive::fetch`] of all archives, all offered to [`LatestWords`] |
+//! | in the last round, under the old groups | what it calls in any round |
+//! | a node has cleared, before its `Cleared` | [`LoggingUnit::regroup`] |
+//!
+//! With the last round, whatever the living have committed is in an archive, and of the logs nothing is left but what a dead node
+//! has validated in some of them. Each step may be done again if another node dies.
 //!
 //! # What the paper leaves open
 //!
@@ -53,6 +59,9 @@
 //! * **The order between two nodes' updates of a word** is that of the epochs at which they owned the line, which the line's
 //!   directory counts ([`Directory::epoch`](crate::protocol::Directory::epoch)). A recovery never has to compare two: memory
 //!   is current for all that was committed before the epoch of the present owner, and after it nobody else has written.
+//! * **When the logs in the memory nodes are truncated**: an entry may go when its line's directory does not have its node and
+//!   epoch as the line's owner any more, or a later commit of the node to the word is there too; at any time, and by answers of
+//!   any age, so at the end of each round. See [`Archive::truncate`].
 //! * **Which recovery a message belongs to** need not be said, for none begins before all that was sent before it has arrived.
 
 mod archive;
@@ -71,7 +80,7 @@ mod unit;
 mod versions;
 
 pub use crate::protocol::Epoch;
-pub use archive::{Archive, Truncated};
+pub use archive::{Archive, Standing, Truncated};
 pub use barrier::{Advance, DumpBarrier};
 pub use dump::{Begin, Begun, Clear, Cleared, Piece, Saved, Stored};
 pub use entry::{Commit, LogEntry, Requester};

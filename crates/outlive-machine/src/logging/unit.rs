@@ -39,7 +39,7 @@ use super::versions::{LineVersions, Traversal};
 ///
 /// let repl = Repl { requester, sequence: 0, line: LineAddress(5), mask: 0b11, values: [7; 8] };
 /// let logged = unit.log(Time::from_nanos(100), &repl)?;
-/// assert_eq!(logged.ack, Time::from_nanos(100 + 2 + 4)); // two entries, the second a cycle later
+/// assert_eq!(logged.ack, Time::from_nanos(100 + 4)); // two entries, side by side
 /// assert!(unit.fetch(&[LineAddress(5)])[0].updates.is_empty()); // it is not validated
 ///
 /// let mut numbering = Numbering::default();
@@ -168,7 +168,8 @@ impl LoggingUnit {
             let word = Word(line.0.saturating_mul(Word::PER_LINE));
             return Err(LoggingError::OutOfRange { requester, word });
         }
-        if self.buffer.waits(requester, repl.sequence) {
+        let later = self.buffer.is_later(requester, repl.sequence);
+        if !later && self.buffer.waits(requester, repl.sequence) {
             return Err(LoggingError::Twice {
                 requester,
                 sequence: repl.sequence,
@@ -179,7 +180,10 @@ impl LoggingUnit {
         let room = self.sram_entries - (self.in_sram + self.leaving_entries);
         let in_sram = words.min(room);
         let spilled = words - in_sram;
-        let stray = !self.groups.members(line).contains(self.node);
+        let stray = !self
+            .groups
+            .replicas(line, requester.node)
+            .contains(self.node);
         self.buffer.log(repl, spilled as u8, stray);
         self.in_sram += in_sram;
         self.in_spill += spilled;
@@ -237,8 +241,9 @@ impl LoggingUnit {
         })
     }
 
-    /// In a recovery: drops what `node` has not validated, whole. All that it sent has arrived by then. If it is dead, these
-    /// stores have not committed, or nobody has seen them; if it lives, they have not committed, and it starts over with them.
+    /// In a recovery, when the fabric has drained and before any directory is told to recover: drops what `node` has not
+    /// validated, whole. If it is dead, these stores have not committed, or nobody has seen them; if it lives, they have not
+    /// committed, and it starts over with them.
     ///
     /// # Errors
     /// If one of its VALs is missing before one that came: the fabric has not drained.
@@ -285,7 +290,8 @@ impl LoggingUnit {
             through: self.log.through(),
         };
         let mine = |(entry, stray): &(LogEntry, bool)| {
-            *stray || self.groups.saver(entry.word.line(), begin.members) == Some(self.node)
+            let (line, from) = (entry.word.line(), entry.requester.node);
+            *stray || self.groups.saver(line, from, begin.members) == Some(self.node)
         };
         let share: Vec<LogEntry> = self
             .log
@@ -328,7 +334,7 @@ impl LoggingUnit {
         self.log.clear(|at, entry, stray| {
             let saver = match stray {
                 true => Some(node),
-                false => groups.saver(entry.word.line(), clear.members),
+                false => groups.saver(entry.word.line(), entry.requester.node, clear.members),
             };
             match saver {
                 Some(saver) if saver == node => at < cut.entries,
@@ -347,8 +353,8 @@ impl LoggingUnit {
         })
     }
 
-    /// At the end of a recovery, when the fabric is drained and no round is under way: from now on lines belong to these
-    /// groups.
+    /// In a recovery, when this unit has cleared in its last round: from now on lines belong to these groups. No core goes on
+    /// before all units have been told.
     ///
     /// What is here still was sent to the members of other groups, so who saves its line now may not have it. This unit
     /// will save it itself.

@@ -1,7 +1,7 @@
 //! A link: bandwidth, queueing, flight.
 
 use crate::description::Rate;
-use crate::engine::{Time, greatest_common_divisor};
+use crate::engine::{Divisor, Time, greatest_common_divisor};
 
 /// A one-way link. Messages leave one after another at its rate, in the order in which they were sent, and arrive after a
 /// time of flight. The queue in front of it has no bound.
@@ -24,7 +24,7 @@ use crate::engine::{Time, greatest_common_divisor};
 pub struct Link {
     /// A byte takes `picos / bytes`, in lowest terms.
     picos: u64,
-    bytes: u64,
+    bytes: Divisor,
     /// The link is free from `free + part / bytes` picoseconds on; `part < bytes`.
     free: Time,
     part: u64,
@@ -61,7 +61,7 @@ impl Link {
         let common = greatest_common_divisor(PICOS_PER_SECOND, rate.bytes_per_second());
         Self {
             picos: PICOS_PER_SECOND / common,
-            bytes: rate.bytes_per_second() / common,
+            bytes: Divisor::new(rate.bytes_per_second() / common),
             free: Time::ZERO,
             part: 0,
             flight,
@@ -82,13 +82,9 @@ impl Link {
         }
         let starts = self.round_up();
         let parts = u128::from(self.part) + u128::from(bytes) * u128::from(self.picos);
-        let (picos, part) = (
-            parts / u128::from(self.bytes),
-            parts % u128::from(self.bytes),
-        );
-        let picos = u64::try_from(picos).expect("simulated time ends after 2^64 picoseconds");
+        let (picos, part) = self.bytes.divide_wide(parts);
         self.free += Time::from_picos(picos);
-        self.part = part as u64;
+        self.part = part;
         let leaves = self.round_up();
         self.counts.messages += 1;
         self.counts.bytes += bytes;

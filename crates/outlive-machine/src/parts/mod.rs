@@ -21,4 +21,4 @@ pub use cache::{CacheArray, Slot, Victim};
 pub use fabric::{Fabric, Port};
 pub use link::{Link, LinkCounts, Passage};
 pub use memory::{Memory, MemoryCounts};
-pub use wire::{Content, WireSizes};
+pub use wire::{Content, HEADER_FIELDS, WireSizes};

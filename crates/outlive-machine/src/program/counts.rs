@@ -55,7 +55,7 @@ impl Counts {
         match op {
             Op::Compute(instructions) => self.compute += u64::from(instructions),
             Op::Load(_) => self.loads += 1,
-            Op::Store(..) => self.stores += 1,
+            Op::Store(..) | Op::StorePart(..) => self.stores += 1,
             Op::Atomic(..) => self.atomics += 1,
             Op::PrivateLoad(_) => self.private_loads += 1,
             Op::PrivateStore(_) => self.private_stores += 1,

@@ -8,6 +8,7 @@
 
 mod allocator;
 mod coroutine;
+mod counted;
 mod counts;
 mod cpu;
 mod drawn;
@@ -20,6 +21,7 @@ pub mod workloads;
 
 pub use allocator::{Allocator, Array};
 pub use coroutine::{Body, Coroutine, NotRecorded, Recording};
+pub use counted::{Counted, Tally};
 pub use counts::Counts;
 pub use cpu::{Cpu, Pending, Value};
 pub use drawn::{Neighbour, Walker};
@@ -120,6 +122,9 @@ pub enum Op {
     Load(Word),
     /// Writes a word of shared memory.
     Store(Word, u64),
+    /// Writes these bytes of a word of shared memory (bit 0 stands for the lowest). The value is what the *whole* word holds
+    /// then, and a machine may write all of it; which bytes are meant matters to what stores can be done together.
+    StorePart(Word, u64, u8),
     /// Reads and writes a word of shared memory at once, with a full fence before and after, as x86's locked instructions.
     /// What it read is [delivered](Thread::deliver).
     Atomic(Word, Update),

@@ -20,6 +20,21 @@ pub enum Scale {
     Full,
 }
 
+impl Scale {
+    /// All of them, the smallest first.
+    pub const ALL: [Self; 4] = [Self::Test, Self::Study, Self::Tenfold, Self::Full];
+
+    /// Its name, as people give it.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Test => "test",
+            Self::Study => "study",
+            Self::Tenfold => "tenfold",
+            Self::Full => "full",
+        }
+    }
+}
+
 /// The program that a workload stands for, and what is known of it.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Origin {

@@ -36,9 +36,9 @@ pub use mutant::{Kill, Mutant, Mutation, SURVIVORS, Suite, mutants};
 pub use payload::{Freshness, Payload};
 pub use random::{Walk, Walked};
 pub use replicated::{
-    Budget, Fault, Happening, LogMessage, REPLICATED_SURVIVORS, Replicated, ReplicatedMutant,
+    Budget, Fault, Happening, LogMessage, Lost, REPLICATED_SURVIVORS, Replicated, ReplicatedMutant,
     ReplicatedRules, ReplicatedSearch, ReplicatedSuite, ReplicatedWalk, ReplicatedWalked, Setup,
-    When, replicated_mutants,
+    Validation, When, replicated_mutants,
 };
 pub use trace::{Counterexample, Step};
 pub use violation::Violation;

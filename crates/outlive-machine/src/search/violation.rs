@@ -171,6 +171,25 @@ pub enum Violation {
         /// The dead owner.
         owner: NodeId,
     },
+    /// Too few logs have what a living owner has committed.
+    #[error(
+        "what {owner} has committed to line {line} would be lost by no more deaths than may be"
+    )]
+    TooFewLogs {
+        /// Which line.
+        line: usize,
+        /// Who owns it.
+        owner: NodeId,
+    },
+    /// A line has got an owner, and his epoch is that of an earlier one.
+    #[error("the directory of line {line} grants it to another owner without a new epoch")]
+    EpochReused {
+        /// Which line.
+        line: usize,
+    },
+    /// Nothing can happen, and messages or a recovery wait.
+    #[error("nothing can happen any more, and messages or a recovery are under way")]
+    Stuck,
     /// A directory names somebody who is buried.
     #[error("the directory of line {line} names a node that it has buried")]
     NamesTheDead {

@@ -23,7 +23,7 @@ pub enum Order {
 /// How stores to a part of a word are done again.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Parts {
-    /// One store of the whole word as it was then. If another thread writes another part of that word meanwhile, what
+    /// One [store](Op::StorePart) that leaves the whole word as it was then. If another thread writes another part of that word meanwhile, what
     /// it wrote may be overwritten: the right times, and in such words perhaps not the right values.
     #[default]
     Whole,
@@ -113,7 +113,7 @@ impl Plan {
                     ready.push_back(Op::Atomic(word, Update::And(!bits)));
                     ready.push_back(Op::Atomic(word, Update::Or(value & bits)));
                 } else {
-                    ready.push_back(Op::Store(word, value));
+                    ready.push_back(Op::StorePart(word, value, mask));
                 }
             }
             // Whatever it was: the sum of all differences is the difference that they made together, in whatever order they

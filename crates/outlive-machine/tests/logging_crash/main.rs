@@ -54,7 +54,10 @@ fn a_death_at_any_step_loses_nothing() {
 
 /// Up to two deaths (N_r is 3), the second perhaps in the recovery from the first.
 fn two_deaths(seed: u64, fault: Fault) -> Result<(), String> {
-    let mut world = World::new(seed, fault);
+    two_deaths_in(&mut World::new(seed, fault), seed)
+}
+
+fn two_deaths_in(world: &mut World, seed: u64) -> Result<(), String> {
     let mut random = Random::new(seed ^ 0x5eed);
     let first = random.below(u64::from(STEPS) / 2) as u32;
     let second = first + random.below(300) as u32;
@@ -68,6 +71,34 @@ fn two_deaths(seed: u64, fault: Fault) -> Result<(), String> {
 fn two_deaths_of_three_replicas_lose_nothing() {
     for seed in 0..400 {
         assert_eq!(two_deaths(seed, Fault::None), Ok(()), "seed {seed}");
+    }
+}
+
+/// The same with an archive that is truncated by answers of any age; how many entries it dropped.
+fn truncating(seed: u64, fault: Fault) -> Result<u64, String> {
+    let mut world = World::new(seed, fault);
+    world.truncates = true;
+    two_deaths_in(&mut world, seed).map(|()| world.dropped)
+}
+
+#[test]
+fn truncating_at_any_time_loses_nothing() {
+    let mut dropped = 0;
+    for seed in 0..400 {
+        let told = truncating(seed, Fault::None);
+        dropped += told.unwrap_or_else(|lost| panic!("seed {seed}: {lost}"));
+    }
+    assert!(dropped > 10_000, "{dropped}");
+}
+
+#[test]
+fn truncating_too_early_loses_stores() {
+    for fault in [Fault::TruncatesRecalled, Fault::TruncatesByOldOwners] {
+        let lost = (0..600).find_map(|seed| truncating(seed, fault).err());
+        assert!(
+            lost.is_some_and(|lost| lost.contains("lost") || lost.contains("instead")),
+            "{fault:?}"
+        );
     }
 }
 

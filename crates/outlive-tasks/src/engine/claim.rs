@@ -13,10 +13,10 @@ use outlive::recovery::{Recovered, Recoverers};
 outlive::memory::crash_points! {
     /// Where the claim of a slot may be cut short.
     pub enum ClaimPoint for "tasks.claim" {
+        /// It is among those that others look at, and steal from.
+        Used,
         /// It is claimed; all is as the last owner left it.
         Claimed,
-        /// It is among those that others steal from.
-        Used,
         /// Its deque is the new owner's.
         DequeAdopted,
         /// Its chunks are.
@@ -46,10 +46,11 @@ impl<'w, M: Memory> Engine<'w, M> {
     }
 
     /// A worker of the first slot from number `first` on that can be had, of the others if there is none: besides those whom the
-    /// pool wants. That it is a guest is said by the step that claims the slot.
+    /// pool wants. That it is a guest is said by the step that claims the slot. A slot in which one of those has died is kept for
+    /// his successor: a guest there would be nobody's, and the dead one forgotten who is to be replaced, or need not be.
     ///
     /// # Errors
-    /// As [`claim`](Self::claim).
+    /// As [`claim`](Self::claim); [`EngineError::NoGuestSlot`] if there are only slots of such dead.
     ///
     /// # Crash
     /// The slot is a dead guest's, and can be claimed again.
@@ -77,7 +78,15 @@ impl<'w, M: Memory> Engine<'w, M> {
                 return Ok(engine);
             }
         }
-        Err(EngineError::NoSlot { capacity }.into())
+        let kept = (0..capacity).filter(|number| {
+            let occupant = slots.slot(*number).occupant();
+            let died = |one: Occupant| heap.member().generations().is_gone(one.worker);
+            is_guest && occupant.is_some_and(|one| !one.is_guest && died(one))
+        });
+        match kept.count() as u32 {
+            0 => Err(EngineError::NoSlot { capacity }.into()),
+            kept => Err(EngineError::NoGuestSlot { capacity, kept }.into()),
+        }
     }
 
     /// The same of slot `number`; `None` if it cannot be had now.
@@ -108,8 +117,12 @@ impl<'w, M: Memory> Engine<'w, M> {
     ) -> Result<Option<Self>, H::Error> {
         let (memory, member, slot) = (slots.memory(), heap.member(), slots.slot(number));
         let before = slot.occupant();
-        if let Some(Occupant { worker: owner, .. }) = before {
-            if !member.generations().is_gone(owner) {
+        if let Some(Occupant {
+            worker: owner,
+            is_guest: was_guest,
+        }) = before
+        {
+            if !member.generations().is_gone(owner) || is_guest && !was_guest {
                 return Ok(None);
             }
             // Before the claim: the dead one's steps ended in cells of this slot.
@@ -124,12 +137,13 @@ impl<'w, M: Memory> Engine<'w, M> {
             worker: member.instance(),
             is_guest,
         };
+        // Before the claim: whoever dies in it is counted among the dead.
+        slots.use_slot(number);
+        memory.crash_point(ClaimPoint::Used);
         if !slot.claim(before, me) {
             return Ok(None);
         }
         memory.crash_point(ClaimPoint::Claimed);
-        slots.use_slot(number);
-        memory.crash_point(ClaimPoint::Used);
         let given_up = |error: EngineError| {
             slot.give_up();
             error
@@ -143,6 +157,7 @@ impl<'w, M: Memory> Engine<'w, M> {
             recoverers,
             number,
             slot,
+            before,
             deque,
             supply: Supply::none(slot, memory, settings.chunk),
             inherited: true,

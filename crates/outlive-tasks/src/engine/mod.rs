@@ -53,7 +53,7 @@ pub use hooks::{Batch, Hooks};
 use crate::EngineError;
 use crate::deque::Deque;
 use crate::descriptor::{Arguments, Spec, Task};
-use crate::slot::{Slot, Slots};
+use crate::slot::{Occupant, Slot, Slots};
 use crate::status::{State, Status};
 use crate::supply::Supply;
 use outlive::heap::LocalHeap;
@@ -125,6 +125,8 @@ pub struct Engine<'w, M: Memory = Native> {
     slot: Slot<M>,
     deque: Deque<M>,
     supply: Supply<M>,
+    /// Who died where it works: what the step that claimed the slot put it in the place of.
+    before: Option<Occupant>,
     /// The predecessor's task is in the running slot, and may be nowhere else.
     inherited: bool,
     /// The task that is held.
@@ -218,6 +220,11 @@ impl<'w, M: Memory> Engine<'w, M> {
     /// Its slot.
     pub fn slot(&self) -> Slot<M> {
         self.slot
+    }
+
+    /// Who worked there before, if he died there or went without giving the slot up.
+    pub fn before(&self) -> Option<Occupant> {
+        self.before
     }
 
     /// All slots.

@@ -91,7 +91,8 @@ fn root_name(name: &str) -> String {
     format!("{ROOT_PREFIX}{name}")
 }
 
-/// The pool `name`, whoever made it.
+/// The pool `name`, whoever made it. It is refused if its slots have owners that cannot be: its workers would wait for them, or
+/// fail.
 pub(super) fn open(pod: &Pod, name: &str) -> Result<Layout, PoolError> {
     let memory = pod.segment().memory();
     let unknown = || PoolError::Unknown { name: name.into() };
@@ -101,7 +102,9 @@ pub(super) fn open(pod: &Pod, name: &str) -> Result<Layout, PoolError> {
     if header == 0 {
         return Err(unknown());
     }
-    Layout::open(memory, Offset::from_raw(header))
+    let layout = Layout::open(memory, Offset::from_raw(header))?;
+    layout.slots.check_owners(pod.tables().generations())?;
+    Ok(layout)
 }
 
 /// The names of the pools that there are, and where their headers are.

@@ -3,6 +3,7 @@
 use super::Trigger;
 use crate::jobs::Root;
 use crate::layout::Layout;
+use crate::slot::Occupant;
 use crate::{JobState, PoolError};
 use outlive::membership::Generations;
 use outlive::memory::Memory;
@@ -75,6 +76,12 @@ pub(crate) fn living<M: Memory>(layout: Layout<M>, generations: Generations<M>) 
     census(layout, generations).0
 }
 
+/// How many of them are of those whom the pool wants.
+pub(crate) fn own<M: Memory>(layout: Layout<M>, generations: Generations<M>) -> u32 {
+    let (living, guests, _) = census(layout, generations);
+    living - guests
+}
+
 /// Whether the worker of slot `number`, who is no guest, is one too many: of those that are, the last slots' are.
 #[inline]
 pub(crate) fn is_surplus<M: Memory>(
@@ -93,20 +100,44 @@ pub(crate) fn is_surplus<M: Memory>(
     (0..number).filter(counts).count() as u64 >= u64::from(wanted)
 }
 
-/// Why a spare is wanted, if one is.
+/// Whether a spare is wanted.
 pub(crate) fn wants_a_spare<M: Memory>(
     layout: Layout<M>,
     generations: Generations<M>,
-) -> Result<Option<Trigger>, PoolError> {
+) -> Result<bool, PoolError> {
     let load = Load::of(layout, generations)?;
+    Ok(load.wants_a_spare(layout.wanted(), layout.original(), layout.elastic()))
+}
+
+/// Why one of those whom the pool wants is there, who has claimed a place where `before` was. The place decides, not how many
+/// were missing before he had it: when some have died and more are wanted at the same time, as many come for the dead as have
+/// died.
+pub(crate) fn why_came<M: Memory>(
+    layout: Layout<M>,
+    generations: Generations<M>,
+    before: Option<Occupant>,
+) -> Trigger {
     let (wanted, said) = layout.wanted_by();
-    let is_wanted = load.wants_a_spare(wanted, layout.original(), layout.elastic());
-    // Those who died had come: more than these are wanted because somebody said so.
-    let why = match load.own() + load.dead < wanted {
-        true => said,
-        false => Trigger::Failures,
-    };
-    Ok(is_wanted.then_some(why))
+    if wanted > layout.slots.settings().capacity {
+        // Whoever comes is welcome, and would have been if nobody had died.
+        return said;
+    }
+    if is_of_the_pool(before) {
+        return Trigger::Failures;
+    }
+    let (living, guests, dead) = census(layout, generations);
+    // He is among the living.
+    let others = living.saturating_sub(guests + 1);
+    // As many had come as are wanted: a dead one is missing, whose place was not the first, or could not be had.
+    match dead > 0 && others + dead >= wanted {
+        true => Trigger::Failures,
+        false => said,
+    }
+}
+
+/// Whether somebody is there who is one of those whom the pool wants.
+fn is_of_the_pool(occupant: Option<Occupant>) -> bool {
+    occupant.is_some_and(|one| !one.is_guest)
 }
 
 /// How many workers live; how many of them are guests; and how many others died whose places nobody has taken.

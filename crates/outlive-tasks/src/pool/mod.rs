@@ -16,7 +16,7 @@ pub(crate) use elastic::Resizer;
 pub use header::{DestroyPoint, MakePoint};
 pub use job::{Job, JobError};
 pub use load::{Advice, Band};
-pub(crate) use load::{Elastic, Load, is_surplus, living, wants_a_spare};
+pub(crate) use load::{Elastic, Load, is_surplus, living, own, wants_a_spare, why_came};
 pub use options::Options;
 pub use status::{PoolStatus, WorkerStatus};
 pub(crate) use trigger::ask;
@@ -75,7 +75,7 @@ impl WorkerPool {
     /// Opens the pool `name`.
     ///
     /// # Errors
-    /// If there is none, or it was made by a program with other tasks.
+    /// If there is none, it is damaged or of another format, or it was made by a program with other tasks.
     pub fn open(pod: &Pod, name: &str) -> Result<Self, PoolError> {
         let layout = header::open(pod, name)?;
         let registry = Registry::collected();
@@ -124,7 +124,7 @@ impl WorkerPool {
     /// task, others have it when the thread is no member any more. [`PoolError::Unable`] if it cannot do a task that others
     /// may be able to do; if nobody else works, nor comes at once, the task fails instead.
     pub fn work(&self, heap: &LocalHeap<'_>, stop: &Stop) -> Result<(Served, Ended), PoolError> {
-        self.work_by(heap, stop, false, || ())
+        self.work_by(heap, stop, false, |_| ())
     }
 
     /// The same also when the pool has as many workers as it wants, until it wants none. It is a guest: it counts for none of
@@ -137,7 +137,7 @@ impl WorkerPool {
         heap: &LocalHeap<'_>,
         stop: &Stop,
     ) -> Result<(Served, Ended), PoolError> {
-        self.work_by(heap, stop, true, || ())
+        self.work_by(heap, stop, true, |_| ())
     }
 
     fn work_by(
@@ -145,14 +145,16 @@ impl WorkerPool {
         heap: &LocalHeap<'_>,
         stop: &Stop,
         besides: bool,
-        came: impl FnOnce(),
+        came: impl FnOnce(Turn),
     ) -> Result<(Served, Ended), PoolError> {
         let hand = self.hand(heap);
         let worker = Worker::new(self.layout, hand, self.registry, stop, besides)?;
-        // Of several who come for one place, the others leave at once.
-        if worker.is_wanted() {
-            came();
+        // Of several who come for one place, the others leave at once. Nobody works who has not said that he comes.
+        if let Some(ended) = worker.is_to_end() {
+            worker.leave()?;
+            return Ok((Served::default(), ended));
         }
+        came(worker.turn());
         match worker.work() {
             Err(PoolError::Unable { .. }) if !self.has_others(heap, stop) => {
                 let worker = Worker::new(self.layout, hand, self.registry, stop, besides)?;
@@ -205,11 +207,11 @@ impl WorkerPool {
         while !stop.is_stopped() {
             let bells = member.bells();
             let seen = bells.map(|bells| bells.read(key));
-            if let Some(why) = wants_a_spare(self.layout, member.generations())? {
+            if wants_a_spare(self.layout, member.generations())? {
                 let mut has_come = false;
-                let come = || {
+                let come = |turn| {
                     has_come = true;
-                    turns(Turn::Comes(why));
+                    turns(turn);
                 };
                 match self.work_by(heap, stop, false, come) {
                     Ok((served, ended)) => {
@@ -275,6 +277,11 @@ impl WorkerPool {
         living(self.layout, heap.member().generations())
     }
 
+    /// How many live of those whom it wants: all but those who work [besides](Self::work_besides).
+    pub fn own_workers(&self, heap: &LocalHeap<'_>) -> u32 {
+        own(self.layout, heap.member().generations())
+    }
+
     /// Says how many workers the pool is to have: those that are too many leave; spares come in, and for the rest see
     /// [`PoolStatus::advice`].
     ///
@@ -293,8 +300,9 @@ impl WorkerPool {
     /// [stands by](Self::stand_by) comes. Nobody starts processes.
     ///
     /// # Errors
-    /// If there is no such pool; [`NoRoom`](PoolError::NoRoom) outside of its [room](PoolStatus::room);
-    /// [`Over`](PoolError::Over) if it wants no workers any more, which is not undone.
+    /// If there is no such pool, or it is damaged; [`NoRoom`](PoolError::NoRoom) outside of its [room](PoolStatus::room);
+    /// [`Over`](PoolError::Over) if it wants no workers any more, which is not undone. [`Barrier`](PoolError::Barrier) if the
+    /// barrier is damaged at which those sleep who are to be told: then it has been asked, as after a death.
     ///
     /// # Crash
     /// It is asked or not. If it is, those who sleep may notice by themselves only, within a fraction of a second.
@@ -416,6 +424,8 @@ impl WorkerPool {
         let header = { place.header() }.ok_or_else(|| PoolError::Unknown { name: name.into() })?;
         let layout = Layout::open(heap.memory(), header)?;
         let generations = heap.member().generations();
+        // Else they would be waited for, as if they were at work.
+        layout.slots.check_owners(generations)?;
         let pool = Self {
             layout,
             registry: Registry::collected(),
@@ -465,6 +475,8 @@ fn walk(layout: Layout, generations: Generations) -> Vec<String> {
     let mut findings: Vec<String> = Vec::new();
     let barrier = layout.barrier.check(generations);
     findings.extend(barrier.findings.iter().map(ToString::to_string));
+    let owners = layout.slots.check_owners(generations);
+    findings.extend(owners.err().map(|error| error.to_string()));
     match layout.slots.tasks() {
         Err(error) => findings.push(error.to_string()),
         Ok(tasks) => {

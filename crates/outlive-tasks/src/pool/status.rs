@@ -120,6 +120,17 @@ impl PoolStatus {
         self.workers.iter().filter(|worker| worker.lives).count() as u32
     }
 
+    /// How many of them work [besides](super::WorkerPool::work_besides) those whom the pool wants.
+    pub fn guests(&self) -> u32 {
+        let guests = { self.workers.iter() }.filter(|worker| worker.lives && worker.is_guest);
+        guests.count() as u32
+    }
+
+    /// How many live of those whom the pool wants: all but the guests.
+    pub fn own(&self) -> u32 {
+        self.living() - self.guests()
+    }
+
     /// What a launcher should do: the paper's two triggers.
     pub fn advice(&self, band: Band) -> Advice {
         let count = |lives, is_guest| {

@@ -131,3 +131,82 @@ fn who_destroys_a_pool_takes_it_out_of_the_hands_of_the_dead() {
     let again = WorkerPool::create(&pod, &heap, "again", Options::new()).unwrap();
     assert_eq!(again.check(&heap), Vec::<String>::new());
 }
+
+/// A pool in a pod, and what there is to look at it with.
+fn with_pool(name: &str, body: impl FnOnce(&Pod, &LocalHeap<'_>, WorkerPool)) {
+    let place = Place(format!(
+        "/dev/shm/outlive-tasks-unit-{name}-{}",
+        std::process::id()
+    ));
+    let pod = Pod::create(&place.0, PodOptions::new().size(32 << 20).ids(16)).unwrap();
+    let process = pod.join(ProcessOptions::on_host(0)).unwrap();
+    let member = process.enter(None, "caller").unwrap();
+    let heap = member.heap(&pod).unwrap();
+    let pool = WorkerPool::create(&pod, &heap, "p", Options::new()).unwrap();
+    body(&pod, &heap, pool);
+}
+
+/// What everybody is told who comes to the pool `p` by its name.
+fn refusals(pod: &Pod, heap: &LocalHeap<'_>) -> [String; 5] {
+    let said = |error: PoolError| error.to_string();
+    [
+        WorkerPool::open(pod, "p").map(drop).map_err(said),
+        WorkerPool::inspect(pod, "p").map(drop).map_err(said),
+        WorkerPool::verify(pod, "p").map(drop).map_err(said),
+        WorkerPool::request(pod, heap, "p", 1)
+            .map(drop)
+            .map_err(said),
+        WorkerPool::destroy(pod, heap, "p").map_err(said),
+    ]
+    .map(Result::unwrap_err)
+}
+
+#[test]
+fn a_pool_whose_slots_have_owners_that_cannot_be_is_refused() {
+    with_pool("owners", |pod, heap, pool| {
+        let (memory, slots) = (heap.memory(), pool.layout.slots);
+        let me = heap.instance();
+        let next = me.to_word() + (1 << 32);
+        let beyond = (1 << 32) | u64::from(pod.tables().generations().capacity());
+        let last = slots.settings().capacity - 1;
+        for number in [0, last] {
+            let at = slots.slot(number).owner_at();
+            // No generation; a guest who is nobody; an id beyond the pod's; a generation that is still to come; anything.
+            for word in [5, 1 << 31, beyond, (1 << 32) | 0x7FFF_0003, next, u64::MAX] {
+                memory.store(at, word, Ordering::Relaxed);
+                for said in refusals(pod, heap) {
+                    let expected =
+                        format!("the word {word:#x} at {at} is no owner of a worker slot");
+                    assert!(said.contains(&expected), "{word:#x}: {said}");
+                    assert!(said.contains("outlive pod check"), "{said}");
+                }
+                // Who has opened it before finds it, too.
+                let found = pool.check(heap).join("; ");
+                assert!(found.contains("no owner of a worker slot"), "{found}");
+            }
+            // Whoever is or was a member may be there, and may be a guest.
+            for word in [me.to_word(), me.to_word() | 1 << 31, 0] {
+                memory.store(at, word, Ordering::Relaxed);
+                WorkerPool::open(pod, "p").unwrap();
+            }
+        }
+        assert_eq!(pool.check(heap), Vec::<String>::new());
+        WorkerPool::destroy(pod, heap, "p").unwrap();
+    });
+}
+
+#[test]
+fn a_pool_whose_slots_are_of_an_older_format_is_refused_by_it() {
+    with_pool("format", |pod, heap, pool| {
+        let (memory, at) = (heap.memory(), pool.layout.slots.at());
+        let word: u64 = memory.load(at, Ordering::Relaxed);
+        memory.store(at, u64::from_le_bytes(*b"outtasks"), Ordering::Relaxed);
+        for said in refusals(pod, heap) {
+            let expected =
+                format!("at {at}: they are of format 1, and this Outlive reads format 2");
+            assert!(said.contains(&expected), "{said}");
+        }
+        memory.store(at, word, Ordering::Relaxed);
+        WorkerPool::destroy(pod, heap, "p").unwrap();
+    });
+}

@@ -3,7 +3,7 @@
 use crate::PoolError;
 use crate::layout::Layout;
 use core::ops::RangeInclusive;
-use outlive::membership::Member;
+use outlive::membership::{Instance, Member};
 use outlive::memory::Memory;
 
 /// Why a worker comes to a pool, or goes.
@@ -14,7 +14,7 @@ pub enum Trigger {
     Beginning,
     /// The number of ready tasks for each worker has left the [band](super::Band), and the pool has resized itself.
     Tasks,
-    /// More workers have failed than may.
+    /// A worker has died, and more have than may; or it has died, and whoever comes has its place.
     Failures,
     /// Somebody has [said](super::WorkerPool::resize) how many are wanted.
     Request,
@@ -43,7 +43,12 @@ impl Trigger {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Turn {
     /// It has a place, and works.
-    Comes(Trigger),
+    Comes {
+        /// Why.
+        why: Trigger,
+        /// Who died in that place, if that was one of those whom the pool wants.
+        after: Option<Instance>,
+    },
     /// It is one too many, and stands by again.
     Goes(Trigger),
 }
@@ -58,8 +63,8 @@ outlive::memory::crash_points! {
     }
 }
 
-/// Says for somebody else than the pool that it wants so many workers, and tells those who wait. How many were wanted; `None` if none,
-/// and then nothing is said.
+/// Says for somebody else than the pool that it wants so many workers, and tells those who wait. How many were wanted; `None`
+/// if none, and then nothing is said.
 ///
 /// # Crash
 /// It is said or not, and by whom with it; those who sleep look by themselves.

@@ -29,7 +29,7 @@ pub(super) trait Case: Copy + Debug + Sync {
     fn operate(self, world: &World<Marked>, hand: Hand<'_, Marked>) -> Result<(), PoolError>;
 
     /// What is to be seen while nobody knows yet that the victim is dead: by panicking if it is not.
-    fn look(self, _world: &World<Marked>) {}
+    fn look(self, _world: &World<Marked>, _crash: &Crash) {}
 
     /// What a survivor does, who knows who is dead.
     fn survive(self, world: &World<Marked>, hand: Hand<'_, Marked>, crash: &Crash);
@@ -75,7 +75,7 @@ impl<C: Case> Sweep for OfPool<C> {
     fn recover(&self, memory: Marked, crash: &Crash) {
         let world = World::open(memory);
         if world.status(0).may_write() {
-            self.0.look(&world);
+            self.0.look(&world, crash);
         }
         for id in 0..=crash.recoverers_lost {
             world.die(id);

@@ -1,15 +1,17 @@
 //! Who asks for another number of workers, and who comes or goes because of it, killed at every instruction.
 //!
 //! Numbers 3 and 1 have slots 0 and 1 of a pool that wants two. Whatever becomes of the victim, the number that is wanted stands
-//! beside the word of him who said it, wholly the one before or wholly the one asked for; and as many come or are too many as that says.
+//! beside the word of him who said it, wholly the one before or wholly the one asked for; as many come or are too many as that
+//! says; and of those who come, those who have the places of the dead say that they came for these, the others what was said.
 
 use super::case::{Case, OfPool};
 use super::world::{LEAF, SHAPE, Way, World};
 use crate::PoolError;
 use crate::crew::Crew;
+use crate::engine::ClaimPoint;
 use crate::jobs::JobState;
 use crate::layout::{Hand, Shape};
-use crate::pool::{AskPoint, Load, Trigger, ask, is_surplus, wants_a_spare};
+use crate::pool::{AskPoint, Load, Trigger, ask, is_surplus, wants_a_spare, why_came};
 use outlive_prove::kill::{Crash, Marked, Suite, Sweep};
 
 /// Adds the sweeps of this file.
@@ -22,10 +24,16 @@ pub fn add_to(suite: &mut Suite) {
 
 /// Ways to get it wrong: they must fail, each with a part of what must be said.
 pub fn broken() -> Vec<(Box<dyn Sweep>, &'static str)> {
-    vec![(
-        Box::new(OfPool(Request::AsksInTwoSteps)),
-        "nobody has said that",
-    )]
+    vec![
+        (
+            Box::new(OfPool(Request::AsksInTwoSteps)),
+            "nobody has said that",
+        ),
+        (
+            Box::new(OfPool(Request::CountsWhoIsMissing)),
+            "why a spare comes",
+        ),
+    ]
 }
 
 /// What the victim is about.
@@ -41,26 +49,32 @@ enum Request {
     AsksTooLate,
     /// Comes since one more is asked for, works, is one too many since one fewer is, and goes.
     ComesAndGoes,
+    /// Comes since one more is asked for, asks for one more still, and goes.
+    AsksAsItWorks,
     /// Broken: says how many, and then whose word it is.
     AsksInTwoSteps,
+    /// Broken: as the last but one; and why a spare comes is said by how many are missing before it has a place.
+    CountsWhoIsMissing,
 }
 
 const BEFORE: (u32, Trigger) = (2, Trigger::Beginning);
 
-const ASKED: [(u32, Trigger); 4] = [
+const ASKED: [(u32, Trigger); 5] = [
     (0, Trigger::Request),
     (1, Trigger::Request),
     (2, Trigger::Request),
     (3, Trigger::Request),
+    (4, Trigger::Request),
 ];
 
 impl Request {
-    const SOUND: [Self; 5] = [
+    const SOUND: [Self; 6] = [
         Self::AsksForMore,
         Self::AsksForFewer,
         Self::TakesItBack,
         Self::AsksTooLate,
         Self::ComesAndGoes,
+        Self::AsksAsItWorks,
     ];
 
     /// What is said, one after another.
@@ -71,6 +85,7 @@ impl Request {
             Self::TakesItBack => &[BEFORE, ASKED[3], ASKED[2]],
             Self::AsksTooLate => &[ASKED[0]],
             Self::ComesAndGoes => &[ASKED[3], ASKED[2]],
+            Self::AsksAsItWorks | Self::CountsWhoIsMissing => &[ASKED[3], ASKED[4]],
         }
     }
 }
@@ -100,6 +115,9 @@ impl Case for Request {
                 ask(world.layout, &member, 3).expect("a barrier");
                 world.submit(world.hand(&local), LEAF);
             }
+            Self::AsksAsItWorks | Self::CountsWhoIsMissing => {
+                ask(world.layout, &member, 3).expect("a barrier");
+            }
             _ => {}
         }
     }
@@ -118,6 +136,7 @@ impl Case for Request {
                 return Ok(());
             }
             Self::ComesAndGoes => return come_and_go(world, hand),
+            Self::AsksAsItWorks | Self::CountsWhoIsMissing => return come_and_ask(world, hand),
             Self::AsksInTwoSteps => {
                 layout.ask_for_in_two_steps(3);
                 return Ok(());
@@ -127,30 +146,48 @@ impl Case for Request {
         Ok(())
     }
 
-    fn look(self, world: &World<Marked>) {
-        self.demand_word(world);
+    fn look(self, world: &World<Marked>, crash: &Crash) {
+        self.demand_word(world, crash);
     }
 
-    fn survive(self, world: &World<Marked>, hand: Hand<'_, Marked>, _: &Crash) {
+    fn survive(self, world: &World<Marked>, hand: Hand<'_, Marked>, crash: &Crash) {
         let layout = world.layout;
-        self.demand_word(world);
+        self.demand_word(world, crash);
         if self == Self::ComesAndGoes {
             world.work(hand, Way::default()).expect("it can be done");
         }
         // As many come as are missing, and no more.
         let load = || Load::of(layout, world.generations).expect("a barrier");
-        let why = || wants_a_spare(layout, world.generations).expect("a barrier");
-        let mut spares = Vec::new();
-        while let Some(why) = why() {
-            let (wanted, said) = layout.wanted_by();
-            let nobody_came = load().own() + load().dead < wanted;
-            let expected = match nobody_came {
-                true => said,
-                false => Trigger::Failures,
+        let has_died_in = |number: &u32| {
+            let owner = layout.slots.slot(*number).owner();
+            owner.is_some_and(|one| world.generations.is_gone(one))
+        };
+        let fallen: Vec<u32> = (0..SHAPE.slots.capacity).filter(has_died_in).collect();
+        let (mut spares, mut successors) = (Vec::new(), 0);
+        while wants_a_spare(layout, world.generations).expect("a barrier") {
+            let missing = layout.wanted() > load().own() + load().dead;
+            let spare = Crew::claim(layout, hand).expect("a slot");
+            let why = match (self, missing) {
+                (Self::CountsWhoIsMissing, true) => layout.wanted_by().1,
+                (Self::CountsWhoIsMissing, false) => Trigger::Failures,
+                _ => why_came(layout, world.generations, spare.engine.before()),
             };
-            assert_eq!(why, expected, "why a spare comes");
-            spares.push(Crew::claim(layout, hand).expect("a slot"));
+            let follows = why == Trigger::Failures;
+            let is_said = why == layout.wanted_by().1;
+            assert!(
+                follows || is_said && !fallen.contains(&spare.engine.number()),
+                "why a spare comes to slot {}: {why:?}, where these died: {fallen:?}",
+                spare.engine.number()
+            );
+            successors += usize::from(follows);
+            spares.push(spare);
         }
+        // One for each who died, as far as anybody came, and no more.
+        assert_eq!(
+            successors,
+            fallen.len().min(spares.len()),
+            "why a spare comes: so many came for the dead of {fallen:?}"
+        );
         let (own, wanted) = (load().own(), layout.wanted());
         assert!(own >= wanted, "{own} work where {wanted} are wanted");
         assert!(
@@ -195,12 +232,32 @@ impl Case for Request {
 }
 
 impl Request {
-    /// What is wanted is what somebody has said.
-    fn demand_word(self, world: &World<Marked>) {
+    /// What is wanted is what somebody has said: nothing that was to be said later than the victim's last crash point, and nothing
+    /// that had been taken back.
+    fn demand_word(self, world: &World<Marked>, crash: &Crash) {
         let word = world.layout.wanted_by();
+        let said = self.said();
+        let asks_only = !matches!(
+            self,
+            Self::ComesAndGoes | Self::AsksAsItWorks | Self::CountsWhoIsMissing
+        );
+        let last = crash.point.map(|point| point.operation());
+        let (first, end) = if crash.returned || crash.passed(ClaimPoint::GivenUp) {
+            // One who goes has nothing more to say.
+            (said.len() - 1, said.len())
+        } else if crash.passed(AskPoint::Said) || asks_only && last == Some("barrier") {
+            // Here those who sleep are told.
+            (1, said.len())
+        } else if last.is_none() {
+            // The first word may have been said since; another was not.
+            (0, said.len().min(2))
+        } else {
+            (0, said.len())
+        };
         assert!(
-            self.said().contains(&word),
-            "nobody has said that: {word:?}"
+            said[first..end].contains(&word),
+            "nobody has said that: {word:?} after {:?}",
+            crash.point
         );
     }
 }
@@ -212,9 +269,11 @@ fn come_and_go(world: &World<Marked>, hand: Hand<'_, Marked>) -> Result<(), Pool
         by_victim: true,
         ..Way::default()
     };
-    let why = wants_a_spare(layout, world.generations)?;
-    assert_eq!(why, Some(Trigger::Request), "one more was asked for");
+    let is_wanted = wants_a_spare(layout, world.generations)?;
+    assert!(is_wanted, "one more was asked for");
     let mut crew = Crew::claim(layout, hand)?;
+    let why = why_came(layout, world.generations, crew.engine.before());
+    assert_eq!(why, Trigger::Request, "one more was asked for");
     let mine = crew.engine.number();
     let seat = layout.barrier.join(member)?;
     assert!(!is_surplus(layout, world.generations, mine));
@@ -223,6 +282,17 @@ fn come_and_go(world: &World<Marked>, hand: Hand<'_, Marked>) -> Result<(), Pool
     }
     ask(layout, member, 2)?;
     assert!(is_surplus(layout, world.generations, mine));
+    seat.leave()?;
+    crew.engine.give_up()?;
+    Ok(())
+}
+
+/// The same, but it asks for another one and goes of its own accord; and nothing is to be done.
+fn come_and_ask(world: &World<Marked>, hand: Hand<'_, Marked>) -> Result<(), PoolError> {
+    let (layout, member) = (world.layout, hand.heap.member());
+    let crew = Crew::claim(layout, hand)?;
+    let seat = layout.barrier.join(member)?;
+    ask(layout, member, 4)?;
     seat.leave()?;
     crew.engine.give_up()?;
     Ok(())

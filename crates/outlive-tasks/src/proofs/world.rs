@@ -275,14 +275,19 @@ impl<M: Memory> World<M> {
         self.memory.fetch_add(at, one, Ordering::Relaxed);
     }
 
-    /// A flag by which those in a scenario wait for one another.
+    /// A flag by which those in a scenario wait for one another, or a survivor knows that one has been there.
     pub fn raise(&self, flag: u64) {
         self.memory.store(FLAGS + flag * 8, 1u64, Ordering::Release);
     }
 
+    /// Whether it is raised.
+    pub fn is_raised(&self, flag: u64) -> bool {
+        self.memory.load::<u64>(FLAGS + flag * 8, Ordering::Acquire) != 0
+    }
+
     /// Waits for it.
     pub fn await_flag(&self, flag: u64) {
-        while self.memory.load::<u64>(FLAGS + flag * 8, Ordering::Acquire) == 0 {
+        while !self.is_raised(flag) {
             self.memory.spin_hint();
         }
     }

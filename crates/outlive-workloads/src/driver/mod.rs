@@ -16,7 +16,7 @@ mod standby;
 
 pub use launch::{die_with, not_stopped_by_a_terminal, own_program};
 pub use outcome::{Failure, Outcome, Progress, RunError, Turns};
-pub use program::{Elastic, Order, Program, Running, Stage, Stretch};
+pub use program::{Came, Elastic, Order, Program, Running, Stage, Stretch};
 
 use crate::crew::{Crew, MOST_HOSTS};
 use crate::size;

@@ -144,8 +144,9 @@ pub trait Running: Copy + Send + Sync {
         0
     }
 
-    /// Why worker `number` came last, if it stood by and that is known. Asked when it has [begun](Self::begun) a unit.
-    fn came(&self, number: u32) -> Option<Trigger> {
+    /// What is known of how worker `number` came last, if it stood by before. When it has [begun](Self::begun) a unit, that is how it
+    /// came to it.
+    fn came(&self, number: u32) -> Option<Came> {
         let _ = number;
         None
     }
@@ -157,6 +158,19 @@ pub trait Running: Copy + Send + Sync {
     fn turns(&self) -> Turns {
         Turns::default()
     }
+}
+
+/// How a worker came last.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Came {
+    /// Why.
+    pub why: Trigger,
+    /// Which of the run's workers had died in the place that it took.
+    pub after: Option<u32>,
+    /// Whether it was sent away since: it stands by again.
+    pub is_away: bool,
+    /// How often it has come, in all its lives.
+    pub times: u32,
 }
 
 /// How far a program is.

@@ -7,11 +7,12 @@
 //! What different threads write stands on lines of its own. All of it is for the progress, the kills and the report: no result
 //! depends on it.
 
-use crate::driver::{Running, Stretch, Turns};
+use crate::driver::{Came, Running, Stretch, Turns};
 use crate::header::{Beginning, Header};
 use crate::host;
 use core::fmt;
 use core::marker::PhantomData;
+use outlive::membership::InstanceId;
 use outlive::memory::{Memory, Native, Offset, Ordering};
 use outlive_tasks::{Trigger, Turn};
 
@@ -28,7 +29,7 @@ const STEPS: u64 = 768;
 /// How many workers came, and how many went, for each reason: rarely written, so on one line.
 const TURNS: u64 = 896;
 const WORKERS: u64 = 1024;
-/// What each worker has: a line of its own, with its unit, how many it has begun, how often it was suspected, and why it came last.
+/// What each worker has: a line of its own, with its unit, how many it has begun, how often it was suspected, how it came last.
 const WORKER: u64 = 128;
 const BEGUN_HERE: u64 = 8;
 const SUSPECTED_HERE: u64 = 16;
@@ -45,14 +46,60 @@ const REASONS: [Trigger; 4] = [
 /// Where it is counted that a worker comes or goes; `None` for those who begin, or come as these do.
 fn counted_at(turn: Turn) -> Option<u64> {
     let place = match turn {
-        Turn::Comes(Trigger::Tasks) => 0,
-        Turn::Comes(Trigger::Failures) => 8,
-        Turn::Comes(Trigger::Request) => 16,
-        Turn::Goes(Trigger::Tasks) => 24,
-        Turn::Goes(Trigger::Request) => 32,
-        _ => return None,
+        Turn::Comes { why, .. } => came_at(why)?,
+        Turn::Goes(why) => went_at(why)?,
     };
     Some(TURNS + place)
+}
+
+fn came_at(why: Trigger) -> Option<u64> {
+    match why {
+        Trigger::Tasks => Some(0),
+        Trigger::Failures => Some(8),
+        Trigger::Request => Some(16),
+        _ => None,
+    }
+}
+
+fn went_at(why: Trigger) -> Option<u64> {
+    match why {
+        Trigger::Tasks => Some(24),
+        Trigger::Request => Some(32),
+        _ => None,
+    }
+}
+
+// How a worker came last, in one word: so nobody sees the half of it. From the lowest bit on: the reason, 0 if it never came;
+// whether it is away; how often it has come; whom it follows, and 1 more.
+const REASON_BITS: u32 = 8;
+const AWAY: u64 = 1 << REASON_BITS;
+const TIMES_AT: u32 = REASON_BITS + 1;
+const TIMES: u64 = (1 << (AFTER_AT - TIMES_AT)) - 1;
+const AFTER_AT: u32 = 32;
+
+fn came_of(word: u64) -> Option<Came> {
+    let reason = word & ((1 << REASON_BITS) - 1);
+    Some(Came {
+        why: *REASONS.get((reason as usize).checked_sub(1)?)?,
+        after: ((word >> AFTER_AT) as u32).checked_sub(1),
+        is_away: word & AWAY != 0,
+        times: (word >> TIMES_AT & TIMES) as u32,
+    })
+}
+
+/// The word of one who came by `before` at last, now that it does what `turn` says.
+fn came_by(before: u64, turn: Turn, number_of: impl Fn(InstanceId) -> Option<u32>) -> u64 {
+    match turn {
+        Turn::Goes(_) => before | AWAY,
+        Turn::Comes { why, after } => {
+            let reason = REASONS.iter().position(|reason| *reason == why);
+            let after = after.and_then(|dead| number_of(dead.id));
+            let times = (before >> TIMES_AT).wrapping_add(1) & TIMES;
+            reason.map_or(0, |reason| reason as u64 + 1)
+                | times << TIMES_AT
+                | after.map_or(0, |number| u64::from(number) + 1) << AFTER_AT
+        }
+    }
 }
 
 /// What stands in the pod of a run of tasks.
@@ -107,7 +154,7 @@ impl Record {
     }
 
     /// The worker with this id, if it is one of the run's.
-    pub(super) fn worker_of(&self, id: outlive::membership::InstanceId) -> Option<u32> {
+    pub(super) fn worker_of(&self, id: InstanceId) -> Option<u32> {
         self.header.crew().worker_of(id)
     }
 
@@ -151,12 +198,12 @@ impl Record {
 
     /// Notes that worker `number` has come or gone.
     pub(super) fn turn(&self, number: u32, turn: Turn) {
-        if let Turn::Comes(why) = turn
-            && let Some(reason) = (1u64..).zip(REASONS).find(|(_, reason)| *reason == why)
-        {
-            let memory = self.header.memory();
-            memory.store(self.worker(number) + CAME_HERE, reason.0, Ordering::Relaxed);
-        }
+        let memory = self.header.memory();
+        let at = self.worker(number) + CAME_HERE;
+        // Nobody else writes there, as with what it has begun.
+        let before: u64 = memory.load(at, Ordering::Relaxed);
+        let word = came_by(before, turn, |id| self.worker_of(id));
+        memory.store(at, word, Ordering::Relaxed);
         if let Some(place) = counted_at(turn) {
             self.count(place);
         }
@@ -288,11 +335,10 @@ impl<T> Running for TaskRun<T> {
         memory.load(self.record.worker(number) + BEGUN_HERE, Ordering::Acquire)
     }
 
-    fn came(&self, number: u32) -> Option<Trigger> {
+    fn came(&self, number: u32) -> Option<Came> {
         let memory = self.record.header.memory();
         let at = self.record.worker(number) + CAME_HERE;
-        let reason: u64 = memory.load(at, Ordering::Relaxed);
-        REASONS.get((reason as usize).checked_sub(1)?).copied()
+        came_of(memory.load(at, Ordering::Relaxed))
     }
 
     fn redone(&self) -> u64 {
@@ -300,7 +346,8 @@ impl<T> Running for TaskRun<T> {
     }
 
     fn turns(&self) -> Turns {
-        let of = |turn| counted_at(turn).map_or(0, |place| self.record.load(place));
+        let count = |at: Option<u64>| at.map_or(0, |at| self.record.load(TURNS + at));
+        let (came, went) = (|why| count(came_at(why)), |why| count(went_at(why)));
         let memory = self.record.header.memory();
         let times = |number| {
             let at = self.record.worker(number) + SUSPECTED_HERE;
@@ -308,12 +355,59 @@ impl<T> Running for TaskRun<T> {
         };
         let workers = 0..self.record.header.crew().workers();
         Turns {
-            came_for_tasks: of(Turn::Comes(Trigger::Tasks)),
-            came_for_failures: of(Turn::Comes(Trigger::Failures)),
-            came_on_request: of(Turn::Comes(Trigger::Request)),
-            went_for_tasks: of(Turn::Goes(Trigger::Tasks)),
-            went_on_request: of(Turn::Goes(Trigger::Request)),
+            came_for_tasks: came(Trigger::Tasks),
+            came_for_failures: came(Trigger::Failures),
+            came_on_request: came(Trigger::Request),
+            went_for_tasks: went(Trigger::Tasks),
+            went_on_request: went(Trigger::Request),
             suspected: workers.map(times).filter(|it| it.1 > 0).collect(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use outlive::membership::Instance;
+
+    #[test]
+    fn how_a_worker_came_last_is_one_word() {
+        let number_of = |id: InstanceId| id.checked_sub(100);
+        let mut word = 0;
+        assert_eq!(came_of(word), None);
+        let comes = |why, id: Option<u32>| Turn::Comes {
+            why,
+            after: id.map(|id| Instance::new(id, 7)),
+        };
+        let cases = [
+            (Trigger::Beginning, None, None),
+            (Trigger::Failures, Some(100), Some(0)),
+            // Who comes by hand has no number.
+            (Trigger::Failures, Some(99), None),
+            (Trigger::Tasks, None, None),
+            (Trigger::Request, Some(65_535), Some(65_435)),
+        ];
+        for (times, (why, id, after)) in (1..).zip(cases) {
+            word = came_by(word, comes(why, id), number_of);
+            let came = Came {
+                why,
+                after,
+                is_away: false,
+                times,
+            };
+            assert_eq!(came_of(word), Some(came));
+            let away = came_by(word, Turn::Goes(Trigger::Request), number_of);
+            let went = Came {
+                is_away: true,
+                ..came
+            };
+            assert_eq!(came_of(away), Some(went));
+            // Whoever has gone comes as before.
+            let again = comes(why, id);
+            assert_eq!(
+                came_by(away, again, number_of),
+                came_by(word, again, number_of)
+            );
         }
     }
 }

@@ -107,7 +107,8 @@ impl Part<'_> {
         };
         let until = Instant::now() + FIRST_COME;
         while !self.is_over() && Instant::now() < until {
-            let have_come = self.pool.workers(self.post.heap) >= self.pool.wanted();
+            // Who works besides has none of their places.
+            let have_come = self.pool.own_workers(self.post.heap) >= self.pool.wanted();
             if have_come || (0..crew.hosts - crew.spares).any(has_failed) {
                 return;
             }

@@ -17,7 +17,7 @@ pub(in crate::cluster) enum Stage {
     /// That all is got that was sent.
     Draining,
     /// That all has been forgotten that is to start over.
-    Forgetting,
+    Restarting,
     /// The directories.
     Repairing,
     /// The last dump in the old groups.
@@ -131,7 +131,7 @@ impl<T: Thread> Cluster<T> {
         let ending = |ending| RecoverySays::RecovEnd { ending, dead };
         let (says, whom) = match stage {
             Stage::Draining => (RecoverySays::Interrupt, 0..ports),
-            Stage::Forgetting => (RecoverySays::Forget { dead }, 0..ports),
+            Stage::Restarting => (RecoverySays::Restart { dead }, 0..ports),
             Stage::Repairing => (RecoverySays::InitRecov { dead }, compute..ports),
             Stage::Saving => (ending(Ending::Save), compute..compute + 1),
             Stage::Regrouping => (ending(Ending::Regroup), 0..compute),
@@ -162,8 +162,8 @@ impl<T: Thread> Cluster<T> {
 
     fn next_stage(&mut self, done: Stage, now: Time, queue: &mut EventQueue<Event>) {
         let next = match done {
-            Stage::Draining => Stage::Forgetting,
-            Stage::Forgetting => Stage::Repairing,
+            Stage::Draining => Stage::Restarting,
+            Stage::Restarting => Stage::Repairing,
             Stage::Repairing => Stage::Saving,
             Stage::Saving => Stage::Regrouping,
             Stage::Regrouping => Stage::GoingOn,
@@ -209,7 +209,7 @@ impl<T: Thread> Cluster<T> {
                 manager.reports[usize::from(from.0)] = Told { sent, got };
                 Stage::Draining
             }
-            RecoverySays::ForgetResp => Stage::Forgetting,
+            RecoverySays::RestartResp => Stage::Restarting,
             RecoverySays::InitRecovResp => Stage::Repairing,
             RecoverySays::RecovEndResp(Ending::Save) => Stage::Saving,
             RecoverySays::RecovEndResp(Ending::Regroup) => Stage::Regrouping,

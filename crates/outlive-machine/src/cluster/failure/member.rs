@@ -105,7 +105,9 @@ impl<T: Thread> Cluster<T> {
     fn replicate_again(&mut self, c: usize, tick: u64, now: Time, queue: &mut EventQueue<Event>) {
         let length = self.cores[c].stores.len();
         let due = match self.protocol {
-            Protocol::Uncoalesced => length,
+            Protocol::Proactive | Protocol::Uncoalesced if !self.cores[c].stores.coalesces() => {
+                length
+            }
             Protocol::Proactive => length.saturating_sub(1).max(length.min(1)),
             Protocol::Parallel => length.min(1),
             _ => 0,

@@ -43,10 +43,10 @@ pub(in crate::cluster) enum RecoverySays {
     },
     /// Stores that have not committed are to start over, and what is not validated is to be forgotten; memory nodes shall
     /// wait for no dump of the dead any more.
-    Forget {
+    Restart {
         dead: NodeSet,
     },
-    ForgetResp,
+    RestartResp,
     /// To memory nodes: directories shall be repaired.
     InitRecov {
         dead: NodeSet,
@@ -72,8 +72,8 @@ impl RecoverySays {
             RecoverySays::Msi { .. } => MessageKind::Msi,
             RecoverySays::Interrupt => MessageKind::Interrupt,
             RecoverySays::InterruptResp { .. } => MessageKind::InterruptResp,
-            RecoverySays::Forget { .. } => MessageKind::Forget,
-            RecoverySays::ForgetResp => MessageKind::ForgetResp,
+            RecoverySays::Restart { .. } => MessageKind::Restart,
+            RecoverySays::RestartResp => MessageKind::RestartResp,
             RecoverySays::InitRecov { .. } => MessageKind::InitRecov,
             RecoverySays::InitRecovResp => MessageKind::InitRecovResp,
             RecoverySays::FetchLatestVers { .. } => MessageKind::FetchLatestVers,
@@ -90,12 +90,12 @@ impl RecoverySays {
                 1 + passed.iter().map(|row| row.len()).sum::<usize>()
             }
             RecoverySays::InterruptResp { sent, got } => sent.len() + got.len(),
-            RecoverySays::Forget { .. } | RecoverySays::InitRecov { .. } => 1,
+            RecoverySays::Restart { .. } | RecoverySays::InitRecov { .. } => 1,
             RecoverySays::RecovEnd { .. } => 1,
             RecoverySays::FetchLatestVers { lines } => 2 * lines.len(),
             RecoverySays::FetchLatestVersResp { updates } => 6 * updates.len(),
             RecoverySays::Interrupt
-            | RecoverySays::ForgetResp
+            | RecoverySays::RestartResp
             | RecoverySays::InitRecovResp
             | RecoverySays::RecovEndResp(_) => 0,
         };

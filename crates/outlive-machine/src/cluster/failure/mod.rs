@@ -13,7 +13,7 @@
 //! | --- | --- |
 //! | MSI | nobody; it says who is dead, and what the switch has let pass from them |
 //! | Interrupt | all nodes at once, with what they have sent and got; asked again until all is got that was sent |
-//! | Forget (ours) | all nodes: stores start over, units forget what is not validated, and no dump of the dead is awaited |
+//! | Restart (ours) | all nodes: stores start over, units forget what is not validated, and no dump of the dead is awaited |
 //! | InitRecov | memory nodes, when FetchLatestVers is answered by all living units and all memory nodes, and the dead are buried |
 //! | RecovEnd: save | the memory node that leads rounds of dumps, after one that began now |
 //! | RecovEnd: regroup | compute nodes: their units have the new groups |
@@ -347,9 +347,9 @@ impl<T: Thread> Cluster<T> {
                 };
                 self.recover_by(now, (port, from), number, says, queue);
             }
-            RecoverySays::Forget { dead } => {
+            RecoverySays::Restart { dead } => {
                 self.forget(port, dead, now, queue);
-                self.recover_by(now, (port, from), number, RecoverySays::ForgetResp, queue);
+                self.recover_by(now, (port, from), number, RecoverySays::RestartResp, queue);
             }
             RecoverySays::InitRecov { dead } => self.begin_repair(port, number, dead, now, queue),
             RecoverySays::FetchLatestVers { lines } => {
@@ -382,7 +382,7 @@ impl<T: Thread> Cluster<T> {
         }
     }
 
-    /// Forget: nothing is under way but what waits for the dead.
+    /// Restart: nothing is under way but what waits for the dead.
     fn forget(&mut self, port: Port, dead: NodeSet, now: Time, queue: &mut EventQueue<Event>) {
         let (p, nodes) = (usize::from(port.0), self.nodes.len());
         match p.checked_sub(nodes) {

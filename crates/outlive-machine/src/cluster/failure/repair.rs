@@ -264,11 +264,8 @@ impl<T: Thread> Cluster<T> {
 
     /// The lines that stand in a memory node.
     fn lines_of(&self, m: usize) -> impl Iterator<Item = LineAddress> + use<T> {
-        let (piece, all, count) = (
-            self.interleave,
-            self.memory.len(),
-            self.memories.len() as u64,
-        );
+        let (piece, all) = (self.interleave.get(), self.memory.len());
+        let count = self.memories.len() as u64;
         let pieces = (m as u64 * piece..all).step_by((piece * count) as usize);
         pieces.flat_map(move |first| (first..(first + piece).min(all)).map(LineAddress))
     }

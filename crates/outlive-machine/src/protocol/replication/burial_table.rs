@@ -48,7 +48,7 @@ pub enum BurialOperation {
 
 use BurialEvent as On;
 use BurialOperation::{Finish, Forget, GrantE, GrantM, GrantUpgrade, KeepAwaited, Own, Restore};
-use DirectoryState::{I, ID, O, OD, OS, OX, S, SD, SU, SX};
+use DirectoryState::{I, O, OD, OS, OX, S, SD, SU, SX};
 
 /// How a directory buries the dead when nothing of the living is under way to it. *Finished in the name of the dead* is
 /// what they would have answered; *undone* is what they have asked for.
@@ -84,10 +84,9 @@ pub const BURIAL: &[Row<DirectoryState, BurialEvent, BurialOperation>] = &[
     row(SD, On::Requester,         &[Forget, Finish],            S),
     row(SD, On::RequesterLast,     &[Forget, Finish],            I),
 
-    // It may have had the grant, and have written and committed.
+    // It may have had the grant, and have written and committed in the same step, of which the Done did not get out. What a
+    // later step has sent got out after that: so nobody has put the line back (ID) without Done.
     row(OD, On::OwnerAndRequester, &[Restore, Forget, Finish],   I),
-
-    row(ID, On::RequesterLast,     &[Finish],                    I),
 ];
 
 use DirectoryEvent as Asks;

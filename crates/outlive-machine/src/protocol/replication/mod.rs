@@ -34,7 +34,7 @@
 //! most, however long its acknowledgements are under way.
 //!
 //! An atomic is different: what it stores depends on what it has read, so from its reading to its commit its node does not let
-//! the line go. An interrupt makes it let go and read again, for it may wait for the dead, and others for the line.
+//! the line go. An interrupt makes it let go, and a restart read again.
 //!
 //! # Recovery
 //!
@@ -47,17 +47,45 @@
 //!    messages it has sent to each other node and got from it, memory nodes too, and again when that has changed.
 //! 2. *The fabric is drained* when these counts agree for the living, and the switch has nothing left of the dead. Whatever
 //!    waits now waits for the dead, or for one who does.
-//! 3. Each store of the living that has not committed is told [`StoreInput::Restart`]: nothing that it has sent is under
-//!    way, and the units will forget it.
+//! 3. *Restart* to all living nodes. Each tells its stores that have not committed [`StoreInput::Restart`], and its logging
+//!    unit [forgets](crate::logging::LoggingUnit::forget) whatever is not validated, of every node. Nothing that these stores
+//!    have sent is under way, and nothing is sent again before 6, so the REPL of a store that starts over never meets its old
+//!    entry, which would keep its room for ever. All answer before 4: a burial grants lines, and a store that has all its
+//!    acknowledgements and has not been told would commit on such a grant, and validate what the units have forgotten.
 //! 4. *InitRecov* to the directories, and each repairs its lines in any order: it fetches what the logs have of each line
 //!    that a dead node owns (*FetchLatestVers*, from the living units and from the memory nodes), puts it into memory, and
 //!    [buries](BurialTable::bury) the dead: it finishes in their name what waits for their answers, undoes what they have
-//!    asked for, and serves who waits behind that. The grants of these transactions go out at once.
-//! 5. *RecovEnd*, after the last *InitRecovResp*: the units forget all that is not validated and dump what is, under the old
-//!    groups; groups are formed anew of the living; the cores go on.
+//!    asked for, and serves who waits behind that. The grants of these transactions go out at once. Each answers
+//!    *InitRecovResp*.
+//! 5. *The last round of dumps* under the old groups ([`DumpBarrier`](crate::logging::DumpBarrier)), before, after or beside
+//!    4, for it asks nothing of the directories. First every unit saves its share of what is validated. When all have, each
+//!    clears what is saved, forms the groups anew of the living ([`regroup`](crate::logging::LoggingUnit::regroup)), and
+//!    answers.
+//! 6. *RecovEnd*, when all of 4 and of 5 have answered: the cores go on, one after the other. Nobody waits for their
+//!    *RecovEndResp*: a core that goes on later is one that asks later.
 //!
 //! Whoever dies meanwhile, the manager too: it is begun again at 1, with all who are known to be dead. Each step may be done
-//! twice. What a burial has granted before is an ordinary transaction, and arrives in the second draining.
+//! twice. What a burial has granted before is an ordinary transaction, and arrives in the second draining. An order names the
+//! dead, and a node takes no order that names fewer than the last Interrupt it has got: so no order of a manager who has died,
+//! or has begun again, is mistaken for one of the present recovery.
+//!
+//! # Why so many waits
+//!
+//! * *Nothing under way before 3*: what the dead have sent would come after their burial, and name them again; and
+//!   acknowledgements would come to stores that have started over.
+//! * *All have restarted before 4*: as said there.
+//! * *All have saved before any unit clears what they are to save*: who saves a line may die before it has.
+//! * *All know the new groups before any core goes on*, and not just each unit before its own: in a round, two members of
+//!   a line's group of which one goes by the old groups can each take the other for the one who saves it. Then both clear,
+//!   and nobody has saved. That may be the next round, or the one of a recovery that begins while some have gone on.
+//! * *All lines are repaired before any core goes on*: it would ask a directory that waits for the dead.
+//!
+//! Each of these waits, left out, is a [`Fault`](crate::search::Fault) that the search finds.
+//!
+//! What a node does not let go (the line of an atomic, or of a store while its acknowledgements are under way, if the machine
+//! does that) it lets go when it is interrupted: it may wait for the dead, and others for the line, and 2 would not come. An
+//! atomic that keeps its line nevertheless may commit, if other cores of its node still do not write it; one that has lost it
+//! does not get it back before 3, for nobody asks for it; and then it reads again.
 //!
 //! # Why nothing is lost
 //!
@@ -72,10 +100,13 @@
 //!    the order of his commits. So two nodes' entries are never compared. Without epochs they would have to be: a node that
 //!    has lost a line to another writer and got it back would be taken for the last who wrote it.
 //! 4. *What is not validated has not committed*, or its node died while it sent the VALs. Then some units may have one and
-//!    others none, and either is right: what the node sent after that has not left it, so nobody has seen the store, nor
+//!    others none, and either is right: what the node sent after that step has not left it, so nobody has seen the store, nor
 //!    any later one. Any validated entry makes it count, none makes it never have been. The same for all its words.
 //! 5. *Afterwards again N_r logs have what commits.* What was validated before is in memory nodes, which do not fail, and what
-//!    is stored later goes to the new groups.
+//!    is stored later goes to the new groups. That is so when all have saved: from then on N_r - 1 more may die.
+//! 6. *An epoch is one owner's.* Whoever is granted the only copy after another, or after nobody, gets an epoch of his own.
+//!    So an entry that its line's directory has not as that of the present owner and epoch will never count again, and memory
+//!    nodes may drop it at any time ([`Archive::truncate`](crate::logging::Archive::truncate)).
 //!
 //! 4 needs that what leaves a node leaves it in the order in which it is sent, although the fabric may reorder it: a death
 //! takes an end of that, not a part out of the middle. If VALs could be lost while something that was sent after them got
@@ -84,8 +115,9 @@
 //!
 //! # Why no message carries the number of a recovery
 //!
-//! A recovery begins only when nothing is under way, and until RecovEnd only coherence messages are sent. So no REPL,
-//! REPL_ACK or VAL of before can arrive after it, and none needs to be told from those of after. Nor could directories be
+//! That is, no message of coherence or replication; orders of a recovery name the dead. A recovery begins only when nothing
+//! is under way, and until RecovEnd only coherence messages are sent. So no REPL, REPL_ACK or VAL of before can arrive after
+//! it, and none needs to be told from those of after. Nor could directories be
 //! repaired earlier: while an answer of a living node is under way, whom they await is not known to be dead.
 //!
 //! Table [`BURIAL`] nevertheless leaves in a record whoever has not answered and is not known to be dead: he has died since,

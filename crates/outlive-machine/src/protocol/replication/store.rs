@@ -42,7 +42,7 @@ pub enum StoreInput {
     Lost,
     /// The line may not be written, and nothing is under way that would change that. Only where [`StoreState::asks`].
     Idle,
-    /// A recovery: all logs have forgotten it, and nothing that it has sent or is owed is under way.
+    /// A recovery: nothing that it has sent or is owed is under way, and each log forgets it before anything is sent again.
     Restart,
 }
 

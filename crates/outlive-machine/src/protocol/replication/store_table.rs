@@ -51,7 +51,7 @@ names! {
         Lost,
         /// Its line may not be written, and nothing is under way that would change that. Told to the head alone.
         Idle,
-        /// A recovery: what it has sent is forgotten by all, and nothing of that is under way.
+        /// A recovery: nothing that it has sent is under way, and what is of it in logs is forgotten.
         Restart,
         /// An acknowledgement that is not awaited: without a row in any state.
         Stray,

@@ -18,7 +18,7 @@ pub enum Fault {
     MemoryLogsSkipped,
     /// The logging units are not asked.
     UnitsSkipped,
-    /// An unvalidated entry counts for later than a validated one.
+    /// Units keep what is not validated, and it counts for later than what is.
     UnvalidatedTaken,
     /// Stores that wait for the dead go on waiting.
     NoRestart,
@@ -28,6 +28,22 @@ pub enum Fault {
     SameGroups,
     /// In a dump, units clear what the saver did not have.
     ClearsAll,
+    /// A directory repairs its lines, and units save, while stores of the living wait that have not been told to start over.
+    RestartsNotAwaited,
+    /// A unit clears what another one has still to save.
+    SavesNotAwaited,
+    /// Cores go on while units still know the groups of before.
+    RegroupsNotAwaited,
+    /// Units learn the new groups as their cores go on, and not before.
+    RegroupsLate,
+    /// Cores go on before all lines are repaired.
+    RepairsNotAwaited,
+    /// Memory nodes drop what a line's owner has written when the line is recalled from him.
+    TruncatesEarly,
+    /// What a node does not let go it does not let go in a recovery either.
+    HeldInRecovery,
+    /// An atomic that starts over does not read its line again.
+    AtomicNotReadAgain,
 }
 
 /// A protocol of stores or of burials that lacks something.
@@ -130,16 +146,19 @@ impl ReplicatedSuite {
             setup,
             most_states: 2_000_000,
         };
-        let walk = |seed| {
+        let walk = |seed: u64| {
             let larger = Setup {
                 shape: Shape {
                     nodes: 5,
                     lines: 2,
                     capacity: 2,
                 },
+                cores: 2,
                 buffer: 4,
+                atomics: &[4; 10],
+                holds: seed.is_multiple_of(2),
                 dumps: 4,
-                ..setup(5, 4, &[20; 5], &[40; 5], 3)
+                ..setup(5, 4, &[8; 10], &[40; 5], 3)
             };
             ReplicatedWalk {
                 setup: [larger, head(larger), writable(larger)][seed as usize % 3],

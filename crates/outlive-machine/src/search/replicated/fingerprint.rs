@@ -1,9 +1,9 @@
 //! What tells the states of a machine that replicates apart.
 
-use super::unit::{Entry, Waiting};
-use super::world::{LogMessage, Phase, Replicated};
+use super::unit::{Entry, Validation};
+use super::world::{LogMessage, Read, Replicated, Stage};
 use super::{Fault, ReplicatedRules};
-use crate::logging::Commit;
+use crate::logging::{Commit, Requester};
 use crate::protocol::{Epoch, Name, NodeId, NodeSet};
 use crate::search::fingerprint::Fingerprinter;
 
@@ -14,20 +14,29 @@ pub(super) struct ReplicatedFingerprinter {
     parts: Vec<[u32; 4]>,
 }
 
-/// Numbers of which the order alone matters, as their places among those that are in use.
-struct Ranks(Vec<(NodeId, u32)>);
+/// Numbers of which the order alone matters, as their places among those of the same source that are in use.
+struct Ranks<K>(Vec<(K, u32)>);
 
-impl Ranks {
-    fn new(mut used: Vec<(NodeId, u32)>) -> Ranks {
+impl<K: Ord + Copy> Ranks<K> {
+    fn new(mut used: Vec<(K, u32)>) -> Ranks<K> {
         used.sort_unstable();
         used.dedup();
         Ranks(used)
     }
 
-    fn of(&self, node: NodeId, number: u32) -> u32 {
-        let first = self.0.partition_point(|(other, _)| *other < node);
-        let place = self.0.binary_search(&(node, number));
+    fn of(&self, source: K, number: u32) -> u32 {
+        let first = self.0.partition_point(|(other, _)| *other < source);
+        let place = self.0.binary_search(&(source, number));
         place.map_or(0xff, |place| (place - first) as u32)
+    }
+
+    /// How many of a source are not above this.
+    fn up_to(&self, source: K, number: u32) -> u32 {
+        let covered = self
+            .0
+            .iter()
+            .filter(|(other, used)| *other == source && *used <= number);
+        covered.count() as u32
     }
 }
 
@@ -56,23 +65,16 @@ impl ReplicatedFingerprinter {
         let (sequences, commits) = (sequences(world), commits(world));
         let is_current =
             |line: usize, epoch: Epoch| epoch == world.base.homes[line].directory.epoch();
-        let phase = match world.phase {
-            Phase::Running => 0,
-            Phase::Draining => 1,
-            Phase::Repairing(left) => 2 | left << 2,
-        };
         self.words.extend([
-            phase,
+            world.unrepaired,
             world.deaths_left | world.dumps_left << 8,
             bits(world.dead) | bits(world.known) << 8 | bits(world.recovered) << 16,
         ]);
-        self.words
-            .extend(world.groups.iter().map(|group| bits(*group)));
         let doubt = world.in_doubt.iter().map(|(line, _)| 1 << line);
         self.words.push(doubt.sum());
         let last = world.last_commit.as_ref();
         self.words.push(last.map_or(0, |last| {
-            (1 + last.node.index() as u32) | bits(last.vals) << 8
+            (1 + last.node.index() as u32) | bits(last.vals) << 8 | u32::from(last.done) << 16
         }));
         let entry = |who: u32, entry: &Entry| {
             let current = is_current(entry.line, entry.epoch);
@@ -83,56 +85,51 @@ impl ReplicatedFingerprinter {
             let counts = current || rules.fault == Some(Fault::EpochsIgnored);
             counts.then_some([at, commit, u32::from(current), class])
         };
-        for node in world.nodes() {
-            let core = world.core(node);
+        // What a VAL to this unit says of a REPL of this line and number.
+        let said = |to: NodeId, val: &Validation, line: usize, number: u64| {
+            let node = val.requester.node;
+            let late = val.timestamp - world.node(to).unit.moved[node.index()].0;
+            let commit = commits.of(node, val.commit.0);
+            let current = u32::from(is_current(line, val.epoch));
+            let class = class(world, line, number);
+            [late << 8 | commit, (1 + current) | class << 8]
+        };
+        let clearing = world
+            .living()
+            .any(|node| world.node(node).stage == Stage::Saved);
+        let dumps = world.dumps_left > 0 || world.deaths_left > 0 || world.is_recovering();
+        for node in world.all() {
+            let known = world.node(node);
             self.words
-                .push(core.stores_left | core.others_left << 8 | (core.buffer.len() as u32) << 16);
-            for buffered in &core.buffer {
-                let store = &buffered.store;
-                let sequence = store
-                    .sequence()
-                    .map_or(0xfe, |number| sequences.of(node, number));
-                self.words.push(
-                    store.state().number() as u32 | (buffered.line as u32) << 8 | sequence << 16,
-                );
-                self.words
-                    .push(bits(store.replicas()) | bits(store.awaited()) << 8);
+                .push(known.others_left | (known.stage as u32) << 8);
+            let groups = known.groups.iter().flatten();
+            let groups = groups.fold(0, |sum, member| sum * 16 + 1 + member.index() as u32);
+            self.words.push(groups);
+            for who in world.cores_of(node) {
+                self.put_core(world, who, &sequences);
             }
-            let unit = &core.unit;
+            let unit = &known.unit;
             self.parts.clear();
             self.parts
                 .extend(unit.log.iter().filter_map(|logged| entry(1, logged)));
-            self.parts
-                .extend(unit.waiting.iter().map(|waiting: &Waiting| {
-                    let at = 2 << 16 | (waiting.node.index() as u32) << 8 | waiting.line as u32;
-                    let sequence = sequences.of(waiting.node, waiting.sequence);
-                    match waiting.val {
-                        None => [at, sequence, 0, 0],
-                        Some((timestamp, commit, epoch)) => {
-                            let late = timestamp - unit.moved[waiting.node.index()].0;
-                            let current = is_current(waiting.line, epoch);
-                            let commit = commits.of(waiting.node, commit.0);
-                            let class = class(world, waiting.line, waiting.number);
-                            [
-                                at,
-                                sequence,
-                                late << 8 | commit,
-                                (1 + u32::from(current)) | class << 8,
-                            ]
-                        }
-                    }
-                }));
-            // Up to which commit it would let others clear.
-            if world.dumps_left > 0 {
-                self.parts
-                    .extend(unit.moved.iter().enumerate().map(|(of, (_, commit))| {
-                        let of = NodeId::new(of);
-                        let covered = commits
-                            .0
-                            .iter()
-                            .filter(|(node, number)| *node == of && *number <= commit.0);
-                        [3 << 16 | of.index() as u32, covered.count() as u32, 0, 0]
-                    }));
+            self.parts.extend(unit.waiting.iter().map(|waiting| {
+                let at = 2 << 16 | core(waiting.requester) << 8 | waiting.line as u32;
+                let sequence = sequences.of(waiting.requester, waiting.sequence);
+                let val = waiting.val.as_ref();
+                let [a, b] =
+                    val.map_or([0, 0], |val| said(node, val, waiting.line, waiting.number));
+                [at, sequence, a, b]
+            }));
+            // Up to which commit it would let others clear, and does.
+            if dumps {
+                for of in world.all() {
+                    let moved = commits.up_to(of, unit.moved[of.index()].1.0);
+                    let through = world.saved[node.index()].as_ref().filter(|_| clearing);
+                    let saved =
+                        through.map_or(0, |through| 1 + commits.up_to(of, through[of.index()].0));
+                    self.parts
+                        .push([3 << 16 | of.index() as u32, moved, saved, 0]);
+                }
             }
             flush(&mut self.parts, &mut self.words);
         }
@@ -140,7 +137,7 @@ impl ReplicatedFingerprinter {
             .extend(world.archive.iter().filter_map(|logged| entry(4, logged)));
         flush(&mut self.parts, &mut self.words);
         self.parts
-            .extend(world.log_messages.iter().map(|message| match *message {
+            .extend(world.log_messages.iter().map(|message| match message {
                 LogMessage::Repl {
                     to,
                     requester,
@@ -148,50 +145,64 @@ impl ReplicatedFingerprinter {
                     line,
                     ..
                 } => [
-                    5 << 16 | pair(to, requester),
-                    sequences.of(requester, sequence),
-                    line as u32,
+                    5 << 16 | (to.index() as u32) << 8 | core(*requester),
+                    sequences.of(*requester, *sequence),
+                    *line as u32,
                     0,
                 ],
-                LogMessage::Ack { to, from, sequence } => {
-                    [6 << 16 | pair(to, from), sequences.of(to, sequence), 0, 0]
-                }
-                LogMessage::Val {
-                    to,
-                    requester,
-                    sequence,
-                    timestamp,
-                    commit,
-                    epoch,
-                } => {
-                    let late = timestamp - world.core(to).unit.moved[requester.index()].0;
-                    let unit = &world.core(to).unit;
-                    let line = unit
-                        .place(requester, sequence)
-                        .map(|place| unit.waiting[place].line);
-                    let current = line.is_some_and(|line| is_current(line, epoch));
-                    let class = unit.place(requester, sequence).map_or(0, |place| {
-                        class(world, unit.waiting[place].line, unit.waiting[place].number)
+                LogMessage::Ack { to, from, sequence } => [
+                    6 << 16 | (from.index() as u32) << 8 | core(*to),
+                    sequences.of(*to, *sequence),
+                    0,
+                    0,
+                ],
+                LogMessage::Val { to, val } => {
+                    let unit = &world.node(*to).unit;
+                    let place = unit.place(val.requester, val.sequence);
+                    let [a, b] = place.map_or([0, 0], |place| {
+                        let waiting = &unit.waiting[place];
+                        said(*to, val, waiting.line, waiting.number)
                     });
-
-                    [
-                        7 << 16 | pair(to, requester),
-                        sequences.of(requester, sequence),
-                        late << 8 | commits.of(requester, commit.0),
-                        u32::from(current) | class << 8,
-                    ]
+                    let at = 7 << 16 | (to.index() as u32) << 8 | core(val.requester);
+                    [at, sequences.of(val.requester, val.sequence), a, b]
                 }
             }));
         flush(&mut self.parts, &mut self.words);
     }
+
+    fn put_core(&mut self, world: &Replicated<u64>, who: Requester, sequences: &Ranks<Requester>) {
+        let core = world.core(who);
+        self.words
+            .push(core.stores_left | core.atomics_left << 8 | (core.buffer.len() as u32) << 16);
+        for buffered in &core.buffer {
+            let store = &buffered.store;
+            let sequence = store
+                .sequence()
+                .map_or(0xfe, |number| sequences.of(who, number));
+            let read = match buffered.read {
+                Read::Store => 0,
+                Read::Due => 1,
+                Read::Held(value) => 2 + class(world, buffered.line, value),
+            };
+            self.words.push(
+                store.state().number() as u32
+                    | (buffered.line as u32) << 8
+                    | sequence << 16
+                    | read << 24,
+            );
+            self.words
+                .push(bits(store.replicas()) | bits(store.awaited()) << 8);
+        }
+    }
+}
+
+/// A core's name in five bits or so.
+fn core(who: Requester) -> u32 {
+    (who.node.index() as u32) << 3 | u32::from(who.core)
 }
 
 fn bits(nodes: NodeSet) -> u32 {
     nodes.iter().map(|node| 1 << node.index()).sum()
-}
-
-fn pair(a: NodeId, b: NodeId) -> u32 {
-    (a.index() as u32) << 8 | b.index() as u32
 }
 
 fn flush(parts: &mut Vec<[u32; 4]>, words: &mut Vec<u32>) {
@@ -214,52 +225,43 @@ fn class(world: &Replicated<u64>, line: usize, value: u64) -> u32 {
     }
 }
 
-fn sequences(world: &Replicated<u64>) -> Ranks {
+fn sequences(world: &Replicated<u64>) -> Ranks<Requester> {
     let mut used = Vec::new();
-    for node in world.nodes() {
-        let core = world.core(node);
-        let stores = core
-            .buffer
-            .iter()
-            .filter_map(|buffered| buffered.store.sequence());
-        used.extend(stores.map(|sequence| (node, sequence)));
-        let waiting = core.unit.waiting.iter();
-        used.extend(waiting.map(|waiting| (waiting.node, waiting.sequence)));
+    for node in world.all() {
+        for who in world.cores_of(node) {
+            let stores = world.core(who).buffer.iter();
+            let sequences = stores.filter_map(|buffered| buffered.store.sequence());
+            used.extend(sequences.map(|sequence| (who, sequence)));
+        }
+        let waiting = world.node(node).unit.waiting.iter();
+        used.extend(waiting.map(|waiting| (waiting.requester, waiting.sequence)));
     }
-    used.extend(world.log_messages.iter().map(|message| match *message {
+    used.extend(world.log_messages.iter().map(|message| match message {
         LogMessage::Repl {
             requester,
             sequence,
             ..
-        }
-        | LogMessage::Val {
-            requester,
-            sequence,
-            ..
-        } => (requester, sequence),
-        LogMessage::Ack { to, sequence, .. } => (to, sequence),
+        } => (*requester, *sequence),
+        LogMessage::Val { val, .. } => (val.requester, val.sequence),
+        LogMessage::Ack { to, sequence, .. } => (*to, *sequence),
     }));
     Ranks::new(used)
 }
 
-fn commits(world: &Replicated<u64>) -> Ranks {
+fn commits(world: &Replicated<u64>) -> Ranks<NodeId> {
     let mut used = Vec::new();
     let mut add = |node, commit: Commit| used.push((node, commit.0));
-    for core in &world.cores {
-        core.unit
-            .validated()
-            .for_each(|entry| add(entry.node, entry.commit));
+    for node in world.all() {
+        let validated = world.node(node).unit.validated();
+        validated.for_each(|entry| add(entry.node, entry.commit));
     }
     world
         .archive
         .iter()
         .for_each(|entry| add(entry.node, entry.commit));
     for message in &world.log_messages {
-        if let LogMessage::Val {
-            requester, commit, ..
-        } = *message
-        {
-            add(requester, commit);
+        if let LogMessage::Val { val, .. } = message {
+            add(val.requester.node, val.commit);
         }
     }
     Ranks::new(used)

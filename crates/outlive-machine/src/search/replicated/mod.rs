@@ -1,14 +1,15 @@
 //! Judges of replication and recovery: the machine of the search, whose stores are replicated and whose nodes die.
 //!
-//! A node has one core with a store buffer, a reduced logging unit, and the agents of [`World`](super::World). Stores
-//! retire and come to the head of the buffer at any moment; messages of both protocols arrive in any order; a node may die
-//! at any step. What a step of a node sends leaves it in order, so a death between two messages of one step matters for
-//! the VALs of a commit alone: of these, any part may get out. Everything else that a death could take would have been
-//! sent later than what got out, and that is the same as an earlier death.
+//! A node has cores with store buffers, a reduced logging unit, and the agents of [`World`](super::World). Stores
+//! retire and come to the head of a buffer at any moment; messages of both protocols arrive in any order; a node may die
+//! at any step, and of what it sends in that step any part may get out: VALs of a commit, and the Done of the grant on which
+//! it commits. Everything else that a death could take would have been sent later than what got out, and that is the same as
+//! an earlier death. What a recovery asks of the nodes and directories, each does in a step of its own.
 //!
 //! What they look for, beside what [`World`](super::World) claims of the living: all replicas have logged what commits;
-//! no VAL meets a unit without its REPL; who may write knows his epoch; what a recovery makes of a line is what was
-//! committed to it; no directory names who is buried; nobody waits when nothing is under way and all dead are known.
+//! no VAL meets a unit without its REPL; who may write knows his epoch, and it is his alone; whoever of as many as may dies
+//! next, logs that outlive him have what was committed; what a recovery makes of a line is what was committed to it; no
+//! directory names who is buried; nobody waits when nothing is under way and all dead are known.
 //!
 //! Contents are the number of the last store, and a fingerprint keeps of it whether it is that of the last commit; commits,
 //! sequences and timestamps count in it by their order alone, and epochs by whether they are the directory's. So states
@@ -18,7 +19,9 @@ mod check;
 mod fault;
 mod fingerprint;
 mod recovery;
+mod round;
 mod step;
+mod stores;
 mod unit;
 mod walk;
 mod world;
@@ -26,8 +29,9 @@ mod world;
 pub use fault::{
     Fault, REPLICATED_SURVIVORS, ReplicatedMutant, ReplicatedSuite, replicated_mutants,
 };
+pub use unit::Validation;
 pub use walk::{ReplicatedWalk, ReplicatedWalked};
-pub use world::{Happening, LogMessage, Replicated};
+pub use world::{Happening, LogMessage, Lost, Replicated};
 
 use super::check::Claims;
 use super::explore::{Exploration, Explored};
@@ -50,7 +54,7 @@ pub enum When {
 /// How much the cores will ask for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Budget {
-    /// Stores of each node; nothing for those that are not named.
+    /// Stores of each core, those of the first node first; nothing for those that are not named.
     pub stores: &'static [u32],
     /// Loads, exclusive prefetches and evictions of each node.
     pub others: &'static [u32],
@@ -61,6 +65,8 @@ pub struct Budget {
 pub struct Setup {
     /// Nodes and lines.
     pub shape: Shape,
+    /// Cores of each node.
+    pub cores: usize,
     /// The replication factor N_r; 0 is write-back without replication.
     pub replicas: usize,
     /// When stores are replicated.
@@ -69,6 +75,11 @@ pub struct Setup {
     pub buffer: usize,
     /// What the cores will ask for.
     pub budget: Budget,
+    /// Atomics of each core beside that.
+    pub atomics: &'static [u32],
+    /// Whether a node does not let a line go from the moment at which its oldest store may write it, while
+    /// acknowledgements are under way.
+    pub holds: bool,
     /// How many nodes may die in all.
     pub deaths: u32,
     /// How many may die before a recovery from their deaths is at its end: N_r - 1, if nothing is to be lost.
@@ -86,10 +97,13 @@ impl Setup {
                 lines: 1,
                 capacity: 1,
             },
+            cores: 1,
             replicas,
             when: When::Retired,
             buffer: 2,
             budget,
+            atomics: &[],
+            holds: false,
             deaths: 0,
             at_once: replicas.saturating_sub(1).max(1),
             dumps: 0,
@@ -156,18 +170,10 @@ impl ReplicatedSearch {
     ///
     /// ```
     /// use outlive_machine::protocol::ReplicatedTables;
-    /// use outlive_machine::search::{Budget, ReplicatedRules, ReplicatedSearch, Setup, Shape, When};
+    /// use outlive_machine::search::{Budget, ReplicatedRules, ReplicatedSearch, Setup};
     ///
-    /// let setup = Setup {
-    ///     shape: Shape { nodes: 3, lines: 1, capacity: 1 },
-    ///     replicas: 2,
-    ///     when: When::Retired,
-    ///     buffer: 2,
-    ///     budget: Budget { stores: &[1], others: &[] },
-    ///     deaths: 1,
-    ///     at_once: 1,
-    ///     dumps: 0,
-    /// };
+    /// let budget = Budget { stores: &[1], others: &[] };
+    /// let setup = Setup { deaths: 1, ..Setup::proactive(3, 2, budget) };
     /// let rules = ReplicatedRules::strict(ReplicatedTables::recxl());
     /// let search = ReplicatedSearch { setup, most_states: 1 << 20 };
     /// let explored = search.run(&rules).expect("one of three may die");

@@ -1,39 +1,50 @@
 //! Deaths, and the recovery from them: the paper's Table I and Algorithms 1 and 2.
+//!
+//! What a manager orders is done by each node in a step of its own, and whatever waits for the answers of all waits until
+//! all are as far. So a manager needs no state here: who died before it did its part is waited for until another Interrupt,
+//! and so is everybody if it was the manager. That node by node answers, and that an order comes late, is a step that comes
+//! late. Orders of a recovery that was given up count no more: they name fewer dead than the Interrupt after them.
 
-use super::unit::{Entry, put};
-use super::world::{Happening, LogMessage, Phase, Replicated};
+use super::unit::{Entry, Unit};
+use super::world::{Happening, LogMessage, Lost, Read, Replicated, Stage};
 use super::{Fault, ReplicatedRules};
-use crate::protocol::{Epoch, NodeId, NodeSet, NodeState, StoreInput};
+use crate::protocol::{Epoch, NodeId, NodeState, StoreInput, ToDirectory};
 use crate::search::payload::Payload;
 use crate::search::violation::Violation;
 use crate::search::world::Message;
 
 impl<D: Payload> Replicated<D> {
-    /// A node dies: its caches, its store buffer and its logging unit are gone, and `lost` of its last VALs.
-    pub(super) fn die(&mut self, node: NodeId, lost: NodeSet) {
+    /// A node dies: its caches, its store buffers and its logging unit are gone, and `lost` of its last step.
+    pub(super) fn die(&mut self, node: NodeId, lost: Lost) {
         self.deaths_left -= 1;
         self.dead = self.dead.with(node);
-        let last = self.last_commit.take().filter(|last| last.node == node);
-        if let Some(last) = last.filter(|_| !lost.is_empty()) {
+        if let Some(last) = self.last_commit.take().filter(|last| last.node == node) {
             self.log_messages.retain(|message| {
-                !matches!(message, LogMessage::Val { to, requester, commit, .. }
-                    if *requester == node && *commit == last.commit && lost.contains(*to))
+                !matches!(message, LogMessage::Val { to, val }
+                    if val.requester.node == node && val.commit == last.commit && lost.vals.contains(*to))
             });
-            self.in_doubt.push((last.line, last.before));
+            self.base.network.retain(|packet| {
+                !(lost.done
+                    && (packet.node, packet.line) == (node, last.line)
+                    && packet.message == Message::Up(ToDirectory::Done))
+            });
+            if !lost.vals.is_empty() {
+                self.in_doubt.push((last.line, last.before));
+            }
         }
         for line in 0..self.setup.shape.lines {
             let agent = self.base.agent_mut(node, line);
             (agent.state, agent.copy, agent.waiting) = (NodeState::I, None, 0);
         }
+        for who in self.cores_of(node) {
+            let core = self.core_mut(who);
+            core.buffer.clear();
+            (core.stores_left, core.atomics_left) = (0, 0);
+        }
         let nodes = self.setup.shape.nodes;
-        let core = self.core_mut(node);
-        core.buffer.clear();
-        core.unit = super::unit::Unit::new(nodes);
-        (core.stores_left, core.others_left) = (0, 0);
-        self.base
-            .network
-            .retain(|packet| matches!(packet.message, Message::Up(_)) || packet.node != node);
-        self.log_messages.retain(|message| message.to() != node);
+        let left = self.node_mut(node);
+        left.unit = Unit::new(nodes);
+        left.others_left = 0;
     }
 
     /// Which steps of a recovery can be taken now.
@@ -41,42 +52,82 @@ impl<D: Payload> Replicated<D> {
         if self.dead != self.known {
             into.push(Happening::Interrupt);
         }
-        match self.phase {
-            Phase::Running => {}
-            Phase::Draining => {
-                if self.is_drained() || rules.fault == Some(Fault::NotDrained) {
-                    into.push(Happening::InitRecov);
-                }
-            }
-            Phase::Repairing(0) => into.push(Happening::RecovEnd),
-            Phase::Repairing(left) => {
-                let lines = 0..self.setup.shape.lines;
-                into.extend(
-                    lines
-                        .filter(|line| left & 1 << line != 0)
-                        .map(Happening::Repair),
-                );
-            }
+        if !self.is_recovering() && self.unrepaired == 0 {
+            return;
         }
+        let broken = |fault| rules.fault == Some(fault);
+        let drained = self.is_drained() || broken(Fault::NotDrained);
+        let some_restarted = self
+            .living()
+            .any(|node| self.node(node).stage >= Stage::Restarted);
+        let restarted =
+            self.all_are(Stage::Restarted) || broken(Fault::RestartsNotAwaited) && some_restarted;
+        let saved = self.all_are(Stage::Saved) || broken(Fault::SavesNotAwaited);
+        let cleared = self.all_are(Stage::Cleared) || broken(Fault::RegroupsNotAwaited);
+        let repaired = self.unrepaired == 0 || broken(Fault::RepairsNotAwaited);
+        if restarted {
+            let lines = 0..self.setup.shape.lines;
+            let left = lines.filter(|line| self.unrepaired & 1 << line != 0);
+            into.extend(left.map(Happening::Repair));
+        }
+        for node in self.living() {
+            let next = match self.node(node).stage {
+                Stage::Halted => drained.then_some(Happening::Restart(node)),
+                Stage::Restarted => restarted.then_some(Happening::Save(node)),
+                Stage::Saved => saved.then_some(Happening::Clear(node)),
+                Stage::Cleared => (cleared && repaired).then_some(Happening::GoOn(node)),
+                Stage::Running => None,
+            };
+            into.extend(next);
+        }
+    }
+
+    /// Whether all who are not known to be dead are so far.
+    pub(super) fn all_are(&self, stage: Stage) -> bool {
+        let mut awaited = self.all().filter(|node| !self.known.contains(*node));
+        awaited.all(|node| self.node(node).stage >= stage)
     }
 
     /// Interrupt to all living nodes. That they get it at the same moment is no restriction: a core that is halted earlier
     /// is one that happens to ask for nothing meanwhile.
     pub(super) fn interrupt(&mut self) {
         self.known = self.dead;
-        self.phase = Phase::Draining;
+        self.unrepaired = (1 << self.setup.shape.lines) - 1;
+        self.saved.fill(None);
+        for node in self.living() {
+            self.node_mut(node).stage = Stage::Halted;
+        }
     }
 
-    /// All InterruptResps are there, and nothing is under way: what has not committed is to start over.
-    pub(super) fn init_recovery(&mut self, rules: &ReplicatedRules) -> Result<(), Violation> {
+    /// Nothing is under way: the stores of a node that have not committed are to start over, and its unit forgets what is
+    /// not validated.
+    pub(super) fn restart(
+        &mut self,
+        rules: &ReplicatedRules,
+        node: NodeId,
+    ) -> Result<(), Violation> {
         if rules.fault != Some(Fault::NoRestart) {
-            for node in self.living() {
-                for place in 0..self.core(node).buffer.len() {
-                    self.tell_store(rules, node, place, StoreInput::Restart)?;
+            for who in self.cores_of(node) {
+                for place in 0..self.core(who).buffer.len() {
+                    self.tell_store(rules, who, place, StoreInput::Restart)?;
+                    let read = &mut self.core_mut(who).buffer[place].read;
+                    if *read != Read::Store && rules.fault != Some(Fault::AtomicNotReadAgain) {
+                        *read = Read::Due;
+                    }
                 }
             }
         }
-        self.phase = Phase::Repairing((1 << self.setup.shape.lines) - 1);
+        let waiting = &mut self.node_mut(node).unit.waiting;
+        if let Some(gap) = waiting.iter().find(|waiting| waiting.val.is_some()) {
+            return Err(Violation::GapInVals {
+                unit: node,
+                node: gap.requester.node,
+            });
+        }
+        if rules.fault != Some(Fault::UnvalidatedTaken) {
+            waiting.clear();
+        }
+        self.node_mut(node).stage = Stage::Restarted;
         Ok(())
     }
 
@@ -89,7 +140,8 @@ impl<D: Payload> Replicated<D> {
             .filter(|(owner, _)| self.known.contains(*owner));
         let mut contents = home.memory;
         if let Some((owner, epoch)) = lost {
-            for entry in self.fetch(rules, line, owner, epoch) {
+            let living: Vec<_> = self.living().collect();
+            for entry in self.fetch(rules.fault, line, (owner, epoch), &living) {
                 contents = contents.written(entry.number);
             }
         }
@@ -109,9 +161,7 @@ impl<D: Payload> Replicated<D> {
         if self.base.homes[line].directory.names_any(self.known) {
             return Err(Violation::NamesTheDead { line });
         }
-        if let Phase::Repairing(left) = self.phase {
-            self.phase = Phase::Repairing(left & !(1 << line));
-        }
+        self.unrepaired &= !(1 << line);
         Ok(())
     }
 
@@ -128,34 +178,34 @@ impl<D: Payload> Replicated<D> {
         Ok(())
     }
 
-    /// What the logs of the living and those in the memory nodes have of the line, for its owner and epoch, by rising
+    /// What the logs of these nodes and those in the memory nodes have of the line, for its owner and epoch, by rising
     /// commit.
-    fn fetch(
+    pub(super) fn fetch(
         &self,
-        rules: &ReplicatedRules,
+        fault: Option<Fault>,
         line: usize,
-        owner: NodeId,
-        epoch: Epoch,
+        (owner, epoch): (NodeId, Epoch),
+        nodes: &[NodeId],
     ) -> Vec<Entry> {
         let mut found = Vec::new();
         let counts = |entry: &Entry| {
             (entry.node, entry.line) == (owner, line)
-                && (entry.epoch == epoch || rules.fault == Some(Fault::EpochsIgnored))
+                && (entry.epoch == epoch || fault == Some(Fault::EpochsIgnored))
         };
-        if rules.fault != Some(Fault::MemoryLogsSkipped) {
+        if fault != Some(Fault::MemoryLogsSkipped) {
             found.extend(self.archive.iter().copied().filter(counts));
         }
-        if rules.fault != Some(Fault::UnitsSkipped) {
-            for node in self.living() {
-                found.extend(self.core(node).unit.validated().filter(counts));
+        if fault != Some(Fault::UnitsSkipped) {
+            for node in nodes {
+                found.extend(self.node(*node).unit.validated().filter(counts));
             }
         }
         found.sort_unstable_by_key(|entry| entry.commit);
-        if rules.fault == Some(Fault::UnvalidatedTaken) {
-            for node in self.living() {
-                let waiting = self.core(node).unit.waiting.iter();
+        if fault == Some(Fault::UnvalidatedTaken) {
+            for node in nodes {
+                let waiting = self.node(*node).unit.waiting.iter();
                 let unvalidated = waiting.filter(|waiting| {
-                    waiting.val.is_none() && (waiting.node, waiting.line) == (owner, line)
+                    waiting.val.is_none() && (waiting.requester.node, waiting.line) == (owner, line)
                 });
                 found.extend(unvalidated.map(|waiting| Entry {
                     node: owner,
@@ -169,63 +219,14 @@ impl<D: Payload> Replicated<D> {
         found
     }
 
-    /// All directories have answered: the units forget what is not validated, save everything else and clear it; lines
-    /// belong to new groups; memory nodes drop what nobody needs; cores go on.
-    pub(super) fn end_recovery(&mut self, rules: &ReplicatedRules) -> Result<(), Violation> {
-        for unit in self.living() {
-            let core = self.core_mut(unit);
-            if let Some(gap) = core
-                .unit
-                .waiting
-                .iter()
-                .find(|waiting| waiting.val.is_some())
-            {
-                return Err(Violation::GapInVals {
-                    unit,
-                    node: gap.node,
-                });
-            }
-            core.unit.waiting.clear();
-            let log = std::mem::take(&mut core.unit.log);
-            if rules.fault != Some(Fault::NotSaved) {
-                log.into_iter()
-                    .for_each(|entry| put::<D>(&mut self.archive, entry));
-            }
+    /// A node has heard that all have answered, and its cores go on.
+    pub(super) fn go_on(&mut self, rules: &ReplicatedRules, node: NodeId) {
+        if rules.fault == Some(Fault::RegroupsLate) {
+            self.form_groups(rules, node);
         }
-        let homes = &self.base.homes;
-        self.archive
-            .retain(|entry| homes[entry.line].directory.owner() == Some((entry.node, entry.epoch)));
-        self.recovered = self.known;
-        if rules.fault != Some(Fault::SameGroups) {
-            self.form_groups(rules);
-        }
-        self.phase = Phase::Running;
-        Ok(())
-    }
-
-    /// A round of dumping: for each line a member of its group saves what it has, and the others clear what that covers.
-    pub(super) fn dump(&mut self, rules: &ReplicatedRules) {
-        self.dumps_left -= 1;
-        for line in 0..self.setup.shape.lines {
-            let group = self.groups[line];
-            let saver = self.living().find(|node| group.contains(*node));
-            let Some(saver) = saver else { continue };
-            let unit = &mut self.core_mut(saver).unit;
-            let moved = unit.moved.clone();
-            let of_line = |entry: &Entry| entry.line == line;
-            let (saved, kept): (Vec<_>, Vec<_>) = unit.log.drain(..).partition(of_line);
-            unit.log = kept;
-            saved
-                .into_iter()
-                .for_each(|entry| put::<D>(&mut self.archive, entry));
-            let covers = |entry: &Entry| {
-                entry.commit <= moved[entry.node.index()].1 || rules.fault == Some(Fault::ClearsAll)
-            };
-            for core in &mut self.cores {
-                core.unit
-                    .log
-                    .retain(|entry| entry.line != line || !covers(entry));
-            }
+        self.node_mut(node).stage = Stage::Running;
+        if self.all_are(Stage::Running) {
+            self.saved.fill(None);
         }
     }
 }

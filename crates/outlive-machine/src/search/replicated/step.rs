@@ -1,14 +1,13 @@
 //! How a machine that replicates takes a step.
 
 use super::unit::Waiting;
-use super::world::{Buffered, Happening, LastCommit, LogMessage, Replicated};
-use super::{ReplicatedRules, When};
-use crate::protocol::{
-    NodeId, NodeSet, NodeState, ProtocolError, Store, StoreAction, StoreInput, StoreState,
-};
+use super::world::{Buffered, Happening, LastCommit, LogMessage, Read, Replicated};
+use super::{Fault, ReplicatedRules};
+use crate::logging::Requester;
+use crate::protocol::{Directory, NodeId, Store, ToDirectory, ToNode};
 use crate::search::payload::Payload;
 use crate::search::violation::Violation;
-use crate::search::world::{Access, Choice, Message};
+use crate::search::world::{Choice, Message, Packet};
 
 impl<D: Payload> Replicated<D> {
     /// Lets it happen.
@@ -20,15 +19,16 @@ impl<D: Payload> Replicated<D> {
         if !matches!(happening, Happening::Die(..)) {
             self.last_commit = None;
         }
+        let before: Vec<_> = self.base.homes.iter().map(|home| home.directory).collect();
+        let mut granted = None;
         match happening {
-            Happening::Retire(node, line) => self.retire(node, line),
-            Happening::Turn(node) => self.turn(rules, node)?,
-            Happening::Coherence(choice) => {
-                if let Choice::Access(node, ..) | Choice::Evict(node, _) = choice {
-                    self.core_mut(node).others_left -= 1;
-                }
-                self.base.apply(&rules.coherence, choice)?;
+            Happening::Retire(who, line) => self.retire(who, line, Read::Store),
+            Happening::Atomic(who, line) => {
+                self.retire(who, line, Read::Due);
+                self.turn(rules, who)?;
             }
+            Happening::Turn(who) => self.turn(rules, who)?,
+            Happening::Coherence(choice) => granted = self.coherence(rules, choice)?,
             Happening::Log(place) => {
                 let message = self.log_messages.swap_remove(place);
                 self.deliver(rules, message)?;
@@ -36,13 +36,16 @@ impl<D: Payload> Replicated<D> {
             Happening::Dump => self.dump(rules),
             Happening::Die(node, lost) => self.die(node, lost),
             Happening::Interrupt => self.interrupt(),
-            Happening::InitRecov => self.init_recovery(rules)?,
+            Happening::Restart(node) => self.restart(rules, node)?,
             Happening::Repair(line) => self.repair(rules, line)?,
-            Happening::RecovEnd => self.end_recovery(rules)?,
+            Happening::Save(node) => self.save(rules, node),
+            Happening::Clear(node) => self.clear(rules, node),
+            Happening::GoOn(node) => self.go_on(rules, node),
         }
         for node in self.living() {
-            self.go_on(rules, node)?;
+            self.follow(rules, node)?;
         }
+        self.note_done(granted);
         // What is sent to the dead vanishes; what they have sent before does not.
         let dead = self.dead;
         self.base.network.retain(|packet| {
@@ -50,202 +53,104 @@ impl<D: Payload> Replicated<D> {
         });
         self.log_messages
             .retain(|message| !dead.contains(message.to()));
-        Ok(())
+        self.truncate(rules);
+        let grants = before.iter().enumerate();
+        grants
+            .filter(|(line, before)| is_epoch_reused(before, &self.base.homes[*line].directory))
+            .map(|(line, _)| Err(Violation::EpochReused { line }))
+            .next()
+            .unwrap_or(Ok(()))
     }
 
-    fn retire(&mut self, node: NodeId, line: usize) {
-        let nodes = self.setup.shape.nodes as u64;
-        let core = self.core_mut(node);
-        core.stores_left -= 1;
+    fn retire(&mut self, who: Requester, line: usize, read: Read<D>) {
+        let cores = self.cores.len() as u64;
+        let which = (who.node.index() * self.setup.cores + usize::from(who.core)) as u64;
+        let core = self.core_mut(who);
+        match read {
+            Read::Store => core.stores_left -= 1,
+            _ => core.atomics_left -= 1,
+        }
         core.issued += 1;
         // Different from the number of any other store, and above zero, which stands for none.
-        let number = core.issued * nodes + node.index() as u64;
+        let number = core.issued * cores + which;
         core.buffer.push(Buffered {
             line,
             number,
             store: Store::default(),
+            read,
         });
     }
 
-    fn turn(&mut self, rules: &ReplicatedRules, node: NodeId) -> Result<(), Violation> {
-        let Some(first) = self.core(node).buffer.first() else {
-            return Ok(());
-        };
-        let writable = self.base.agent(node, first.line).state.is_writable();
-        self.tell_store(rules, node, 0, StoreInput::Head { writable })
-    }
-
-    /// Tells a node's stores what is so, until nothing follows from it.
-    fn go_on(&mut self, rules: &ReplicatedRules, node: NodeId) -> Result<(), Violation> {
-        for _ in 0..16 {
-            let told = self.early_replication(node).or_else(|| self.due(node));
-            let Some((place, input)) = told else {
-                return Ok(());
-            };
-            self.tell_store(rules, node, place, input)?;
-        }
-        let line = self.core(node).buffer.first().map_or(0, |first| first.line);
-        Err(Violation::EndlessStep { node, line })
-    }
-
-    /// Stores that are to be replicated as soon as they have retired, in order.
-    fn early_replication(&self, node: NodeId) -> Option<(usize, StoreInput)> {
-        if self.is_paused() || self.setup.when != When::Retired {
-            return None;
-        }
-        let buffer = &self.core(node).buffer;
-        let place = buffer
-            .iter()
-            .position(|buffered| !buffered.store.is_sealed())?;
-        Some((place, self.replicate(node, buffer[place].line)))
-    }
-
-    fn replicate(&self, node: NodeId, line: usize) -> StoreInput {
-        StoreInput::Replicate {
-            sequence: self.core(node).sequence,
-            replicas: self.groups[line],
-        }
-    }
-
-    /// What is to be told to the store at the head.
-    fn due(&self, node: NodeId) -> Option<(usize, StoreInput)> {
-        let Buffered { line, store, .. } = *self.core(node).buffer.first()?;
-        let (state, agent) = (store.state(), self.base.agent(node, line));
-        let writable = agent.state.is_writable();
-        let input = if state.is_writable() && !writable {
-            StoreInput::Lost
-        } else if state.wants_line() && writable {
-            StoreInput::Gained
-        } else if self.is_paused() || !state.is_head() {
-            return None;
-        } else if state.is_unsent() && (self.setup.when == When::Head || state == StoreState::UW) {
-            self.replicate(node, line)
-        } else if state.asks() && matches!(agent.state, NodeState::I | NodeState::S) {
-            StoreInput::Idle
-        } else {
-            return None;
-        };
-        Some((0, input))
-    }
-
-    /// Tells a store something and does what it wants done.
-    pub(super) fn tell_store(
+    /// Takes a step of the coherence protocol; returns to whom and for which line a grant of the only copy has come.
+    fn coherence(
         &mut self,
         rules: &ReplicatedRules,
-        node: NodeId,
-        place: usize,
-        input: StoreInput,
-    ) -> Result<(), Violation> {
-        let Buffered {
-            line,
-            number,
-            store,
-        } = self.core(node).buffer[place];
-        let step = match rules.tables.store.step(&store, input) {
-            Err(ProtocolError::StoreUndefined { .. })
-                if rules.swallows_acks && matches!(input, StoreInput::Ack { .. }) =>
-            {
-                return Ok(());
+        choice: Choice,
+    ) -> Result<Option<(NodeId, usize)>, Violation> {
+        let mut granted = None;
+        match choice {
+            Choice::Access(node, ..) | Choice::Evict(node, _) => {
+                self.node_mut(node).others_left -= 1;
             }
-            step => step?,
-        };
-        self.core_mut(node).buffer[place].store = step.store;
-        if let StoreInput::Replicate { sequence, .. } = input {
-            self.core_mut(node).sequence = sequence + 1;
-        }
-        let mut commit = None;
-        for action in step.actions() {
-            match action {
-                StoreAction::Repl(to) => {
-                    self.last_commit = None;
-                    let sequence = step.store.sequence().unwrap_or(0);
-                    self.log_messages
-                        .extend(to.iter().map(|to| LogMessage::Repl {
-                            to,
-                            requester: node,
-                            sequence,
-                            line,
-                            number,
-                        }));
-                }
-                StoreAction::Ask => {
-                    self.last_commit = None;
-                    self.base
-                        .access(&rules.coherence, node, line, Access::Prefetch)?;
-                }
-                StoreAction::Commit => {
-                    self.check_replicas(node, line, step.store.replicas(), step.store.sequence())?;
-                    let before = self.base.homes[line].last;
-                    self.base.store(&rules.coherence, node, line, number)?;
-                    let number = self.core_mut(node).numbering.commit();
-                    commit = Some(number);
-                    self.last_commit = Some(LastCommit {
-                        node,
-                        commit: number,
-                        line,
-                        before,
-                        vals: NodeSet::EMPTY,
-                    });
-                }
-                StoreAction::Val(to) => self.validate(node, line, &step.store, to),
+            Choice::Deliver(place) => {
+                let packet = self.base.network[place];
+                let is_grant = matches!(
+                    packet.message,
+                    Message::Down(ToNode::GrantE(_) | ToNode::GrantM(_) | ToNode::GrantUpgrade)
+                );
+                granted = is_grant.then_some((packet.node, packet.line));
             }
         }
-        if step.store.is_committed() {
-            self.core_mut(node).buffer.remove(place);
-            if commit.is_none() {
-                return Err(Violation::LostAccess { node, line });
-            }
-        }
-        Ok(())
+        self.base.apply(&rules.coherence, choice)?;
+        Ok(granted)
     }
 
-    fn validate(&mut self, node: NodeId, line: usize, store: &Store, to: NodeSet) {
-        let epoch = self.base.agent(node, line).epoch;
-        let Some(last) = &mut self.last_commit else {
-            return;
-        };
-        last.vals = to;
-        let commit = last.commit;
-        for to in to.iter() {
-            let timestamp = self.core_mut(node).numbering.timestamp(to);
-            self.log_messages.push(LogMessage::Val {
-                to,
-                requester: node,
-                sequence: store.sequence().unwrap_or(0),
-                timestamp,
-                commit,
-                epoch,
+    /// Notes whether what has just committed did so on a grant whose Done was sent in the same step.
+    fn note_done(&mut self, granted: Option<(NodeId, usize)>) {
+        let of_grant = |last: &&mut LastCommit<D>| granted == Some((last.node, last.line));
+        if let Some(last) = self.last_commit.as_mut().filter(of_grant) {
+            last.done = self.base.network.iter().any(|packet| {
+                (packet.node, packet.line) == (last.node, last.line)
+                    && packet.message == Message::Up(ToDirectory::Done)
             });
         }
     }
 
-    /// That as many units as there must be have logged what is to commit.
-    fn check_replicas(
-        &self,
-        node: NodeId,
-        line: usize,
-        replicas: NodeSet,
-        sequence: Option<u32>,
-    ) -> Result<(), Violation> {
-        let living = self.setup.shape.nodes - self.recovered.len();
-        let due = self.setup.replicas.min(living);
-        let has = |unit: &NodeId| {
-            let unit = &self.core(*unit).unit;
-            sequence.is_some_and(|sequence| unit.place(node, sequence).is_some())
-        };
-        let logged = replicas
-            .iter()
-            .filter(|unit| self.dead.contains(*unit) || has(unit))
-            .count();
-        if logged < due {
-            let missing = due - logged;
-            return Err(Violation::NotReplicated {
-                node,
-                line,
-                missing,
-            });
-        }
-        Ok(())
+    /// Whether a node does not let the line go: an atomic of it has read the line and not committed, or, if the machine
+    /// does that, its oldest store may write it and waits for acknowledgements. In a recovery nothing is held.
+    pub(super) fn holds(&self, rules: &ReplicatedRules, node: NodeId, line: usize) -> bool {
+        (!self.is_halted(node) || rules.fault == Some(Fault::HeldInRecovery))
+            && self
+                .cores_of(node)
+                .any(|who| self.has_read(who, line) || self.setup.holds && self.keeps(who, line))
+    }
+
+    /// Whether a core may write the line: its node may, and no other core of it has read the line for an atomic or holds it.
+    /// Also in a recovery, a line that an atomic has read and that its node still has is not written by others.
+    pub(super) fn may_write(&self, who: Requester, line: usize) -> bool {
+        let held = self.setup.holds && !self.is_halted(who.node);
+        let mut others = self.cores_of(who.node).filter(|other| *other != who);
+        self.base.agent(who.node, line).state.is_writable()
+            && !others.any(|other| self.keeps(other, line) && (held || self.has_read(other, line)))
+    }
+
+    fn has_read(&self, who: Requester, line: usize) -> bool {
+        let first = self.core(who).buffer.first();
+        first.is_some_and(|first| first.line == line && matches!(first.read, Read::Held(_)))
+    }
+
+    fn keeps(&self, who: Requester, line: usize) -> bool {
+        let first = self.core(who).buffer.first();
+        first.is_some_and(|first| first.line == line && first.store.state().is_writable())
+    }
+
+    /// Whether a message has to wait in its node, for a line that the node does not let go.
+    pub(super) fn must_wait(&self, rules: &ReplicatedRules, packet: &Packet<D>) -> bool {
+        let demand = matches!(
+            packet.message,
+            Message::Down(ToNode::Inv | ToNode::RecallShared | ToNode::RecallExclusive)
+        );
+        demand && self.holds(rules, packet.node, packet.line)
     }
 
     fn deliver(&mut self, rules: &ReplicatedRules, message: LogMessage) -> Result<(), Violation> {
@@ -257,15 +162,15 @@ impl<D: Payload> Replicated<D> {
                 line,
                 number,
             } => {
-                let unit = &mut self.core_mut(to).unit;
+                let unit = &mut self.node_mut(to).unit;
                 if unit.place(requester, sequence).is_some() {
                     return Err(Violation::ReplTwice {
                         unit: to,
-                        node: requester,
+                        node: requester.node,
                     });
                 }
                 unit.waiting.push(Waiting {
-                    node: requester,
+                    requester,
                     sequence,
                     line,
                     number,
@@ -278,42 +183,27 @@ impl<D: Payload> Replicated<D> {
                 });
                 Ok(())
             }
-            LogMessage::Ack { to, from, sequence } => {
-                let buffer = &self.core(to).buffer;
-                let place = buffer
-                    .iter()
-                    .position(|buffered| buffered.store.sequence() == Some(sequence));
-                match place {
-                    Some(place) => {
-                        self.tell_store(rules, to, place, StoreInput::Ack { from, sequence })
-                    }
-                    None if rules.swallows_acks => Ok(()),
-                    None => Err(Violation::StrayAck { node: to }),
-                }
-            }
-            LogMessage::Val {
-                to,
-                requester,
-                sequence,
-                timestamp,
-                commit,
-                epoch,
-            } => {
-                let unit = &mut self.core_mut(to).unit;
-                let place = unit.place(requester, sequence);
+            LogMessage::Ack { to, from, sequence } => self.acknowledge(rules, to, from, sequence),
+            LogMessage::Val { to, val } => {
+                let node = val.requester.node;
+                let unit = &mut self.node_mut(to).unit;
+                let place = unit.place(val.requester, val.sequence);
                 let waiting = place.map(|place| &mut unit.waiting[place]);
                 match waiting.filter(|waiting| waiting.val.is_none()) {
-                    Some(waiting) => waiting.val = Some((timestamp, commit, epoch)),
-                    None => {
-                        return Err(Violation::UnknownRepl {
-                            unit: to,
-                            node: requester,
-                        });
-                    }
+                    Some(waiting) => waiting.val = Some(val),
+                    None => return Err(Violation::UnknownRepl { unit: to, node }),
                 }
-                unit.advance::<D>(requester);
+                unit.advance::<D>(node);
                 Ok(())
             }
         }
     }
+}
+
+/// Whether a line has got an owner for whom its epoch is not his own. The logs of the owner before, and what memory nodes
+/// are told of lines that nobody owns any more, would be taken for his.
+fn is_epoch_reused(before: &Directory, after: &Directory) -> bool {
+    let owner = |directory: &Directory| directory.owner().map(|(node, _)| node);
+    let next = owner(after);
+    next.is_some() && next != owner(before) && after.epoch() == before.epoch()
 }

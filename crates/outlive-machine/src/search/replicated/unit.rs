@@ -1,7 +1,7 @@
 //! A logging unit reduced to what matters: what waits for its VAL, what waits for the VALs before its own, and the latest
 //! entries. The whole one is [`LoggingUnit`](crate::logging::LoggingUnit).
 
-use crate::logging::Commit;
+use crate::logging::{Commit, Requester};
 use crate::protocol::{Epoch, NodeId};
 use crate::search::payload::Payload;
 
@@ -15,22 +15,36 @@ pub(super) struct Entry {
     pub number: u64,
 }
 
-/// A REPL that is not in the log yet, and what its VAL has added.
+/// What a VAL says.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub struct Validation {
+    /// Who has committed.
+    pub requester: Requester,
+    /// The number of the REPL.
+    pub sequence: u32,
+    /// The place of the VAL among those from its node to this unit.
+    pub timestamp: u32,
+    /// The place of the store among its node's commits.
+    pub commit: Commit,
+    /// At which epoch the node owns the line.
+    pub epoch: Epoch,
+}
+
+/// A REPL that is not in the log yet, and its VAL if it has come.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(super) struct Waiting {
-    pub node: NodeId,
+    pub requester: Requester,
     pub sequence: u32,
     pub line: usize,
     pub number: u64,
-    /// Timestamp, commit and epoch.
-    pub val: Option<(u32, Commit, Epoch)>,
+    pub val: Option<Validation>,
 }
 
 impl Waiting {
     pub fn entry(&self) -> Option<Entry> {
-        let (_, commit, epoch) = self.val?;
+        let Validation { commit, epoch, .. } = self.val?;
         Some(Entry {
-            node: self.node,
+            node: self.requester.node,
             line: self.line,
             epoch,
             commit,
@@ -57,8 +71,8 @@ impl Unit {
         }
     }
 
-    pub fn place(&self, node: NodeId, sequence: u32) -> Option<usize> {
-        let is = |waiting: &Waiting| (waiting.node, waiting.sequence) == (node, sequence);
+    pub fn place(&self, requester: Requester, sequence: u32) -> Option<usize> {
+        let is = |waiting: &Waiting| (waiting.requester, waiting.sequence) == (requester, sequence);
         self.waiting.iter().position(is)
     }
 
@@ -67,7 +81,8 @@ impl Unit {
         loop {
             let due = self.moved[node.index()].0 + 1;
             let is_due = |waiting: &Waiting| {
-                waiting.node == node && waiting.val.is_some_and(|(timestamp, ..)| timestamp == due)
+                waiting.requester.node == node
+                    && waiting.val.is_some_and(|val| val.timestamp == due)
             };
             let Some(place) = self.waiting.iter().position(is_due) else {
                 return;

@@ -35,6 +35,18 @@ pub struct ReplicatedWalked {
     pub recoveries: u64,
 }
 
+impl ReplicatedWalked {
+    /// Adds what another walk has done.
+    pub fn add(&mut self, other: &ReplicatedWalked) {
+        self.stores += other.stores;
+        self.deliveries += other.deliveries;
+        self.log_deliveries += other.log_deliveries;
+        self.deaths += other.deaths;
+        self.interrupts += other.interrupts;
+        self.recoveries += other.recoveries;
+    }
+}
+
 /// A counterexample tells so many steps.
 const SHOWN: usize = 60;
 
@@ -74,6 +86,7 @@ impl ReplicatedWalk {
                 return (step, Ok(walked));
             }
             let happening = pick(&mut random, &happenings);
+            let recovering = world.is_recovering();
             count(&mut walked, happening);
             let result = if step >= recorded {
                 let (told, result) = Step::take(&mut world, rules, happening);
@@ -82,6 +95,7 @@ impl ReplicatedWalk {
             } else {
                 world.happen(rules, happening)
             };
+            walked.recoveries += u64::from(recovering && !world.is_recovering());
             if let Err(violation) = result.and_then(|()| world.judge(rules, super::Claims::All)) {
                 let steps = record;
                 return (step, Err(Counterexample { violation, steps }));
@@ -111,12 +125,11 @@ fn pick(random: &mut SplitMix, happenings: &[Happening]) -> Happening {
 
 fn count(walked: &mut ReplicatedWalked, happening: Happening) {
     match happening {
-        Happening::Retire(..) => walked.stores += 1,
+        Happening::Retire(..) | Happening::Atomic(..) => walked.stores += 1,
         Happening::Coherence(Choice::Deliver(_)) => walked.deliveries += 1,
         Happening::Log(_) => walked.log_deliveries += 1,
         Happening::Die(..) => walked.deaths += 1,
         Happening::Interrupt => walked.interrupts += 1,
-        Happening::RecovEnd => walked.recoveries += 1,
         _ => {}
     }
 }

@@ -1,35 +1,58 @@
 //! A machine without time that replicates, and whose nodes may die.
 
-use super::unit::Unit;
-use super::{Budget, Fault, ReplicatedRules, Setup};
-use crate::logging::{Commit, Numbering};
-use crate::protocol::{Epoch, NodeId, NodeSet, Store};
+use super::unit::{Unit, Validation};
+use super::{Budget, ReplicatedRules, Setup};
+use crate::logging::{Commit, Numbering, Requester};
+use crate::protocol::{NodeId, NodeSet, Store};
 use crate::search::payload::Payload;
 use crate::search::world::{Access, Choice, World};
 
 /// What can happen next.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Happening {
-    /// A store of this node to this line retires into the store buffer.
-    Retire(NodeId, usize),
-    /// The oldest store of this node's buffer comes to the head.
-    Turn(NodeId),
+    /// A store of this core to this line retires into the store buffer.
+    Retire(Requester, usize),
+    /// An atomic of this core to this line; its store buffer is empty.
+    Atomic(Requester, usize),
+    /// The oldest store of this core's buffer comes to the head.
+    Turn(Requester),
     /// A load, an exclusive prefetch, an eviction, or a message of the coherence protocol that arrives.
     Coherence(Choice),
     /// The message of replication at this place among those under way arrives.
     Log(usize),
     /// The logging units dump and clear.
     Dump,
-    /// A node dies, and of the VALs that it was sending in its last step, those to these nodes do not get out.
-    Die(NodeId, NodeSet),
-    /// The configuration manager learns of the dead and halts the cores of the living.
+    /// A node dies, and this of what it was sending in its last step does not get out.
+    Die(NodeId, Lost),
+    /// A configuration manager learns of the dead and halts the cores of the living.
     Interrupt,
-    /// Nothing is under way any more: the manager tells the directories to recover.
-    InitRecov,
-    /// The directory of a line repairs it.
+    /// The fabric is drained: a node starts over with its stores, and its unit forgets what is not validated.
+    Restart(NodeId),
+    /// InitRecov: the directory of a line repairs it.
     Repair(usize),
-    /// All directories have: the logs are saved, the groups formed anew, and the cores go on.
-    RecovEnd,
+    /// A node's unit saves its share of what is validated.
+    Save(NodeId),
+    /// All have saved: a node's unit clears, and from now on lines belong to groups of the living.
+    Clear(NodeId),
+    /// RecovEnd: the cores of a node go on.
+    GoOn(NodeId),
+}
+
+/// What a death takes of the step before it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Lost {
+    /// The VALs to these units.
+    pub vals: NodeSet,
+    /// Whether also the Done of the grant on which the store has committed.
+    pub done: bool,
+}
+
+impl Lost {
+    /// Everything has got out.
+    pub const NOTHING: Lost = Lost {
+        vals: NodeSet::EMPTY,
+        done: false,
+    };
 }
 
 /// A message of replication under way.
@@ -40,7 +63,7 @@ pub enum LogMessage {
         /// To which logging unit.
         to: NodeId,
         /// Who stores.
-        requester: NodeId,
+        requester: Requester,
         /// The number of the REPL.
         sequence: u32,
         /// Where to.
@@ -51,7 +74,7 @@ pub enum LogMessage {
     /// REPL_ACK.
     Ack {
         /// To the requester.
-        to: NodeId,
+        to: Requester,
         /// From which logging unit.
         from: NodeId,
         /// The number of the REPL.
@@ -61,16 +84,8 @@ pub enum LogMessage {
     Val {
         /// To which logging unit.
         to: NodeId,
-        /// Who has committed.
-        requester: NodeId,
-        /// The number of the REPL.
-        sequence: u32,
-        /// The place of the VAL among those from its node to this unit.
-        timestamp: u32,
-        /// The place of the store among its node's commits.
-        commit: Commit,
-        /// At which epoch the node owns the line.
-        epoch: Epoch,
+        /// Which REPL is committed, and how.
+        val: Validation,
     },
 }
 
@@ -78,42 +93,67 @@ impl LogMessage {
     /// Who is to get it.
     pub fn to(&self) -> NodeId {
         match *self {
-            LogMessage::Repl { to, .. }
-            | LogMessage::Ack { to, .. }
-            | LogMessage::Val { to, .. } => to,
+            LogMessage::Repl { to, .. } | LogMessage::Val { to, .. } => to,
+            LogMessage::Ack { to, .. } => to.node,
         }
     }
 }
 
-/// How far a recovery is.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Phase {
-    /// None is under way.
+/// How far a node is in a recovery.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(super) enum Stage {
+    /// Its cores ask for nothing.
+    Halted,
+    /// Its stores are to start over, and its unit has forgotten what is not validated.
+    Restarted,
+    /// Its unit has saved its share.
+    Saved,
+    /// Its unit has cleared, and knows the groups of the living.
+    Cleared,
+    /// No recovery is under way, as far as it knows.
     Running,
-    /// The cores are halted; what is under way arrives.
-    Draining,
-    /// These lines, one bit for each, are not repaired yet.
-    Repairing(u32),
 }
 
 /// A store in a store buffer.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Buffered {
+pub(super) struct Buffered<D> {
     pub line: usize,
     pub number: u64,
     pub store: Store,
+    /// Of an atomic.
+    pub read: Read<D>,
 }
 
-/// A node but for its agents: one core, and a logging unit.
+/// What an atomic has read.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Read<D> {
+    /// It is an ordinary store.
+    Store,
+    /// Nothing yet.
+    Due,
+    /// This; until the commit its node does not let the line go, unless a recovery makes it.
+    Held(D),
+}
+
+/// A core.
 #[derive(Clone, Debug)]
-pub(super) struct Core {
+pub(super) struct Core<D> {
     pub stores_left: u32,
-    pub others_left: u32,
+    pub atomics_left: u32,
     pub issued: u64,
-    pub buffer: Vec<Buffered>,
+    pub buffer: Vec<Buffered<D>>,
     pub sequence: u32,
+}
+
+/// A node but for its cores and agents.
+#[derive(Clone, Debug)]
+pub(super) struct Node {
+    pub others_left: u32,
     pub numbering: Numbering,
     pub unit: Unit,
+    /// For each line the units that log it, as this node knows it, in the order in which they are to save it.
+    pub groups: Vec<Vec<NodeId>>,
+    pub stage: Stage,
 }
 
 /// The last commit of the last step, if its node has sent nothing since.
@@ -124,6 +164,8 @@ pub(super) struct LastCommit<D> {
     pub line: usize,
     pub before: D,
     pub vals: NodeSet,
+    /// Whether Done was sent in the same step.
+    pub done: bool,
 }
 
 /// A machine's whole state.
@@ -131,19 +173,22 @@ pub(super) struct LastCommit<D> {
 pub struct Replicated<D> {
     pub(super) setup: Setup,
     pub(super) base: World<D>,
-    pub(super) cores: Vec<Core>,
-    pub(super) groups: Vec<NodeSet>,
+    pub(super) cores: Vec<Core<D>>,
+    pub(super) nodes: Vec<Node>,
     pub(super) log_messages: Vec<LogMessage>,
     /// The logs in the memory nodes.
     pub(super) archive: Vec<super::unit::Entry>,
+    /// Through which commits of each node the units have saved in the round that is under way.
+    pub(super) saved: Vec<Option<Vec<Commit>>>,
     pub(super) dumps_left: u32,
     pub(super) deaths_left: u32,
     pub(super) dead: NodeSet,
     /// The dead of whom the manager knows.
     pub(super) known: NodeSet,
-    /// Those whom a recovery has dealt with, whole.
+    /// Those of whose deaths nothing can be lost any more.
     pub(super) recovered: NodeSet,
-    pub(super) phase: Phase,
+    /// Lines that are to be repaired, one bit for each.
+    pub(super) unrepaired: u32,
     pub(super) last_commit: Option<LastCommit<D>>,
     /// Lines, and their contents before a commit of which only some VALs have got out: both are right.
     pub(super) in_doubt: Vec<(usize, D)>,
@@ -153,75 +198,88 @@ impl<D: Payload> Replicated<D> {
     /// A machine in which nothing has happened yet.
     pub fn new(setup: Setup, rules: &ReplicatedRules) -> Replicated<D> {
         let Budget { stores, others } = setup.budget;
-        let core = |node: usize| Core {
-            stores_left: stores.get(node).copied().unwrap_or(0),
-            others_left: others.get(node).copied().unwrap_or(0),
+        let shape = setup.shape;
+        let of = |budget: &[u32], which: usize| budget.get(which).copied().unwrap_or(0);
+        let core = |which: usize| Core {
+            stores_left: of(stores, which),
+            atomics_left: of(setup.atomics, which),
             issued: 0,
             buffer: Vec::new(),
             sequence: 0,
+        };
+        let node = |which: usize| Node {
+            others_left: of(others, which),
             numbering: Numbering::default(),
-            unit: Unit::new(setup.shape.nodes),
+            unit: Unit::new(shape.nodes),
+            groups: Vec::new(),
+            stage: Stage::Running,
         };
         let mut world = Replicated {
             setup,
-            base: World::new(setup.shape, None),
-            cores: (0..setup.shape.nodes).map(core).collect(),
-            groups: Vec::new(),
+            base: World::new(shape, None),
+            cores: (0..shape.nodes * setup.cores).map(core).collect(),
+            nodes: (0..shape.nodes).map(node).collect(),
             log_messages: Vec::new(),
             archive: Vec::new(),
+            saved: vec![None; shape.nodes],
             dumps_left: setup.dumps,
             deaths_left: setup.deaths,
             dead: NodeSet::EMPTY,
             known: NodeSet::EMPTY,
             recovered: NodeSet::EMPTY,
-            phase: Phase::Running,
+            unrepaired: 0,
             last_commit: None,
             in_doubt: Vec::new(),
         };
-        world.form_groups(rules);
+        for node in world.all() {
+            world.form_groups(rules, node);
+        }
         world
     }
 
-    /// For each line, N_r of those who are not known to be dead, in a ring.
-    pub(super) fn form_groups(&mut self, rules: &ReplicatedRules) {
-        let living: Vec<_> = self
-            .nodes()
-            .filter(|node| !self.known.contains(*node))
-            .collect();
-        let count = self.group_size(rules).min(living.len());
-        // The first line's group begins behind the first node, which stores most.
-        let member = |line: usize, place: usize| living[(line + 1 + place) % living.len()];
-        self.groups = (0..self.setup.shape.lines)
-            .map(|line| (0..count).map(|place| member(line, place)).collect())
-            .collect();
-    }
-
-    fn group_size(&self, rules: &ReplicatedRules) -> usize {
-        match rules.fault {
-            Some(Fault::OneReplicaLess) => self.setup.replicas - 1,
-            _ => self.setup.replicas,
-        }
-    }
-
-    pub(super) fn nodes(&self) -> impl Iterator<Item = NodeId> + use<D> {
+    /// All nodes, whether they live or not.
+    pub(super) fn all(&self) -> impl Iterator<Item = NodeId> + use<D> {
         (0..self.setup.shape.nodes).map(NodeId::new)
     }
 
     pub(super) fn living(&self) -> impl Iterator<Item = NodeId> + use<D> {
         let dead = self.dead;
-        self.nodes().filter(move |node| !dead.contains(*node))
+        self.all().filter(move |node| !dead.contains(*node))
     }
 
-    pub(super) fn core(&self, node: NodeId) -> &Core {
-        &self.cores[node.index()]
+    /// The cores of a node.
+    pub(super) fn cores_of(&self, node: NodeId) -> impl Iterator<Item = Requester> + use<D> {
+        (0..self.setup.cores as u8).map(move |core| Requester { node, core })
     }
 
-    pub(super) fn core_mut(&mut self, node: NodeId) -> &mut Core {
-        &mut self.cores[node.index()]
+    fn place(&self, who: Requester) -> usize {
+        who.node.index() * self.setup.cores + usize::from(who.core)
     }
 
-    pub(super) fn is_paused(&self) -> bool {
-        self.phase != Phase::Running
+    pub(super) fn core(&self, who: Requester) -> &Core<D> {
+        &self.cores[self.place(who)]
+    }
+
+    pub(super) fn core_mut(&mut self, who: Requester) -> &mut Core<D> {
+        let place = self.place(who);
+        &mut self.cores[place]
+    }
+
+    pub(super) fn node(&self, node: NodeId) -> &Node {
+        &self.nodes[node.index()]
+    }
+
+    pub(super) fn node_mut(&mut self, node: NodeId) -> &mut Node {
+        &mut self.nodes[node.index()]
+    }
+
+    pub(super) fn is_halted(&self, node: NodeId) -> bool {
+        self.node(node).stage != Stage::Running
+    }
+
+    /// Whether a recovery is under way at any living node.
+    pub(super) fn is_recovering(&self) -> bool {
+        self.living().any(|node| self.is_halted(node))
     }
 
     /// Whether no message is under way.
@@ -229,21 +287,28 @@ impl<D: Payload> Replicated<D> {
         self.base.network.is_empty() && self.log_messages.is_empty()
     }
 
-    /// Whether the oldest store of a node is to come to the head.
-    pub(super) fn has_turn(&self, node: NodeId) -> bool {
-        let first = self.core(node).buffer.first();
-        !self.is_paused() && first.is_some_and(|first| !first.store.state().is_head())
+    /// Whether the oldest store of a core is to come to the head.
+    pub(super) fn has_turn(&self, who: Requester) -> bool {
+        let first = self.core(who).buffer.first();
+        !self.is_halted(who.node) && first.is_some_and(|first| !first.store.state().is_head())
     }
 
-    pub(super) fn may_store(&self, node: NodeId) -> bool {
-        let core = self.core(node);
-        core.stores_left > 0 && core.buffer.len() < self.setup.buffer
+    /// Whether a core may retire a store: nothing goes past an atomic.
+    fn may_store(&self, who: Requester) -> bool {
+        let core = self.core(who);
+        core.stores_left > 0
+            && core.buffer.len() < self.setup.buffer
+            && core.buffer.iter().all(|store| store.read == Read::Store)
+    }
+
+    fn may_begin_atomic(&self, who: Requester) -> bool {
+        let core = self.core(who);
+        core.atomics_left > 0 && core.buffer.is_empty()
     }
 
     pub(super) fn may_die(&self) -> bool {
-        let fresh = self.dead.minus(self.recovered).len();
         self.deaths_left > 0
-            && fresh < self.setup.at_once
+            && self.dead.minus(self.recovered).len() < self.setup.at_once
             && self.dead.len() + 1 < self.setup.shape.nodes
     }
 
@@ -252,48 +317,77 @@ impl<D: Payload> Replicated<D> {
         into.clear();
         let network = &self.base.network;
         for (place, packet) in network.iter().enumerate() {
-            if place == 0 || network[place - 1] != *packet {
+            if (place == 0 || network[place - 1] != *packet) && !self.must_wait(rules, packet) {
                 into.push(Happening::Coherence(Choice::Deliver(place)));
             }
         }
         into.extend((0..self.log_messages.len()).map(Happening::Log));
-        for node in self.living().filter(|_| !self.is_paused()) {
-            if self.has_turn(node) {
-                into.push(Happening::Turn(node));
+        for node in self.living().filter(|node| !self.is_halted(*node)) {
+            for who in self.cores_of(node) {
+                if self.has_turn(who) {
+                    into.push(Happening::Turn(who));
+                }
+                for line in 0..self.setup.shape.lines {
+                    if self.may_store(who) {
+                        into.push(Happening::Retire(who, line));
+                    }
+                    if self.may_begin_atomic(who) {
+                        into.push(Happening::Atomic(who, line));
+                    }
+                }
             }
             for line in 0..self.setup.shape.lines {
-                if self.may_store(node) {
-                    into.push(Happening::Retire(node, line));
-                }
-                self.other_accesses(node, line, into);
+                self.other_accesses(rules, node, line, into);
             }
         }
         if self.may_die() {
-            for node in self.living() {
-                into.push(Happening::Die(node, NodeSet::EMPTY));
-            }
-            if let Some(last) = &self.last_commit {
-                let torn = proper_parts(last.vals);
-                into.extend(torn.map(|lost| Happening::Die(last.node, lost)));
-            }
+            self.deaths(into);
         }
         self.recovery_steps(rules, into);
-        if self.dumps_left > 0 && !self.is_paused() && self.has_logs() {
+        if self.may_dump() {
             into.push(Happening::Dump);
         }
     }
 
-    fn has_logs(&self) -> bool {
-        self.cores.iter().any(|core| !core.unit.log.is_empty())
+    /// Each living node may die; and whoever has just committed may be torn in the middle of sending. If nothing of what
+    /// it sends gets out, that is an earlier death.
+    fn deaths(&self, into: &mut Vec<Happening>) {
+        into.extend(
+            self.living()
+                .map(|node| Happening::Die(node, Lost::NOTHING)),
+        );
+        let Some(last) = &self.last_commit else {
+            return;
+        };
+        for done in [false, true] {
+            if done && !last.done {
+                break;
+            }
+            for vals in parts(last.vals) {
+                let whole = vals == last.vals && done == last.done;
+                let lost = Lost { vals, done };
+                if lost != Lost::NOTHING && !whole {
+                    into.push(Happening::Die(last.node, lost));
+                }
+            }
+        }
     }
 
-    fn other_accesses(&self, node: NodeId, line: usize, into: &mut Vec<Happening>) {
-        let core = self.core(node);
-        if core.others_left == 0 {
+    fn other_accesses(
+        &self,
+        rules: &ReplicatedRules,
+        node: NodeId,
+        line: usize,
+        into: &mut Vec<Happening>,
+    ) {
+        if self.node(node).others_left == 0 {
             return;
         }
         // A load gets what its own core is about to store from the store buffer.
-        let forwarded = core.buffer.iter().any(|store| store.line == line);
+        let forwarded = self.cores_of(node).any(|who| {
+            let buffer = &self.core(who).buffer;
+            buffer.iter().any(|store| store.line == line)
+        });
         if self.base.may_access(node, line) {
             if !forwarded {
                 let load = Choice::Access(node, line, Access::Load);
@@ -302,17 +396,16 @@ impl<D: Payload> Replicated<D> {
             let prefetch = Choice::Access(node, line, Access::Prefetch);
             into.push(Happening::Coherence(prefetch));
         }
-        if self.base.may_evict(node, line) {
+        if self.base.may_evict(node, line) && !self.holds(rules, node, line) {
             into.push(Happening::Coherence(Choice::Evict(node, line)));
         }
     }
 }
 
-/// The parts of a set that are neither empty nor all of it.
-fn proper_parts(all: NodeSet) -> impl Iterator<Item = NodeSet> {
+/// The parts of a set, none and all among them.
+fn parts(all: NodeSet) -> impl Iterator<Item = NodeSet> {
     let nodes: Vec<_> = all.iter().collect();
-    let count = 1u32 << nodes.len();
-    (1..count.saturating_sub(1)).map(move |bits| {
+    (0..1u32 << nodes.len()).map(move |bits| {
         let chosen = nodes.iter().enumerate();
         chosen
             .filter(|(place, _)| bits & 1 << place != 0)

@@ -4,12 +4,13 @@ mod recovery;
 
 use std::collections::{BTreeMap, VecDeque};
 
-use outlive_machine::description::{Bytes, Description};
+use outlive_machine::description::{Bytes, Description, OwnUnit};
 use outlive_machine::engine::{Random, Time};
 use outlive_machine::line::LineAddress;
 use outlive_machine::logging::{
     Advance, Archive, Begin, Begun, Clear, Cleared, Commit, DumpBarrier, Epoch, LogEntry,
-    LoggingUnit, Numbering, Piece, Repl, ReplicaGroups, Requester, Saved, Stored, Through, Val,
+    LoggingUnit, Numbering, Piece, Repl, ReplicaGroups, Requester, Saved, Standing, Stored,
+    Through, Val,
 };
 use outlive_machine::program::Word;
 use outlive_machine::protocol::{NodeId, NodeSet};
@@ -28,6 +29,10 @@ pub enum Fault {
     NoWaiting,
     /// The dead count as having saved.
     DeadHaveSaved,
+    /// The memory node drops what an owner has written as soon as another node wants the line.
+    TruncatesRecalled,
+    /// The memory node takes the owner of one moment for that of a later epoch.
+    TruncatesByOldOwners,
 }
 
 #[derive(Clone, Debug)]
@@ -85,6 +90,14 @@ pub struct World {
     /// When who dies, by steps.
     pub plan: VecDeque<(u32, NodeId)>,
     recovering: bool,
+    /// Lines that are to be handed over, and are not yet.
+    recalled: Vec<bool>,
+    /// Whether the archive is truncated now and then.
+    pub truncates: bool,
+    /// What the directories said when they were asked last.
+    told: Vec<Standing>,
+    /// Entries that were dropped.
+    pub dropped: u64,
 }
 
 impl World {
@@ -95,6 +108,7 @@ impl World {
         description.logging_unit.sram_size = Bytes(24 * 5);
         description.logging_unit.log_size = Bytes(24 * 40);
         description.ours.replication.dump_range = Bytes(64);
+        description.ours.replication.own_unit = OwnUnit::ALL[(seed % 2) as usize];
         description.check().unwrap();
         let groups = ReplicaGroups::new(&description);
         let nodes: Vec<_> = (0..NODES).map(NodeId::new).collect();
@@ -125,6 +139,16 @@ impl World {
             committed: Vec::new(),
             plan: VecDeque::new(),
             recovering: false,
+            recalled: vec![false; LINES as usize],
+            truncates: false,
+            told: vec![
+                Standing {
+                    epoch: Epoch(0),
+                    owner: None
+                };
+                LINES as usize
+            ],
+            dropped: 0,
             groups,
         }
     }
@@ -167,7 +191,7 @@ impl World {
         };
         let has = |clear: &Clear, node| clear.through(node).is_some();
         match self.fault {
-            Fault::None => {}
+            Fault::None | Fault::TruncatesRecalled | Fault::TruncatesByOldOwners => {}
             Fault::WholeLogs => {
                 clear
                     .saved
@@ -246,6 +270,11 @@ impl World {
             self.announce(begin.map(Advance::Begin));
             return;
         }
+        match self.truncates.then(|| self.draw(40)) {
+            Some(0) => return self.told = self.standings(),
+            Some(1) => return self.truncate(),
+            _ => {}
+        }
         let core = self.draw(self.stores.len());
         let node = NodeId::new(core / usize::from(CORES));
         if !self.living.contains(node) {
@@ -270,7 +299,7 @@ impl World {
                 mask: 1 << self.draw(8) | 1 << self.draw(8),
                 values: [u64::from(self.sequence); 8],
             };
-            let replicas = self.groups.members(line);
+            let replicas = self.groups.replicas(line, node);
             for replica in replicas.iter() {
                 self.send(Place::Node(node), Place::Node(replica), Message::Repl(repl));
             }
@@ -280,6 +309,30 @@ impl World {
                 awaited: replicas,
             });
         }
+    }
+
+    /// What the directories say now.
+    fn standings(&self) -> Vec<Standing> {
+        let lines = self.owners.iter().zip(&self.recalled);
+        lines
+            .map(|(&(owner, epoch), &recalled)| {
+                let gone = recalled && self.fault == Fault::TruncatesRecalled;
+                let owner = (!gone).then_some(owner);
+                Standing { epoch, owner }
+            })
+            .collect()
+    }
+
+    /// Truncates the archive by what the directories said some time ago.
+    fn truncate(&mut self) {
+        let mut told = self.told.clone();
+        if self.fault == Fault::TruncatesByOldOwners {
+            for (told, (_, epoch)) in told.iter_mut().zip(&self.owners) {
+                told.epoch = *epoch;
+            }
+        }
+        let truncated = self.archive.truncate(|line| told[line.0 as usize]);
+        self.dropped += truncated.unwrap().entries;
     }
 
     /// Commits the oldest store of a core, if it has or can get its line.
@@ -296,6 +349,10 @@ impl World {
             {
                 return;
             }
+            if self.truncates && !std::mem::replace(&mut self.recalled[line], true) {
+                return;
+            }
+            self.recalled[line] = false;
             for (entry, _) in &self.committed {
                 if (entry.requester.node, entry.epoch) == (owner, epoch)
                     && entry.word.line().0 as usize == line

@@ -76,20 +76,26 @@ impl World {
             found.extend(fetched.into_iter().flat_map(|versions| versions.updates));
         }
         let whole = self.committed.iter().filter(|(_, left)| *left == 0);
-        match whole.clone().find(|(entry, _)| !found.contains(entry)) {
+        let mut needed = whole.filter(|(entry, _)| !self.truncates || self.is_needed(entry));
+        match needed.find(|(entry, _)| !found.contains(entry)) {
             Some((entry, _)) => Err(format!("{entry:?} is lost")),
             None => Ok(()),
         }
     }
 
+    /// Whether a recovery would look for it: its node owns the line at this epoch, and has not written the word since.
+    pub(super) fn is_needed(&self, entry: &LogEntry) -> bool {
+        let owner = self.owners[entry.word.line().0 as usize];
+        let later = |(other, _): &(LogEntry, usize)| {
+            (other.requester.node, other.word) == (entry.requester.node, entry.word)
+                && other.commit > entry.commit
+        };
+        owner == (entry.requester.node, entry.epoch) && !self.committed.iter().any(later)
+    }
+
     /// What a recovery makes of the lines that the dead own: each word as the last commit left it, of which a dead node may have
     /// validated the last one in part.
     fn lines_of_the_dead(&mut self) -> Result<(), String> {
-        // What is obsolete is not needed.
-        let mut archive = self.archive.clone();
-        archive
-            .truncate(|line| Some(self.owners[line.0 as usize]))
-            .unwrap();
         for line in 0..LINES as usize {
             let (owner, epoch) = self.owners[line];
             if self.living.contains(owner) {
@@ -99,7 +105,7 @@ impl World {
             let mut latest = LatestWords::new(address, owner, epoch);
             for node in self
                 .groups
-                .members(address)
+                .replicas(address, owner)
                 .iter()
                 .filter(|node| self.living.contains(*node))
             {
@@ -109,7 +115,7 @@ impl World {
                     .iter()
                     .for_each(|entry| latest.offer(entry));
             }
-            archive.fetch(&[address]).unwrap()[0]
+            self.archive.fetch(&[address]).unwrap()[0]
                 .updates
                 .iter()
                 .for_each(|entry| latest.offer(entry));
@@ -142,6 +148,7 @@ impl World {
             self.memory[line] = recovered;
             let heir = self.living.iter().next().unwrap();
             self.owners[line] = (heir, Epoch(epoch.0 + 1));
+            self.recalled[line] = false;
         }
         Ok(())
     }
@@ -167,6 +174,9 @@ impl World {
             while self.step() {}
         }
         self.nothing_is_lost()?;
+        if self.truncates {
+            self.nothing_more_is_kept()?;
+        }
         for node in self.living.iter() {
             let left = self.units[node.index()].log_len();
             if left > 0 {
@@ -174,5 +184,18 @@ impl World {
             }
         }
         Ok(())
+    }
+
+    /// When the directories are asked now, at most twice what is needed stays in the archive.
+    fn nothing_more_is_kept(&mut self) -> Result<(), String> {
+        self.told = self.standings();
+        self.truncate();
+        self.nothing_is_lost()?;
+        let entries = self.archive.entries().unwrap();
+        let needed = entries.iter().filter(|entry| self.is_needed(entry)).count();
+        match entries.len() <= 2 * needed {
+            true => Ok(()),
+            false => Err(format!("{} are kept, {needed} needed", entries.len())),
+        }
     }
 }

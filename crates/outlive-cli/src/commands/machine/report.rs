@@ -1,0 +1,245 @@
+//! What came of a run, for people and as JSON.
+
+use super::list::percent;
+use super::subject::Found;
+use crate::amount::Bytes;
+use crate::failure::Failure;
+use crate::output;
+use crate::table::Table;
+use clap::ValueEnum;
+use outlive_machine::cluster::MessageKind;
+use outlive_machine::engine::Time;
+use outlive_machine::run::{Outcome, Run};
+use serde::Serialize;
+use std::collections::BTreeMap;
+
+/// The paper's compression of dumps.
+const PAPERS_DUMP_FACTOR: f64 = 5.8;
+
+/// What came of a run.
+#[derive(Serialize)]
+pub struct Report<'a> {
+    workload: &'a str,
+    /// Of a built-in workload.
+    size: Option<String>,
+    threads: usize,
+    seed: u64,
+    configuration: &'static str,
+    /// Whether the result was checked, and so is right.
+    checked: bool,
+    /// Simulated.
+    seconds: f64,
+    instructions: u64,
+    events: u64,
+    /// Of this machine.
+    host_seconds: f64,
+    instructions_per_cycle: f64,
+    store_fraction: f64,
+    published_store_fraction: Option<f64>,
+    shared_store_fraction: f64,
+    published_shared_store_fraction: Option<f64>,
+    /// Of the stores to shared memory.
+    coalesced: Option<f64>,
+    buffer_full: f64,
+    replica_wait: f64,
+    replicated_oldest: Option<f64>,
+    messages: BTreeMap<String, Traffic>,
+    access_bytes_per_second: f64,
+    replication_bytes_per_second: f64,
+    dump_bytes_per_second: f64,
+    largest_log_bytes: u64,
+    dump_factor: Option<f64>,
+    /// Of the line that was asked for.
+    life: &'a [String],
+    #[serde(skip)]
+    end: Time,
+    #[serde(skip)]
+    source: Option<&'static str>,
+}
+
+#[derive(Serialize)]
+struct Traffic {
+    messages: u64,
+    bytes: u64,
+}
+
+impl<'a> Report<'a> {
+    pub fn new(
+        workload: &'a str,
+        found: &Found,
+        run: &Run<'_>,
+        outcome: &'a Outcome,
+        host_seconds: f64,
+    ) -> Self {
+        let measures = outcome.measures(run.description);
+        let counts = outcome.counts.unwrap_or_default();
+        let origin = found.subject.origin();
+        let size = found.size.and_then(|size| size.to_possible_value());
+        let kinds = MessageKind::ALL.iter().map(|kind| {
+            let traffic = outcome.statistics.messages.of(*kind);
+            let (messages, bytes) = (traffic.messages, traffic.bytes);
+            (format!("{kind:?}"), Traffic { messages, bytes })
+        });
+        Self {
+            workload,
+            size: size.map(|size| size.get_name().to_owned()),
+            threads: found.subject.thread_count(),
+            seed: run.seed,
+            configuration: run.description.ours.coherence.protocol.name(),
+            checked: outcome.checked,
+            seconds: outcome.end.as_seconds(),
+            instructions: outcome.statistics.total().instructions,
+            events: outcome.events,
+            host_seconds,
+            instructions_per_cycle: measures.instructions_per_cycle,
+            store_fraction: counts.store_fraction(),
+            published_store_fraction: origin.and_then(|origin| origin.stores),
+            shared_store_fraction: counts.shared_store_fraction(),
+            published_shared_store_fraction: origin.and_then(|origin| origin.shared_stores),
+            coalesced: measures.coalesced,
+            buffer_full: measures.buffer_full,
+            replica_wait: measures.replica_wait,
+            replicated_oldest: measures.replicated_oldest,
+            messages: kinds.filter(|(_, traffic)| traffic.messages > 0).collect(),
+            access_bytes_per_second: measures.access_rate,
+            replication_bytes_per_second: measures.replication_rate,
+            dump_bytes_per_second: measures.dump_rate,
+            largest_log_bytes: measures.largest_log,
+            dump_factor: measures.dump_factor,
+            life: &outcome.life,
+            end: outcome.end,
+            source: origin.map(|origin| origin.source),
+        }
+    }
+
+    /// For people.
+    pub fn tell(&self) -> Result<(), Failure> {
+        let size = self
+            .size
+            .as_deref()
+            .map_or(String::new(), |size| format!(", {size}"));
+        let what = format!(
+            "{}{size}, {} threads, {}, seed {}",
+            self.workload.escape_debug(),
+            self.threads,
+            self.configuration,
+            self.seed
+        );
+        let result = match self.checked {
+            true => "its result was checked, and is right",
+            false => "nobody knows what its result must be",
+        };
+        output::line(format_args!("{what}: {result}"))?;
+        let mut table = Table::new(["", "here", "published"]);
+        for (name, here, published) in self.rows() {
+            table.row([name.to_owned(), here, published]);
+        }
+        table.lines().try_for_each(output::line)?;
+        output::line("")?;
+        let mut table = Table::new(["messages", "how many", "bytes"]);
+        for (kind, traffic) in &self.messages {
+            table.row([
+                kind.clone(),
+                traffic.messages.to_string(),
+                Bytes(traffic.bytes).to_string(),
+            ]);
+        }
+        table.lines().try_for_each(output::line)?;
+        if !self.life.is_empty() {
+            output::line("")?;
+        }
+        self.life.iter().try_for_each(output::line)
+    }
+
+    fn rows(&self) -> Vec<(&'static str, String, String)> {
+        let published = |share: Option<f64>| match (share, self.source) {
+            (Some(_), Some(source)) => format!("{} ({source})", percent(share)),
+            _ => String::new(),
+        };
+        let none = String::new;
+        let rate = |bytes: f64| format!("{:.3} GB/s", bytes / 1e9);
+        let million =
+            |count: u64| format!("{:.2} million/s", count as f64 / self.host_seconds / 1e6);
+        let mut rows = vec![
+            ("simulated time", self.end.to_string(), none()),
+            ("instructions", self.instructions.to_string(), none()),
+            (
+                "instructions per cycle and core",
+                format!("{:.3}", self.instructions_per_cycle),
+                none(),
+            ),
+            (
+                "stores, of all data accesses",
+                percent(Some(self.store_fraction)),
+                published(self.published_store_fraction),
+            ),
+            (
+                "of them, to lines that several threads touch",
+                percent(Some(self.shared_store_fraction)),
+                published(self.published_shared_store_fraction),
+            ),
+            (
+                "shared stores that joined another",
+                percent(self.coalesced),
+                none(),
+            ),
+            (
+                "time with a full store buffer",
+                percent(Some(self.buffer_full)),
+                none(),
+            ),
+            (
+                "sent for accesses, all nodes",
+                rate(self.access_bytes_per_second),
+                none(),
+            ),
+        ];
+        if self.replicated_oldest.is_some() {
+            let factor = self
+                .dump_factor
+                .map_or("no dump".to_owned(), |factor| format!("{factor:.2}"));
+            rows.extend([
+                (
+                    "sent to replicate stores",
+                    rate(self.replication_bytes_per_second),
+                    none(),
+                ),
+                (
+                    "sent to dump logs",
+                    rate(self.dump_bytes_per_second),
+                    none(),
+                ),
+                (
+                    "replicated when they were the oldest",
+                    percent(self.replicated_oldest),
+                    none(),
+                ),
+                (
+                    "time that the oldest waited for replicas alone",
+                    percent(Some(self.replica_wait)),
+                    none(),
+                ),
+                (
+                    "the largest log",
+                    Bytes(self.largest_log_bytes).to_string(),
+                    none(),
+                ),
+                (
+                    "compression of dumps",
+                    factor,
+                    format!("{PAPERS_DUMP_FACTOR} (the paper)"),
+                ),
+            ]);
+        }
+        rows.extend([
+            (
+                "this machine's time",
+                format!("{:.1} s", self.host_seconds),
+                none(),
+            ),
+            ("simulated instructions", million(self.instructions), none()),
+            ("events", million(self.events), none()),
+        ]);
+        rows
+    }
+}

@@ -1,0 +1,109 @@
+//! `outlive machine run`: a workload or a trace on the simulated machine.
+
+use super::configuration::Configuration;
+use super::progress::Line;
+use super::report::Report;
+use super::show::described;
+use super::size::Size;
+use super::subject::Wanted;
+use crate::failure::Failure;
+use crate::output;
+use clap::Args;
+use outlive_machine::line::LineAddress;
+use outlive_machine::run::{self, RunError};
+use std::path::PathBuf;
+
+/// A run on the simulated machine.
+#[derive(Args, Debug)]
+#[command(after_help = "Examples:\n  \
+    outlive machine list                                      # what there is to be run\n  \
+    outlive machine run ycsb --configuration proactive\n  \
+    outlive machine run ocean-cp --configuration wt --size test --json\n  \
+    outlive machine run heat.trace --configuration baseline   # recorded from a real program: docs/recording.md\n  \
+    outlive machine show > mine.toml; outlive machine run ycsb --machine mine.toml\n\n\
+    The result of a built-in workload is checked. The same run has the same figures each time, to the last digit, but for this \
+    machine's seconds.")]
+pub struct Run {
+    /// A built-in workload (`outlive machine list`), or the file of a trace
+    #[arg(value_name = "WORKLOAD|TRACE")]
+    what: String,
+    /// A file that describes the machine; without it, the paper's machine (`outlive machine show`)
+    #[arg(long, value_name = "FILE")]
+    machine: Option<PathBuf>,
+    /// What the machine does so that stores outlive a node; by default what FILE says, or wb
+    #[arg(long, value_name = "NAME")]
+    configuration: Option<Configuration>,
+    /// How much a built-in workload has to do [default: study]
+    #[arg(long, value_name = "SIZE")]
+    size: Option<Size>,
+    /// How many threads a built-in workload has; by default as many as the machine has cores
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
+    threads: Option<u16>,
+    /// Of what the description leaves to chance
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    seed: u64,
+    /// Do a trace again with all locks and atomics in the order in which they were recorded
+    #[arg(long)]
+    recorded_order: bool,
+    /// Tell the life of a line of shared memory, by its number (a byte's address in 64)
+    #[arg(long, value_name = "LINE", value_parser = line)]
+    trace: Option<LineAddress>,
+    /// Print what came of it as JSON
+    #[arg(long)]
+    json: bool,
+}
+
+impl Run {
+    pub fn run(self) -> Result<(), Failure> {
+        let mut description = described(self.machine.as_deref())?;
+        if let Some(configuration) = self.configuration {
+            description.ours.coherence.protocol = configuration.into();
+            // The file may be of a machine that has no replicas.
+            description
+                .check()
+                .map_err(|error| Failure::Usage(format!("no such machine can be: {error}")))?;
+        }
+        let system = &description.system;
+        let cores = system.compute_nodes as usize * system.cores_per_node as usize;
+        let wanted = Wanted {
+            name: &self.what,
+            size: self.size,
+            threads: self.threads.map(usize::from),
+            recorded_order: self.recorded_order,
+            cores,
+        };
+        let found = wanted.find()?;
+        let run = run::Run {
+            follow: self.trace,
+            counting: true,
+            ..run::Run::new(&description, self.seed)
+        };
+        let line = Line::new(self.what.clone());
+        let outcome = run
+            .of(&found.subject, &mut |progress| line.show(progress))
+            .map_err(|error| match error {
+                RunError::Machine(_) | RunError::NoSuchLine { .. } => {
+                    Failure::Usage(error.to_string())
+                }
+                _ => Failure::new(format_args!("{}: {error}", self.what)),
+            })?;
+        let host_seconds = line.seconds();
+        drop(line);
+        let report = Report::new(&self.what, &found, &run, &outcome, host_seconds);
+        match self.json {
+            true => output::json(&report),
+            false => report.tell(),
+        }
+    }
+}
+
+/// Reads the number of a line.
+fn line(text: &str) -> Result<LineAddress, String> {
+    let number = match text.strip_prefix("0x") {
+        Some(digits) => u64::from_str_radix(digits, 16),
+        None => text.parse(),
+    };
+    number.map(LineAddress).map_err(|_| {
+        "a line is a whole number, such as 17 or 0x11: the address of a byte, divided by 64".into()
+    })
+}

@@ -1,0 +1,192 @@
+//! What each operation does on the machine without time.
+
+use super::super::{LockId, Next, Op, Thread, Word};
+use super::{Order, Reference, ReferenceError, State};
+
+impl<T: Thread> Reference<T> {
+    /// What the thread does next.
+    pub(in crate::program) fn peek(&mut self, thread: usize) -> Result<Option<Op>, ReferenceError> {
+        let running = &mut self.threads[thread];
+        if running.op.is_none() {
+            match running.source.next() {
+                Next::Op(op) => {
+                    self.counts.count(op);
+                    running.op = Some(op);
+                }
+                Next::Waits => return Err(ReferenceError::Mute { thread }),
+                Next::Ended => {}
+            }
+        }
+        Ok(running.op)
+    }
+
+    /// Lets the thread do one operation. Says whether it did: it may have found that it has to wait, or that it has ended.
+    pub(in crate::program) fn step(&mut self, thread: usize) -> Result<bool, ReferenceError> {
+        let Some(op) = self.peek(thread)? else {
+            self.threads[thread].state = State::Ended;
+            return Ok(false);
+        };
+        if waits_for_stores(op) {
+            self.drain_all(thread);
+        }
+        if !self.execute(thread, op)? {
+            return Ok(false);
+        }
+        // Who waited with a lock has to take it again.
+        self.threads[thread].op = match op {
+            Op::Wait(_, lock) => Some(Op::Lock(lock)),
+            _ => None,
+        };
+        self.threads[thread].done += 1;
+        Ok(true)
+    }
+
+    fn execute(&mut self, thread: usize, op: Op) -> Result<bool, ReferenceError> {
+        match op {
+            Op::Compute(_) | Op::PrivateLoad(_) | Op::PrivateStore(_) | Op::Fence => {}
+            Op::Acquire(_) | Op::Release(_) => {}
+            Op::Load(word) => {
+                let old = self.access(thread, word, op, false)?;
+                self.give(thread, old);
+            }
+            Op::Store(word, value) | Op::StorePart(word, value, _) => {
+                self.access(thread, word, op, true)?;
+                match self.order {
+                    Order::Sequential => self.memory[word.0 as usize] = value,
+                    Order::TotalStore => self.threads[thread].buffer.push_back((word, value)),
+                }
+            }
+            Op::Atomic(word, update) => {
+                let old = self.access(thread, word, op, true)?;
+                self.memory[word.0 as usize] = update.apply(old);
+                self.give(thread, old);
+            }
+            Op::Lock(lock) => {
+                let owner = object(&mut self.owners, lock.0, thread, op)?;
+                if owner.is_some() {
+                    self.threads[thread].state = State::Lock(lock);
+                    return Ok(false);
+                }
+                *owner = Some(thread);
+            }
+            Op::Unlock(lock) => self.unlock(thread, lock, op)?,
+            Op::Barrier(barrier) => {
+                let (arrived, threads) = object(&mut self.barriers, barrier.0, thread, op)?;
+                *arrived += 1;
+                self.threads[thread].state = State::Barrier(barrier.0);
+                if *arrived == *threads {
+                    *arrived = 0;
+                    self.wake(State::Barrier(barrier.0));
+                }
+            }
+            Op::Wait(condition, lock) => {
+                object(&mut self.conditions, condition.0, thread, op)?.push_back(thread);
+                self.unlock(thread, lock, op)?;
+                self.threads[thread].state = State::Condition(condition.0);
+            }
+            Op::Signal(condition) => {
+                if let Some(woken) =
+                    object(&mut self.conditions, condition.0, thread, op)?.pop_front()
+                {
+                    self.threads[woken].state = State::Runs;
+                }
+            }
+            Op::Broadcast(condition) => {
+                object(&mut self.conditions, condition.0, thread, op)?.clear();
+                self.wake(State::Condition(condition.0));
+            }
+            Op::Await(count, wanted) => {
+                if *object(&mut self.event_counts, count.0, thread, op)? < wanted {
+                    self.threads[thread].state = State::EventCount(count.0, wanted);
+                    return Ok(false);
+                }
+            }
+            Op::Advance(count) => {
+                let is = object(&mut self.event_counts, count.0, thread, op)?;
+                *is += 1;
+                let is = *is;
+                self.wake(State::EventCount(count.0, is));
+            }
+        }
+        Ok(true)
+    }
+
+    /// What the thread finds in the word.
+    fn access(
+        &mut self,
+        thread: usize,
+        word: Word,
+        op: Op,
+        store: bool,
+    ) -> Result<u64, ReferenceError> {
+        let words = self.memory.len() as u64;
+        let Some(value) = self.memory.get(word.0 as usize) else {
+            return Err(ReferenceError::Outside { thread, op, words });
+        };
+        self.touches.touch(thread, word, store);
+        let mut own = self.threads[thread].buffer.iter().rev();
+        let own = own.find(|(other, _)| *other == word);
+        Ok(own.map_or(*value, |(_, value)| *value))
+    }
+
+    fn give(&mut self, thread: usize, value: u64) {
+        let running = &mut self.threads[thread];
+        running.source.deliver(value);
+        if let Some(seen) = &mut running.seen {
+            seen.push(value);
+        }
+    }
+
+    fn unlock(&mut self, thread: usize, lock: LockId, op: Op) -> Result<(), ReferenceError> {
+        let owner = object(&mut self.owners, lock.0, thread, op)?;
+        if *owner != Some(thread) {
+            return Err(ReferenceError::NotOwner { thread, op });
+        }
+        *owner = None;
+        // All who wait try again; who comes first takes it.
+        self.wake(State::Lock(lock));
+        Ok(())
+    }
+
+    fn wake(&mut self, state: State) {
+        for running in &mut self.threads {
+            if running.state == state {
+                running.state = State::Runs;
+            }
+        }
+    }
+}
+
+/// Whether the operation comes after all earlier stores of its thread are visible.
+pub(in crate::program) const fn waits_for_stores(op: Op) -> bool {
+    match op {
+        Op::Atomic(..)
+        | Op::Fence
+        | Op::Lock(_)
+        | Op::Unlock(_)
+        | Op::Barrier(_)
+        | Op::Wait(..)
+        | Op::Signal(_)
+        | Op::Broadcast(_)
+        | Op::Advance(_) => true,
+        Op::Compute(_)
+        | Op::Load(_)
+        | Op::Store(..)
+        | Op::StorePart(..)
+        | Op::PrivateLoad(_)
+        | Op::PrivateStore(_)
+        | Op::Acquire(_)
+        | Op::Release(_)
+        | Op::Await(..) => false,
+    }
+}
+
+fn object<O>(
+    objects: &mut [O],
+    number: u32,
+    thread: usize,
+    op: Op,
+) -> Result<&mut O, ReferenceError> {
+    let error = ReferenceError::NoSuchObject { thread, op };
+    objects.get_mut(number as usize).ok_or(error)
+}

@@ -1,0 +1,181 @@
+//! The loop of a run: events, looks at wanted times, and word of how far it is.
+
+use std::cell::Cell;
+
+use super::subject::Threads;
+use super::{Look, Outcome, Progress, Run, RunError, Subject, Watch};
+use crate::cluster::{self, Cluster, Workload};
+use crate::engine::{Simulation, Time};
+use crate::line::{Line, LineAddress};
+use crate::program::{Counted, Tally, Thread, Word};
+use crate::protocol::NodeId;
+
+/// Events between two words of how far it is: some milliseconds of the host's.
+const EVENTS: u64 = 1 << 15;
+/// Simulated time in one go while a look or an end lies ahead: as much, in a machine of the paper's size.
+const STRETCH: Time = Time::from_micros(1);
+
+/// Runs the subject with the threads that it has.
+pub(super) fn drive(
+    run: &Run<'_>,
+    subject: &Subject,
+    watch: &mut Watch<'_>,
+) -> Result<Outcome, RunError> {
+    match subject.threads() {
+        Threads::Program(threads) => counted(run, subject, threads, watch),
+        Threads::Trace(threads) => counted(run, subject, threads, watch),
+    }
+}
+
+fn counted<T: Thread>(
+    run: &Run<'_>,
+    subject: &Subject,
+    threads: Vec<T>,
+    watch: &mut Watch<'_>,
+) -> Result<Outcome, RunError> {
+    if !run.counting {
+        return whole(run, subject, threads, watch);
+    }
+    let tally = Tally::new(subject.image().words);
+    let numbered = threads.into_iter().enumerate();
+    let threads = numbered.map(|(number, thread)| Counted::new(thread, number, &tally));
+    let outcome = whole(run, subject, threads.collect(), watch)?;
+    let counts = Some(tally.counts());
+    Ok(Outcome { counts, ..outcome })
+}
+
+fn whole<T: Thread>(
+    run: &Run<'_>,
+    subject: &Subject,
+    threads: Vec<T>,
+    watch: &mut Watch<'_>,
+) -> Result<Outcome, RunError> {
+    let workload = Workload {
+        threads,
+        image: subject.image().clone(),
+        synchronisation: subject.synchronisation().clone(),
+    };
+    let mut simulation = Cluster::simulation(run.description, workload, run.seed)?;
+    if let Some(line) = run.follow {
+        simulation.machine_mut().follow(line);
+    }
+    let mut drive = Drive {
+        simulation,
+        run,
+        watch,
+        told: 0,
+    };
+    let looks = drive.looks()?;
+    let finished = drive.finish()?;
+    let Drive { mut simulation, .. } = drive;
+    let (finished, end, checked) = if finished {
+        let end = cluster::run(&mut simulation)?;
+        (true, end, checked(subject, simulation.machine())?)
+    } else {
+        (false, simulation.now(), false)
+    };
+    let machine = simulation.machine();
+    Ok(Outcome {
+        finished,
+        end,
+        statistics: machine.statistics(),
+        events: simulation.handled(),
+        looks,
+        life: machine.life().to_vec(),
+        counts: None,
+        checked,
+    })
+}
+
+/// Checks what is left in memory. A check reads word after word, so the last line is kept.
+fn checked<T: Thread>(subject: &Subject, machine: &Cluster<T>) -> Result<bool, RunError> {
+    let last: Cell<Option<(LineAddress, Line)>> = Cell::new(None);
+    let word = |word: Word| {
+        let line = match last.get() {
+            Some((address, line)) if address == word.line() => line,
+            _ => machine.line(word.line()),
+        };
+        last.set(Some((word.line(), line)));
+        line[word.place()]
+    };
+    Ok(subject.check(&word)?)
+}
+
+/// A run under way.
+struct Drive<'r, 'w, T: Thread> {
+    simulation: Simulation<Cluster<T>>,
+    run: &'r Run<'r>,
+    watch: &'r mut Watch<'w>,
+    /// How many events had been handled when it was last told how far it is.
+    told: u64,
+}
+
+impl<T: Thread> Drive<'_, '_, T> {
+    /// Runs to each time at which there is something to be seen.
+    fn looks(&mut self) -> Result<Vec<Look>, RunError> {
+        let mut times = self.run.looks.clone();
+        times.retain(|at| self.run.until.is_none_or(|until| *at <= until));
+        times.sort_unstable();
+        times.dedup();
+        let mut looks = Vec::with_capacity(times.len());
+        for at in times {
+            self.reach(at)?;
+            let machine = self.simulation.machine();
+            if machine.is_finished() || self.simulation.queue().is_empty() {
+                break;
+            }
+            let nodes = self.run.description.system.compute_nodes as usize;
+            let owned = (0..nodes).map(|node| machine.owned_lines(NodeId::new(node)));
+            looks.push(Look {
+                at,
+                statistics: machine.statistics(),
+                owned: owned.collect(),
+            });
+        }
+        Ok(looks)
+    }
+
+    /// Runs to the end, or as far as is wanted. Whether it is the end.
+    fn finish(&mut self) -> Result<bool, RunError> {
+        if let Some(until) = self.run.until {
+            self.reach(until)?;
+            let machine = self.simulation.machine();
+            if !machine.is_finished() && !self.simulation.queue().is_empty() {
+                return Ok(false);
+            }
+        }
+        while self.simulation.step() {
+            self.tell()?;
+        }
+        Ok(true)
+    }
+
+    /// Runs until it is `at`, or nothing happens any more.
+    fn reach(&mut self, at: Time) -> Result<(), RunError> {
+        while self.simulation.now() < at && !self.simulation.queue().is_empty() {
+            let next = self.simulation.now() + STRETCH;
+            self.simulation.run_until(next.min(at));
+            self.tell()?;
+        }
+        Ok(())
+    }
+
+    /// Says how far it is if that is some time ago.
+    #[inline]
+    fn tell(&mut self) -> Result<(), RunError> {
+        let events = self.simulation.handled();
+        if events - self.told < EVENTS {
+            return Ok(());
+        }
+        self.told = events;
+        let progress = Progress {
+            now: self.simulation.now(),
+            instructions: self.simulation.machine().statistics().total().instructions,
+            events,
+        };
+        if (self.watch)(&progress).is_break() {
+            return Err(RunError::Stopped);
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,128 @@
+//! Runs of the timed machine from beginning to end: a description, something to run on it and a seed make an [`Outcome`].
+//!
+//! The same description, [`Subject`] and seed make the same outcome, to the byte of its printed statistics. How long the host
+//! takes for it is nobody's business here; whoever wants to know how far a run is gives a [`Watch`].
+//!
+//! ```
+//! use outlive_machine::description::{Description, Protocol};
+//! use outlive_machine::program::{Scale, workloads};
+//! use outlive_machine::run::{Run, Subject, unwatched};
+//!
+//! let mut description: Description = "[system]\ncompute_nodes = 4\nmemory_nodes = 2\ncores_per_node = 1".parse()?;
+//! description.ours.coherence.protocol = Protocol::Proactive;
+//! let subject = Subject::program(workloads::by_name("ocean-cp", 4, Scale::Test).unwrap());
+//! let outcome = Run::new(&description, 1).of(&subject, &mut unwatched)?;
+//! assert!(outcome.finished && outcome.checked);
+//! assert!(outcome.statistics.total().replicated > 0);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+
+mod drive;
+mod measures;
+mod outcome;
+mod subject;
+
+use std::ops::ControlFlow;
+
+use crate::cluster::{ClusterError, Stuck};
+use crate::description::Description;
+use crate::engine::Time;
+use crate::line::LineAddress;
+use crate::program::WrongResult;
+
+pub use measures::Measures;
+pub use outcome::{Look, Outcome};
+pub use subject::Subject;
+
+/// What a run is made with, besides what runs.
+#[derive(Clone, Debug)]
+pub struct Run<'d> {
+    /// The machine.
+    pub description: &'d Description,
+    /// Of what the description leaves to chance.
+    pub seed: u64,
+    /// When to [look](Look) at it while it runs. Nothing is seen after its end.
+    pub looks: Vec<Time>,
+    /// When to leave off; by default at the program's end.
+    pub until: Option<Time>,
+    /// A line of shared memory whose life is to be told.
+    pub follow: Option<LineAddress>,
+    /// Whether the threads' operations are counted as well ([`Outcome::counts`]).
+    pub counting: bool,
+}
+
+/// How far a run is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Progress {
+    /// Simulated time.
+    pub now: Time,
+    /// Instructions so far.
+    pub instructions: u64,
+    /// Events so far.
+    pub events: u64,
+}
+
+/// Hears now and then how far a run is, some times in a second of the host's, and may end it.
+pub type Watch<'w> = dyn FnMut(&Progress) -> ControlFlow<()> + 'w;
+
+/// Lets a run go on to its end.
+pub fn unwatched(_: &Progress) -> ControlFlow<()> {
+    ControlFlow::Continue(())
+}
+
+/// Why a run has no outcome.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum RunError {
+    /// There is no such machine, or what is to run does not fit on it.
+    #[error(transparent)]
+    Machine(#[from] ClusterError),
+    /// Threads wait for each other.
+    #[error(transparent)]
+    Stuck(#[from] Stuck),
+    /// It came to its end, with a wrong result.
+    #[error(transparent)]
+    Wrong(#[from] WrongResult),
+    /// A line is to be followed that shared memory has not.
+    #[error("shared memory has {lines} lines, numbered from 0, and {line} is none of them")]
+    NoSuchLine {
+        /// Which.
+        line: LineAddress,
+        /// How many there are.
+        lines: u64,
+    },
+    /// Whoever watched it has ended it.
+    #[error("stopped before it was done")]
+    Stopped,
+}
+
+impl<'d> Run<'d> {
+    /// On this machine, with this seed; to its end, with nothing but its statistics.
+    pub fn new(description: &'d Description, seed: u64) -> Self {
+        Self {
+            description,
+            seed,
+            looks: Vec::new(),
+            until: None,
+            follow: None,
+            counting: false,
+        }
+    }
+
+    /// Runs `subject`, and checks its result if it has a check and comes to its end.
+    ///
+    /// # Errors
+    ///
+    /// [`RunError`]: no machine, a deadlock, a wrong result, or the watch has ended it.
+    ///
+    /// # Panics
+    ///
+    /// If the file of a trace was changed after it was opened, and wherever the machine finds that it contradicts itself.
+    pub fn of(&self, subject: &Subject, watch: &mut Watch<'_>) -> Result<Outcome, RunError> {
+        let lines = subject.lines();
+        match self.follow {
+            Some(line) if line.0 >= lines => Err(RunError::NoSuchLine { line, lines }),
+            _ => drive::drive(self, subject, watch),
+        }
+    }
+}

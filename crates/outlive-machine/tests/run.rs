@@ -1,0 +1,360 @@
+//! Runs from beginning to end: they repeat, looks change nothing, results are checked, and traces run as programs do.
+
+use outlive_machine::cluster::Statistics;
+use outlive_machine::description::{Description, Protocol};
+use outlive_machine::engine::Time;
+use outlive_machine::line::LineAddress;
+use outlive_machine::program::{
+    Barrier, BarrierId, LockId, Order, Recording, Reference, Scale, Word, workloads,
+};
+use outlive_machine::run::{Measures, Outcome, Run, RunError, Subject, unwatched};
+use outlive_machine::trace::{
+    About, Encoding, Event, Parts, Replay, Trace, TraceWriter, TracedLock,
+};
+use std::ops::ControlFlow;
+
+const THREADS: usize = 4;
+
+/// A small machine with this configuration. Logs are dumped often enough to be dumped in a short run.
+fn machine(protocol: Protocol) -> Description {
+    let text = format!(
+        r#"
+        [system]
+        compute_nodes = 4
+        memory_nodes = 2
+        cores_per_node = 1
+        [l3]
+        size = "64 KiB"
+        [logging_unit]
+        dump_period = "20 us"
+        [ours.coherence]
+        protocol = "{}"
+        "#,
+        protocol.name()
+    );
+    text.parse().expect("a machine that can be")
+}
+
+fn subject(name: &str) -> Subject {
+    Subject::program(workloads::by_name(name, THREADS, Scale::Test).expect("a workload"))
+}
+
+fn outcome(run: &Run<'_>, subject: &Subject) -> Outcome {
+    run.of(subject, &mut unwatched)
+        .unwrap_or_else(|error| panic!("{error}"))
+}
+
+#[test]
+fn every_workload_is_checked_in_every_configuration_and_repeats() {
+    for (name, _) in workloads::ALL {
+        let subject = subject(name);
+        for protocol in Protocol::ALL {
+            let description = machine(*protocol);
+            let first = outcome(&Run::new(&description, 7), &subject);
+            assert!(first.finished && first.checked, "{name}, {protocol:?}");
+            let replicates = first.statistics.total().replicated > 0;
+            assert_eq!(replicates, protocol.replicates(), "{name}, {protocol:?}");
+            if *protocol == Protocol::Proactive {
+                assert_eq!(first, outcome(&Run::new(&description, 7), &subject));
+            }
+        }
+    }
+}
+
+#[test]
+fn what_is_seen_on_the_way_is_what_a_shorter_run_ends_with() {
+    let description = machine(Protocol::Proactive);
+    let subject = subject("ocean-cp");
+    let plain = outcome(&Run::new(&description, 1), &subject);
+    let looks = [plain.end / 3, plain.end / 2, plain.end * 2];
+    let run = Run {
+        looks: looks.to_vec(),
+        ..Run::new(&description, 1)
+    };
+    let watched = outcome(&run, &subject);
+    assert_eq!(
+        watched.statistics, plain.statistics,
+        "a look changes nothing"
+    );
+    // Nothing is to be seen after the end.
+    let seen: Vec<Time> = watched.looks.iter().map(|look| look.at).collect();
+    assert_eq!(seen, looks[..2]);
+    for look in &watched.looks {
+        let run = Run {
+            until: Some(look.at),
+            ..Run::new(&description, 1)
+        };
+        let cut = outcome(&run, &subject);
+        assert_eq!(
+            (cut.finished, cut.checked, cut.end),
+            (false, false, look.at)
+        );
+        assert_eq!(cut.statistics, look.statistics);
+        assert_eq!(look.owned.len(), 4);
+        let owned = look.owned.iter();
+        assert!(owned.clone().all(|owned| owned.dirty <= owned.recorded));
+        assert!(owned.map(|owned| owned.dirty).sum::<u64>() > 0);
+    }
+    let late = Run {
+        until: Some(plain.end * 2),
+        ..Run::new(&description, 1)
+    };
+    let late = outcome(&late, &subject);
+    assert_eq!((late.finished, late.statistics), (true, plain.statistics));
+}
+
+#[test]
+fn operations_are_counted_as_the_machine_without_time_counts_them() {
+    let description = machine(Protocol::WriteBack);
+    let run = Run {
+        counting: true,
+        ..Run::new(&description, 1)
+    };
+    for name in ["ocean-ncp", "barnes"] {
+        let workload = workloads::by_name(name, THREADS, Scale::Test).unwrap();
+        let mut reference = Reference::of(&workload, Recording::Off, 1);
+        let expected = reference.run().unwrap();
+        let outcome = outcome(&run, &Subject::program(workload));
+        let counts = outcome.counts.expect("they were asked for");
+        // Who comes first under a lock may have a store more to do.
+        let close = |ours: f64, reference: f64| (ours / reference - 1.0).abs() < 0.002;
+        for (ours, reference) in [
+            (counts.store_fraction(), expected.store_fraction()),
+            (
+                counts.shared_store_fraction(),
+                expected.shared_store_fraction(),
+            ),
+            (counts.instructions() as f64, expected.instructions() as f64),
+        ] {
+            assert!(close(ours, reference), "{name}: {counts:?}, {expected:?}");
+        }
+        // The machine counts the same instructions, and those by which it makes locks and barriers.
+        let (own, machine) = (
+            counts.instructions(),
+            outcome.statistics.total().instructions,
+        );
+        assert!(
+            machine >= own && machine < own + own / 10,
+            "{name}: {machine}, {own}"
+        );
+    }
+}
+
+#[test]
+fn measures_are_what_was_counted_by_what_it_took() {
+    let description = machine(Protocol::Proactive);
+    let plain = outcome(&Run::new(&description, 1), &subject("ocean-cp"));
+    let at = plain.end / 2;
+    let run = Run {
+        looks: vec![at],
+        ..Run::new(&description, 1)
+    };
+    let outcome = outcome(&run, &subject("ocean-cp"));
+    let whole = outcome.measures(&description);
+    let first = Measures::of(&outcome.looks[0].statistics, at, &description);
+    let earlier = (&outcome.looks[0].statistics, at);
+    let second = Measures::between(earlier, (&outcome.statistics, outcome.end), &description);
+    let same = |one: f64, other: f64| (one - other).abs() <= 1e-9 * one.abs().max(1e-9);
+    let rates: [fn(&Measures) -> f64; 5] = [
+        |measures| measures.instructions_per_cycle,
+        |measures| measures.access_rate,
+        |measures| measures.replication_rate,
+        |measures| measures.dump_rate,
+        |measures| measures.buffer_full,
+    ];
+    let part = at.as_seconds() / outcome.end.as_seconds();
+    for rate in rates {
+        let sum = rate(&first) * part + rate(&second) * (1.0 - part);
+        assert!(same(rate(&whole), sum), "{whole:?}: {first:?}, {second:?}");
+    }
+    let bytes = |statistics: &Statistics| statistics.messages.total().bytes as f64;
+    let sent = whole.access_rate + whole.replication_rate + whole.dump_rate;
+    assert!(same(
+        sent * outcome.end.as_seconds(),
+        bytes(&outcome.statistics)
+    ));
+    let factor = whole.dump_factor.expect("logs were dumped");
+    assert!(factor > 1.0, "{factor}");
+    let share = whole.replicated_oldest.expect("stores were replicated");
+    assert!((0.0..=1.0).contains(&share) && whole.largest_log > 0);
+    // Without replication there is none of that.
+    let plain = machine(Protocol::WriteBack);
+    let measures = self::outcome(&Run::new(&plain, 1), &subject("ocean-cp")).measures(&plain);
+    assert_eq!(
+        (measures.dump_factor, measures.replicated_oldest),
+        (None, None)
+    );
+    assert_eq!((measures.replication_rate, measures.largest_log), (0.0, 0));
+}
+
+/// Where what the trace does is to be seen.
+const SUM: Word = Word(64);
+const OWN: u64 = 128;
+
+/// Threads that count together under a lock, meet at a barrier, and write to lines of their own; the lock's turns as they came
+/// in the recorded run: each thread in its turn, again and again.
+fn trace() -> Trace {
+    const TURNS: u64 = 20;
+    let lock = LockId(0);
+    let mut writer = TraceWriter::new(Vec::new(), THREADS as u32, Encoding::Deflate).unwrap();
+    writer.image(SUM, &[1000]).unwrap();
+    for thread in 0..THREADS as u64 {
+        let mut event = |event| writer.event(thread as u32, event).unwrap();
+        for step in 0..TURNS {
+            let turn = step * THREADS as u64 + thread;
+            event(Event::Compute(30));
+            event(Event::Lock { lock, turn });
+            let value = 1000 + turn;
+            event(Event::Load {
+                word: SUM,
+                value: Some(value),
+            });
+            let value = value + 1;
+            event(Event::Store { word: SUM, value });
+            event(Event::Unlock(lock));
+            let word = Word(OWN + thread * 64 + step);
+            event(Event::Store { word, value: turn });
+        }
+        event(Event::Barrier(BarrierId(0)));
+        let word = Word(OWN + (thread + 1) % THREADS as u64 * 64);
+        event(Event::Load { word, value: None });
+    }
+    let about = About {
+        words: 1024,
+        threads: THREADS as u32,
+        locks: vec![TracedLock {
+            word: Word(0),
+            order: Some(outlive_machine::program::EventCountId(0)),
+        }],
+        barriers: vec![Barrier {
+            counter: Word(16),
+            threads: THREADS as u32,
+        }],
+        event_counts: vec![false],
+        ..About::default()
+    };
+    Trace::from_bytes(writer.finish(&about).unwrap()).unwrap()
+}
+
+const EXACT: Replay = Replay {
+    order: outlive_machine::trace::Order::Recorded,
+    parts: Parts::Exact,
+};
+
+#[test]
+fn a_trace_leaves_in_every_configuration_what_it_left_when_it_was_recorded() {
+    let trace = trace();
+    let synchronisation = trace.about().synchronisation();
+    let threads = trace.threads(EXACT).unwrap();
+    let image = trace.image().unwrap();
+    let mut reference = Reference::new(&image, &synchronisation, threads, Order::TotalStore, 3);
+    reference.run().unwrap();
+    assert_eq!(reference.word(SUM), 1080);
+    // What stands in the words of locks and barriers is the machine's affair.
+    let expected: Vec<u64> = (SUM.0..1024)
+        .map(|word| reference.word(Word(word)))
+        .collect();
+    let subject = Subject::trace(&trace, EXACT)
+        .unwrap()
+        .with_check(move |memory| {
+            let wrong =
+                (SUM.0..1024).find(|word| memory(Word(*word)) != expected[(word - SUM.0) as usize]);
+            wrong.map_or(Ok(()), |word| {
+                Err(format!("word {word} is {}", memory(Word(word))))
+            })
+        });
+    for protocol in Protocol::ALL {
+        let description = machine(*protocol);
+        for seed in 0..3 {
+            let outcome = outcome(&Run::new(&description, seed), &subject);
+            assert!(outcome.checked, "{protocol:?}");
+        }
+    }
+    // A trace says nothing of what must come out.
+    let description = machine(Protocol::WriteBack);
+    let unchecked = outcome(
+        &Run::new(&description, 1),
+        &Subject::trace(&trace, EXACT).unwrap(),
+    );
+    assert!(unchecked.finished && !unchecked.checked);
+    let wrong = Subject::trace(&trace, EXACT)
+        .unwrap()
+        .with_check(|_| Err("the sum".into()));
+    let wrong = Run::new(&description, 1).of(&wrong, &mut unwatched);
+    assert_eq!(
+        wrong.unwrap_err().to_string(),
+        "the result of the trace is wrong: the sum"
+    );
+}
+
+#[test]
+fn who_watches_hears_of_progress_and_may_end_a_run() {
+    let description = machine(Protocol::WriteThrough);
+    let (run, subject) = (Run::new(&description, 1), subject("ocean-cp"));
+    let mut heard = Vec::new();
+    let whole = run.of(&subject, &mut |progress| {
+        heard.push(*progress);
+        ControlFlow::Continue(())
+    });
+    let whole = whole.unwrap();
+    assert!(heard.len() > 1 && heard.is_sorted_by_key(|progress| progress.now));
+    let last = heard.last().unwrap();
+    assert!(last.events <= whole.events && last.instructions > 0);
+    let stopped = run.of(&subject, &mut |_| ControlFlow::Break(()));
+    assert_eq!(stopped.unwrap_err(), RunError::Stopped);
+}
+
+#[test]
+fn a_line_is_followed_and_one_that_is_not_there_is_an_error() {
+    let description = machine(Protocol::Baseline);
+    let subject = subject("ocean-cp");
+    let run = |line| Run {
+        follow: Some(LineAddress(line)),
+        ..Run::new(&description, 1)
+    };
+    let outcome = outcome(&run(1), &subject);
+    assert!(
+        outcome.life.iter().any(|line| line.contains("CN")),
+        "{:?}",
+        outcome.life
+    );
+    let error = run(1 << 40).of(&subject, &mut unwatched).unwrap_err();
+    assert!(error.to_string().contains("is none of them"), "{error}");
+}
+
+#[test]
+fn what_cannot_run_is_an_error() {
+    // More threads than cores.
+    let mut description = machine(Protocol::WriteBack);
+    description.system.compute_nodes = 3;
+    description.logging_unit.replication_factor = 2;
+    let error = Run::new(&description, 1).of(&subject("ycsb"), &mut unwatched);
+    let error = error.unwrap_err();
+    assert!(
+        error
+            .to_string()
+            .contains("4 threads do not fit on 3 cores"),
+        "{error}"
+    );
+    // Two threads that both take the lock for good.
+    let mut writer = TraceWriter::new(Vec::new(), 2, Encoding::Plain).unwrap();
+    for turn in 0..2 {
+        let lock = LockId(0);
+        writer
+            .event(turn as u32, Event::Lock { lock, turn })
+            .unwrap();
+    }
+    let about = About {
+        words: 64,
+        threads: 2,
+        locks: vec![TracedLock {
+            word: Word(0),
+            order: None,
+        }],
+        ..About::default()
+    };
+    let trace = Trace::from_bytes(writer.finish(&about).unwrap()).unwrap();
+    let subject = Subject::trace(&trace, Replay::default()).unwrap();
+    let stuck = Run::new(&description, 1).of(&subject, &mut unwatched);
+    assert!(matches!(stuck, Err(RunError::Stuck(_))), "{stuck:?}");
+}

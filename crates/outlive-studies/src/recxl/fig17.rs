@@ -1,0 +1,70 @@
+//! `recxl-fig17`: what more or fewer replicas do to proactive (the paper's Figure 17).
+
+use super::grid::{Grid, Line, Variant, geometric_mean};
+use super::lengths::Lengths;
+use super::{MEAN, paper, row, with};
+use crate::row::{How, Row};
+use crate::{Run, Study, StudyError};
+use outlive_machine::description::Protocol;
+
+pub const STUDY: Study = Study {
+    name: "recxl-fig17",
+    about: "proactive with fewer and more replicas of a store, simulated (ReCXL Figure 17)",
+    body: study,
+};
+
+/// The paper's, to which all are compared.
+const USUAL: u32 = 3;
+const UNIT: &str = "times N_r = 3";
+
+fn study(run: &mut Run<'_>) -> Result<(), StudyError> {
+    let lengths = Lengths::of(run);
+    // There must be as many other nodes.
+    let most = lengths.description.system.compute_nodes - 1;
+    let factors: Vec<u32> = (1..=4).filter(|factor| *factor <= most).collect();
+    let variant = |factor: &u32| {
+        let mut description = with(&lengths.description, Protocol::Proactive);
+        description.logging_unit.replication_factor = *factor;
+        Variant::new(format!("N_r = {factor}"), description)
+    };
+    let grid = Grid {
+        workloads: lengths.workloads.clone(),
+        scale: lengths.scale,
+        variants: factors.iter().map(variant).collect(),
+        seeds: lengths.seeds,
+    };
+    let usual = USUAL as usize - 1;
+    let times = |line: &Line, place: usize| line.cells[place].times(&line.cells[usual]);
+    let others = || {
+        factors
+            .iter()
+            .enumerate()
+            .filter(|(_, factor)| **factor != USUAL)
+    };
+    let lines = grid.measure(run, |line| {
+        others()
+            .map(|(place, factor)| {
+                row(
+                    line.workload,
+                    format!("N_r = {factor}"),
+                    UNIT,
+                    &times(line, place),
+                )
+            })
+            .collect()
+    })?;
+    let means: Vec<Row> = others()
+        .map(|(place, factor)| {
+            let mean = geometric_mean(&lines, |line| times(line, place));
+            let row = Row::new(MEAN, format!("N_r = {factor}"), UNIT)
+                .ours_within(mean)
+                .how(How::Simulated);
+            match factor {
+                4 => paper::FOUR_REPLICAS.beside(STUDY.name, row),
+                _ => row,
+            }
+        })
+        .collect();
+    run.answer(means);
+    Ok(())
+}
