@@ -97,6 +97,19 @@ fn a_recovery_that_does_not_wait_meets_what_it_has_ended() {
         matches!(violation, Violation::StrayAck { .. }),
         "{violation}"
     );
+    // Acknowledgements could be told apart; but what the dead have sent still comes after their burial.
+    let tolerant = ReplicatedRules {
+        swallows_acks: true,
+        ..hasty
+    };
+    let violation = found(setup(&[1], &[]), &tolerant).violation;
+    assert!(
+        matches!(
+            violation,
+            Violation::NamesTheDead { .. } | Violation::Protocol(_)
+        ),
+        "{violation}"
+    );
 }
 
 #[test]
@@ -164,6 +177,16 @@ fn all_have_restarted_before_a_directory_recovers() {
     // A store commits that units have forgotten.
     assert!(
         matches!(violation, Violation::NotReplicated { .. }),
+        "{violation}"
+    );
+}
+
+#[test]
+fn all_have_saved_before_a_unit_clears() {
+    let rules = ReplicatedRules::with(Fault::SavesNotAwaited);
+    let violation = found(three_replicas(3, &[0, 1], 1), &rules).violation;
+    assert!(
+        matches!(violation, Violation::TooFewLogs { .. }),
         "{violation}"
     );
 }

@@ -100,9 +100,10 @@ impl<D: Payload> Replicated<D> {
         };
         let goes = |entry: &Entry| {
             let through = &self.saved[self.saver(node, entry.line).index()];
+            let early = rules.fault == Some(Fault::SavesNotAwaited);
             through
                 .as_ref()
-                .is_some_and(|through| covers(through, entry))
+                .map_or(early, |through| covers(through, entry))
         };
         let kept = log.into_iter().filter(|entry| !goes(entry)).collect();
         self.node_mut(node).unit.log = kept;
