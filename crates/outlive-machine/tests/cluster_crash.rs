@@ -129,6 +129,19 @@ fn two_may_die_at_once_or_in_a_recovery_if_each_store_has_three_replicas() {
     }
 }
 
+/// Here now and then the second dies in the last dump of a recovery, and the next one finds that dump under way.
+#[test]
+fn a_recovery_does_not_wait_for_a_dump_that_nobody_begins() {
+    let description = machine(Protocol::Proactive, 6, 1, 3, "2 us");
+    let sweep = Sweep {
+        points: Points::Drawn(6_000),
+        deaths: 2,
+        ..Sweep::new(&description, 2)
+    };
+    let report = sweep.run(&|| neighbours(2, 6, 8, 60), &|_| {}).unwrap();
+    sound(&report, "six nodes");
+}
+
 #[test]
 fn after_a_recovery_stores_have_as_many_replicas_as_before() {
     for (seed, protocol) in (0..8).zip(replicating().cycle()) {

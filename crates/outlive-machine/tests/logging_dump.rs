@@ -532,6 +532,31 @@ fn a_round_saves_each_entry_once_and_empties_all_logs() {
 }
 
 #[test]
+fn a_round_that_is_wanted_anew_follows_one_that_is_under_way() {
+    let (description, alone) = (Description::default(), NodeId::new(0));
+    let groups = ReplicaGroups::new(&description);
+    let mut unit = LoggingUnit::new(&description, groups, alone);
+    let mut barrier = DumpBarrier::new([0, 1].map(NodeId::new).into_iter().collect());
+    let begin = barrier.begin().unwrap();
+    let Begun::Nothing { saved, .. } = unit.begin(&begin).unwrap() else {
+        panic!("its log is empty")
+    };
+    assert_eq!(barrier.saved(&saved).unwrap(), None, "the other one saves");
+    // Whoever only asks gets the round that is being saved, and a recovery does not.
+    assert_eq!(barrier.ask(), None);
+    assert_eq!(barrier.begin_anew(), None);
+    let Some(Advance::Clear(clear)) = barrier.lose(NodeId::new(1)) else {
+        panic!("the dead are not awaited")
+    };
+    let cleared = unit.clear(&clear).unwrap();
+    let Some(Advance::Begin(next)) = barrier.cleared(&cleared).unwrap() else {
+        panic!("another one is wanted")
+    };
+    assert_eq!(next.round, begin.round + 1);
+    assert_eq!(next.members, NodeSet::only(alone));
+}
+
+#[test]
 fn what_was_sent_to_old_groups_is_saved_by_whoever_has_it() {
     let description = Description::default();
     let groups = ReplicaGroups::new(&description);

@@ -152,6 +152,12 @@ impl<T: Thread> Cluster<T> {
         self.begin_round(begin, now, queue);
     }
 
+    /// In a recovery: a dump that begins from now on is wanted.
+    pub(super) fn dump_anew(&mut self, now: Time, queue: &mut EventQueue<Event>) {
+        let begin = self.logs_mut().barrier.begin_anew();
+        self.begin_round(begin, now, queue);
+    }
+
     fn begin_round(&mut self, begin: Option<Begin>, now: Time, queue: &mut EventQueue<Event>) {
         let Some(begin) = begin else { return };
         self.dump_begins();

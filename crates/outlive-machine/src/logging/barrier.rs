@@ -70,7 +70,7 @@ pub struct DumpBarrier {
     /// Who has not done what the phase waits for.
     awaited: NodeSet,
     saved: Vec<(NodeId, Through)>,
-    /// Somebody's log was full when it was too late for this round.
+    /// Another round is to follow this one.
     asked: bool,
 }
 
@@ -104,7 +104,7 @@ impl DumpBarrier {
         }
     }
 
-    /// The time for a dump has come: begins a round, unless one is under way. Also in a recovery, for the dump at its end.
+    /// The time for a dump has come: begins a round, unless one is under way.
     pub fn begin(&mut self) -> Option<Begin> {
         let idle = self.is_idle() && !self.living.is_empty();
         idle.then(|| {
@@ -125,6 +125,13 @@ impl DumpBarrier {
     /// unit that is full still after a round's clearing asks again.
     pub fn ask(&mut self) -> Option<Begin> {
         self.asked |= self.phase == BarrierPhase::Clearing;
+        self.begin()
+    }
+
+    /// For the dump at the end of a recovery: a whole round that begins after this. It begins now, or as soon as the one under way
+    /// has ended, also if units are still saving: what they save may be what they had before the last validations.
+    pub fn begin_anew(&mut self) -> Option<Begin> {
+        self.asked |= !self.is_idle();
         self.begin()
     }
 

@@ -361,8 +361,7 @@ impl<T: Thread> Cluster<T> {
             RecoverySays::RecovEnd { ending, dead } => match ending {
                 Ending::Save => {
                     self.failures_mut().saving = Some((from, false));
-                    self.dump_asked(now, queue);
-                    self.saved_all(now, queue);
+                    self.dump_anew(now, queue);
                 }
                 Ending::Regroup => {
                     self.regroup_unit(p, dead, now);
