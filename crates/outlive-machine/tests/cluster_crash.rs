@@ -7,45 +7,24 @@ use outlive_machine::crash::{Goal, Points, Report, Sweep};
 use outlive_machine::description::{Description, OwnUnit, Protocol};
 use outlive_machine::program::Neighbour;
 use outlive_machine::protocol::NodeId;
+use support::tiny::Tiny;
 
 /// A machine of a few lines of cache that replicates so often, and dumps so often.
-fn machine(protocol: Protocol, nodes: u32, cores: u32, factor: u32, period: &str) -> Description {
-    let protocol = protocol.name();
-    format!(
-        r#"
-        [system]
-        compute_nodes = {nodes}
-        memory_nodes = 2
-        cores_per_node = {cores}
-        [l1]
-        size = "128 B"
-        ways = 1
-        [l2]
-        size = "256 B"
-        ways = 2
-        [l3]
-        size = "512 B"
-        ways = 2
-        [logging_unit]
-        sram_size = "192 B"
-        dump_period = "{period}"
-        replication_factor = {factor}
-        [ours.core]
-        l1_misses = 3
-        store_buffer = 8
-        [ours.coherence]
-        protocol = "{protocol}"
-        write_back_buffer = 1
-        [ours.fabric]
-        reorder_bound = "50 ns"
-        [ours.memory]
-        interleave = "64 B"
-        [ours.failure]
-        detection = "300 ns"
-        "#
-    )
-    .parse()
-    .expect("a machine that can be")
+fn machine(
+    protocol: Protocol,
+    nodes: u32,
+    cores: u32,
+    factor: u32,
+    period: &'static str,
+) -> Description {
+    let tiny = Tiny {
+        nodes,
+        cores,
+        factor,
+        period,
+        ..Tiny::new(protocol)
+    };
+    tiny.description()
 }
 
 fn replicating() -> impl Iterator<Item = Protocol> + Clone {

@@ -210,14 +210,7 @@ fn misses_overlap_as_far_as_there_is_room_for_them() {
         let description = machine(&format!("[ours.core]\nl1_misses = {room}"));
         let parts = Parts::new(&description);
         let reads: Vec<Op> = (0..240).map(|n| Op::Load(Word(n * 8))).collect();
-        let workload = Workload {
-            threads: vec![Script::new(reads)],
-            image: Image {
-                words: 1 << 12,
-                ..Image::default()
-            },
-            synchronisation: Synchronisation::default(),
-        };
+        let workload = support::one_thread(reads);
         let mut simulation = Cluster::simulation(&description, workload, 1).unwrap();
         let took = cluster::run(&mut simulation).unwrap();
         let rounds = (parts.l3 + parts.remote()) * (240 / room);

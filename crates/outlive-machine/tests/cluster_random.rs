@@ -10,56 +10,30 @@ use outlive_machine::engine::Simulation;
 use outlive_machine::line::LineAddress;
 use outlive_machine::logging::LoggingCounts;
 use outlive_machine::program::{Image, Synchronisation, Walker, Word};
+use support::tiny::Tiny;
 
-fn tiny(protocol: Protocol, quantum: &str, reorder: &str) -> Description {
+fn tiny(protocol: Protocol, quantum: &'static str, reorder: &'static str) -> Description {
     with_logs(protocol, quantum, reorder, "2.5 ms", "18 MiB", 3)
 }
 
 /// One that dumps so often, with logs of this size and so many replicas.
 fn with_logs(
     protocol: Protocol,
-    quantum: &str,
-    reorder: &str,
-    period: &str,
-    log: &str,
+    quantum: &'static str,
+    reorder: &'static str,
+    period: &'static str,
+    log: &'static str,
     factor: u32,
 ) -> Description {
-    let protocol = protocol.name();
-    format!(
-        r#"
-        [system]
-        compute_nodes = 4
-        memory_nodes = 2
-        cores_per_node = 2
-        [l1]
-        size = "128 B"
-        ways = 1
-        [l2]
-        size = "256 B"
-        ways = 2
-        [l3]
-        size = "512 B"
-        ways = 2
-        [logging_unit]
-        sram_size = "192 B"
-        dump_period = "{period}"
-        log_size = "{log}"
-        replication_factor = {factor}
-        [ours.core]
-        quantum = "{quantum}"
-        l1_misses = 3
-        store_buffer = 8
-        [ours.coherence]
-        protocol = "{protocol}"
-        write_back_buffer = 1
-        [ours.fabric]
-        reorder_bound = "{reorder}"
-        [ours.memory]
-        interleave = "64 B"
-        "#
-    )
-    .parse()
-    .expect("a machine that can be")
+    let tiny = Tiny {
+        factor,
+        period,
+        log,
+        quantum,
+        reorder,
+        ..Tiny::new(protocol)
+    };
+    tiny.description()
 }
 
 /// A machine that is judged, with random threads.

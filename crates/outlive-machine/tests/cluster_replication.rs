@@ -233,14 +233,7 @@ fn stores_to_parts_of_a_word_are_coalesced_unless_they_write_the_same_bytes() {
         let mut ops = vec![Op::Store(other, 1)];
         ops.extend(&stores);
         ops.push(Op::Load(first));
-        let workload = Workload {
-            threads: vec![Script::new(ops)],
-            image: Image {
-                words: 1 << 12,
-                ..Image::default()
-            },
-            synchronisation: Synchronisation::default(),
-        };
+        let workload = support::one_thread(ops);
         let mut simulation = support::judged(&description, workload, 1);
         support::finish(&mut simulation);
         let machine = simulation.machine();
@@ -259,16 +252,7 @@ fn filling(room: u64, stores: u64) -> (outlive_machine::engine::Simulation<Clust
     let mut description = with(Protocol::Baseline, 3);
     description.logging_unit.log_size.0 = room * description.ours.replication.log_entry.0;
     let word = words(&description, false).next().unwrap();
-    let workload = Workload {
-        threads: vec![Script::new(
-            (0..stores).map(|n| Op::Store(word, n)).collect::<Vec<_>>(),
-        )],
-        image: Image {
-            words: 1 << 12,
-            ..Image::default()
-        },
-        synchronisation: Synchronisation::default(),
-    };
+    let workload = support::one_thread((0..stores).map(|n| Op::Store(word, n)));
     (
         support::judged(&description, workload, 1),
         trip(&description),
@@ -318,14 +302,7 @@ fn logs_are_dumped_by_the_clock_while_threads_run() {
     let mut description = with(Protocol::Proactive, 3);
     description.logging_unit.dump_period = Time::from_micros(5);
     let stores = (0..2_000).map(|n| Op::Store(Word(n * 8 % 4_096), n));
-    let workload = Workload {
-        threads: vec![Script::new(stores.collect::<Vec<_>>())],
-        image: Image {
-            words: 1 << 12,
-            ..Image::default()
-        },
-        synchronisation: Synchronisation::default(),
-    };
+    let workload = support::one_thread(stores);
     let mut simulation = support::judged(&description, workload, 1);
     support::finish(&mut simulation);
     let machine = simulation.machine();

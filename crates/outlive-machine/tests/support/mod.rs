@@ -4,11 +4,24 @@
 #![allow(dead_code)]
 
 pub mod latency;
+pub mod tiny;
 
 use outlive_machine::cluster::{self, Cluster, Workload};
 use outlive_machine::description::Description;
 use outlive_machine::engine::Simulation;
-use outlive_machine::program::Thread;
+use outlive_machine::program::{Image, Op, Script, Synchronisation, Thread};
+
+/// One thread that does this, and 4,096 words.
+pub fn one_thread(ops: impl IntoIterator<Item = Op>) -> Workload<Script> {
+    Workload {
+        threads: vec![Script::new(ops.into_iter().collect::<Vec<_>>())],
+        image: Image {
+            words: 1 << 12,
+            ..Image::default()
+        },
+        synchronisation: Synchronisation::default(),
+    }
+}
 
 /// A machine in which each load is judged, and in one that replicates each commit.
 pub fn judged<T: Thread>(
