@@ -83,6 +83,19 @@ pub(super) struct Child {
     not_send: PhantomData<*mut ()>,
 }
 
+/// The general registers of a stopped child.
+pub(super) struct Registers(pub(super) libc::user_regs_struct);
+
+impl Registers {
+    /// The address of the instruction that it would execute next.
+    pub(super) fn instruction(&self) -> u64 {
+        #[cfg(target_arch = "x86_64")]
+        return self.0.rip;
+        #[cfg(target_arch = "aarch64")]
+        return self.0.pc;
+    }
+}
+
 /// The control page of the child that this process is, or null.
 static OURS: AtomicPtr<Control> = AtomicPtr::new(core::ptr::null_mut());
 
@@ -215,12 +228,12 @@ impl Child {
         self.wait()
     }
 
-    /// The address of the instruction that the stopped child would execute next.
-    pub(super) fn instruction(&self) -> io::Result<u64> {
+    /// Its registers as it stands.
+    pub(super) fn registers(&self) -> io::Result<Registers> {
         // SAFETY: all zero is a valid value for a struct of integers.
-        let mut registers: libc::user_regs_struct = unsafe { core::mem::zeroed() };
+        let mut registers = Registers(unsafe { core::mem::zeroed() });
         let mut place = libc::iovec {
-            iov_base: (&raw mut registers).cast(),
+            iov_base: (&raw mut registers.0).cast(),
             iov_len: size_of::<libc::user_regs_struct>(),
         };
         /// The general registers, in the kernel's numbering of register sets.
@@ -233,10 +246,7 @@ impl Child {
         if read == -1 {
             return Err(io::Error::last_os_error());
         }
-        #[cfg(target_arch = "x86_64")]
-        return Ok(registers.rip);
-        #[cfg(target_arch = "aarch64")]
-        return Ok(registers.pc);
+        Ok(registers)
     }
 
     /// Kills it by SIGKILL, whatever it is doing, and waits until nothing of it runs any more. A

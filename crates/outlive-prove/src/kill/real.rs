@@ -124,13 +124,15 @@ impl<S: RealSweep> Run<'_, S> {
         // instructions only.
         let (mut passed, mut after_points) = (0, Vec::new());
         let control = self.control;
-        let trace = self.tracer.record(operation(sweep, &world), |_, moment| {
-            let point = control.raw_point();
-            if point != passed {
-                passed = point;
-                after_points.push(moment.step);
-            }
-        })?;
+        let trace = self
+            .tracer
+            .record(operation(sweep, &world), |_, _, moment| {
+                let point = control.raw_point();
+                if point != passed {
+                    passed = point;
+                    after_points.push(moment.step);
+                }
+            })?;
         let trace = trace.map_err(|cut| self.broken(cut))?;
         self.report.instructions = trace.steps();
         self.report.addresses = trace.addresses();
@@ -258,7 +260,7 @@ impl<S: RealSweep> Run<'_, S> {
             return Ok(());
         };
         let recover = recovery(sweep, &world, &first.crash);
-        let trace_of_recovery = match self.tracer.record(recover, |_, _| ())? {
+        let trace_of_recovery = match self.tracer.record(recover, |_, _, _| ())? {
             Ok(trace) => trace,
             Err(cut) => {
                 self.fail(first, format!("recovery fails: {}", cut.reason));

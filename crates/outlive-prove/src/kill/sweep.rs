@@ -10,9 +10,10 @@ use super::marked::Marked;
 use super::modules::Modules;
 use super::plan::Plan;
 use super::report::{At, Crash, Failure, SweepReport};
-use super::touched::Touched;
+use super::stores::Stores;
 use super::tracer::{Cut, Trace, Tracer, Window};
 use super::turns;
+use super::watch::Watch;
 use core::sync::atomic::Ordering;
 use outlive_memory::PersistenceDomain;
 use std::time::Instant;
@@ -119,6 +120,7 @@ struct Run<'a, S: ?Sized> {
     modules: Modules,
     report: SweepReport,
     tracer: Tracer,
+    stores: Stores,
 }
 
 impl<'a, S: Sweep + ?Sized> Run<'a, S> {
@@ -136,6 +138,7 @@ impl<'a, S: Sweep + ?Sized> Run<'a, S> {
             modules: Modules::of_this_process(),
             report: SweepReport::new(&sweep.name()),
             tracer: Tracer::new(sweep.name(), control, plan.patience, plan.most_instructions),
+            stores: Stores::new(),
             sweep,
             plan,
         }
@@ -186,10 +189,10 @@ impl<'a, S: Sweep + ?Sized> Run<'a, S> {
         self.memory.fill(initial);
         let (memory, control) = (&self.memory, self.control);
         let mut cases = Cases::from(initial.to_vec());
-        let mut touched = None;
-        let trace = self.tracer.record(work, |pid, moment| {
-            let touched = touched.get_or_insert_with(|| Touched::by(pid, memory.words()));
-            cases.note(memory.words(), touched.look(), control, moment);
+        let mut watch = Watch::over(memory.words(), &mut self.stores);
+        let trace = self.tracer.record(work, |pid, registers, moment| {
+            let written = watch.look(pid, registers);
+            cases.note(memory.words(), written, control, moment);
         })?;
         Ok(trace.map(|trace| {
             assert!(cases.is(memory.words()), "a store went unseen");

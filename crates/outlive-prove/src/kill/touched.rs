@@ -91,7 +91,7 @@ mod tests {
             words[1000].store(1, Ordering::Relaxed);
             words[100_000].store(1, Ordering::Relaxed);
         };
-        let recorded = tracer.record(work, |pid, _| {
+        let recorded = tracer.record(work, |pid, _, _| {
             let touched = touched.get_or_insert_with(|| Touched::by(pid, words));
             let ranges: Vec<_> = touched.look().collect();
             for word in [1000, 100_000] {

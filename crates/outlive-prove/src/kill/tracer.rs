@@ -7,7 +7,7 @@
 //! took longer, another thread) is killed wherever it is then, which is as good a death; it is counted as
 //! strayed.
 
-use super::child::{Child, Resume, Stop};
+use super::child::{Child, Registers, Resume, Stop};
 use super::control::{Control, Phase};
 use super::error::{KillError, PtraceForbidden};
 use super::marked::Marked;
@@ -256,7 +256,7 @@ impl Tracer {
     pub(super) fn record(
         &mut self,
         work: impl FnOnce(Window),
-        mut look: impl FnMut(u32, Moment),
+        mut look: impl FnMut(u32, &Registers, Moment),
     ) -> Result<Result<Trace, Cut>, KillError> {
         let mut child = match self.start(work)? {
             Ok(child) => child,
@@ -266,7 +266,8 @@ impl Tracer {
         let mut way = Vec::new();
         let cut = loop {
             let step = way.len() as u64;
-            let instruction = child.instruction().map_err(self.system("ptrace"))?;
+            let registers = child.registers().map_err(self.system("ptrace"))?;
+            let instruction = registers.instruction();
             way.push(instruction);
             let returned = self.control.phase() == Phase::Returned;
             let moment = Moment {
@@ -274,7 +275,7 @@ impl Tracer {
                 instruction,
                 returned,
             };
-            look(child.pid(), moment);
+            look(child.pid(), &registers, moment);
             if returned {
                 break None;
             }
@@ -359,14 +360,14 @@ impl Tracer {
     }
 
     fn kill(&mut self, child: Child, step: u64) -> Result<Killed, KillError> {
-        let instruction = child.instruction().map_err(self.system("ptrace"))?;
+        let registers = child.registers().map_err(self.system("ptrace"))?;
         let process = child.pid();
         child.kill().map_err(self.system("waitpid"))?;
         self.kills += 1;
         Ok(Killed {
             moment: Moment {
                 step,
-                instruction,
+                instruction: registers.instruction(),
                 returned: self.control.phase() == Phase::Returned,
             },
             process,
