@@ -92,7 +92,41 @@ fn what_is_drawn_says_from_which_seed() {
 }
 
 #[test]
+fn nodes_of_the_simulated_machine_are_crashed_and_what_wb_loses_is_seen() {
+    let list = outlive(["prove", "machine-crash", "--list"]).succeeds();
+    assert!(
+        list.lines().any(|name| name == "recxl-proactive ycsb"),
+        "{list}"
+    );
+    let run = ["prove", "machine-crash", "ycsb", "--points", "40", "--json"];
+    let proofs: Value = serde_json::from_str(&outlive(run).succeeds()).unwrap();
+    let proofs = proofs.as_array().unwrap();
+    let named = list.lines().filter(|name| name.contains("ycsb")).count();
+    assert_eq!(proofs.len(), named);
+    for proof in proofs {
+        assert_eq!(
+            (&proof["points"], &proof["failures"]),
+            (&40.into(), &0.into()),
+            "{proof:#}"
+        );
+        let loses = proof["name"] == "machine-crash: wb ycsb";
+        assert_eq!(proof["protects"], !loses, "{proof:#}");
+        assert_eq!(proof["lost"].as_u64() > Some(0), loses, "{proof:#}");
+        assert!(proof["recoveries"].as_u64() > Some(0), "{proof:#}");
+    }
+    let text = outlive(["prove", "machine-crash", "wb drawn", "--points", "40"]);
+    let ended = text.succeeds();
+    assert!(
+        ended.contains("as it must be") && ended.contains(": 0 failures"),
+        "{ended}"
+    );
+}
+
+#[test]
 fn a_proof_that_is_not_there_is_bad_usage() {
+    outlive(["prove", "machine-crash", "perpetual.motion"]).fails(2, "--list");
+    outlive(["prove", "machine-crash"]).fails(2, "--all");
+    outlive(["prove", "machine-crash", "ycsb", "--points", "0"]).fails(2, "");
     outlive(["prove", "kill", "perpetual.motion"]).fails(2, "--list");
     outlive(["prove", "kill"]).fails(2, "--all");
     outlive(["prove", "schedule"]).fails(2, "--all");

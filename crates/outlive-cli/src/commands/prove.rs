@@ -2,6 +2,7 @@
 
 mod chaos;
 mod kill;
+mod machine_crash;
 mod schedule;
 
 use crate::failure::Failure;
@@ -19,6 +20,8 @@ pub enum Prove {
     Schedule(schedule::Schedule),
     /// Kill, stop and restart processes and hosts that do real work, and account for all of it
     Chaos(chaos::Chaos),
+    /// Crash nodes of the simulated machine at many moments, let it recover, and judge what is left
+    MachineCrash(machine_crash::MachineCrash),
 }
 
 impl Prove {
@@ -27,6 +30,7 @@ impl Prove {
             Self::Kill(command) => command.run(),
             Self::Schedule(command) => command.run(),
             Self::Chaos(command) => command.run(),
+            Self::MachineCrash(command) => command.run(),
         }
     }
 }

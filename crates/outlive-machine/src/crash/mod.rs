@@ -30,6 +30,6 @@ mod point;
 mod proofs;
 mod sweep;
 
-pub use point::{Death, Point};
+pub use point::{Death, Point, is_judging};
 pub use proofs::Proof;
 pub use sweep::{Failed, Goal, Points, Report, Sweep, SweepError};

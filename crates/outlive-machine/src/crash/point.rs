@@ -1,6 +1,7 @@
 //! A moment at which nodes die, and what becomes of a machine then.
 
 use std::any::Any;
+use std::cell::Cell;
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -32,6 +33,34 @@ pub struct Point {
 
 /// Whatever is swept ends earlier after a crash, or never.
 const MOST_EVENTS: u64 = 20_000_000;
+
+thread_local! {
+    static JUDGING: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Whether this thread judges a crashed machine. A panic is then the judge's word: it is caught, and is in
+/// [`Report::failures`](super::Report::failures). A panic hook may keep silent about it.
+///
+/// ```
+/// let usual = std::panic::take_hook();
+/// std::panic::set_hook(Box::new(move |panic| {
+///     if !outlive_machine::crash::is_judging() {
+///         usual(panic);
+///     }
+/// }));
+/// ```
+pub fn is_judging() -> bool {
+    JUDGING.get()
+}
+
+/// What is wrong with a machine after a crash.
+#[derive(Debug)]
+pub(super) enum Wrong {
+    /// What was committed is not there.
+    Lost(String),
+    /// Anything else.
+    Other(String),
+}
 
 /// What has become of a machine.
 #[derive(Clone, Copy, Default, Debug)]
@@ -96,17 +125,19 @@ impl Point {
         &self,
         simulation: Simulation<Cluster<T>>,
         goal: Goal,
-    ) -> Result<Outcome, String> {
+    ) -> Result<Outcome, Wrong> {
+        JUDGING.set(true);
         // The judges of a machine panic.
-        catch_unwind(AssertUnwindSafe(|| self.run(simulation, goal)))
-            .unwrap_or_else(|panic| Err(told(&*panic)))
+        let outcome = catch_unwind(AssertUnwindSafe(|| self.run(simulation, goal)));
+        JUDGING.set(false);
+        outcome.unwrap_or_else(|panic| Err(Wrong::Other(told(&*panic))))
     }
 
     fn run<T: Thread>(
         &self,
         mut simulation: Simulation<Cluster<T>>,
         goal: Goal,
-    ) -> Result<Outcome, String> {
+    ) -> Result<Outcome, Wrong> {
         let stores = simulation
             .machine()
             .judged()
@@ -124,21 +155,23 @@ impl Point {
         };
         while !recovered(&simulation) && simulation.step() {
             if simulation.handled() > most {
-                return Err(format!("there is no end after {MOST_EVENTS} events"));
+                let endless = format!("there is no end after {MOST_EVENTS} events");
+                return Err(Wrong::Other(endless));
             }
         }
         if goal == Goal::Finished {
-            cluster::run(&mut simulation).map_err(|stuck| stuck.to_string())?;
+            cluster::run(&mut simulation).map_err(|stuck| Wrong::Other(stuck.to_string()))?;
         }
         let machine = simulation.machine();
         let judged = machine.judged().unwrap_or_default();
         if let Some(lost) = judged.lost.first() {
-            return Err(lost.clone());
+            return Err(Wrong::Lost(lost.clone()));
         }
         match goal {
-            Goal::Recovered => machine.check_recovered()?,
-            Goal::Finished => machine.check_quiet()?,
+            Goal::Recovered => machine.check_recovered(),
+            Goal::Finished => machine.check_quiet(),
         }
+        .map_err(Wrong::Other)?;
         Ok(Outcome {
             recoveries: u64::from(machine.recoveries()),
             stores,

@@ -1,4 +1,5 @@
-//! What is proven of ReCXL's machines: whichever node dies whenever, nothing that was committed is lost.
+//! What is proven of the machine's configurations: whichever node dies whenever, nothing that was committed is lost; and what
+//! does nothing against that loses it, so that it is known that the judge would see it.
 
 use super::{Goal, Points, Report, Sweep, SweepError};
 use crate::cluster::Workload;
@@ -6,7 +7,7 @@ use crate::description::{Description, Protocol};
 use crate::program::workloads::{self, Make};
 use crate::program::{Neighbour, Recording, Scale};
 
-/// A program on a machine of a configuration of ReCXL, to be swept.
+/// A program on a machine of some configuration, to be swept.
 #[derive(Clone, Copy, Debug)]
 pub struct Proof {
     protocol: Protocol,
@@ -25,17 +26,15 @@ enum Program {
 const SEEDS: u64 = 20;
 
 impl Proof {
-    /// All: each configuration that replicates, with drawn programs and with each kernel.
+    /// All: each configuration, with drawn programs and with each kernel.
     pub fn all() -> Vec<Proof> {
         let drawn = [1, 2].map(|deaths| Program::Drawn { deaths });
         let kernels = workloads::ALL
             .iter()
             .map(|(name, make)| Program::Kernel(name, *make));
         let programs: Vec<Program> = drawn.into_iter().chain(kernels).collect();
-        let replicating = Protocol::ALL
+        Protocol::ALL
             .iter()
-            .filter(|protocol| protocol.replicates());
-        replicating
             .flat_map(|protocol| {
                 programs.iter().map(move |program| Proof {
                     protocol: *protocol,
@@ -52,6 +51,19 @@ impl Proof {
             Program::Drawn { deaths: 1 } => format!("{protocol} drawn"),
             Program::Drawn { deaths } => format!("{protocol} drawn, {deaths} deaths"),
             Program::Kernel(name, _) => format!("{protocol} {name}"),
+        }
+    }
+
+    /// Whether nothing may be lost: not in write-back, which does nothing for that.
+    pub fn protects(&self) -> bool {
+        self.protocol != Protocol::WriteBack
+    }
+
+    /// Whether that is what must be found: nothing wrong; or, if nothing protects, that something was lost, and nothing else wrong.
+    pub fn holds(&self, found: &Report) -> bool {
+        match self.protects() {
+            true => found.failed == 0,
+            false => found.lost > 0 && found.failed == found.lost,
         }
     }
 
@@ -101,6 +113,11 @@ impl Proof {
             let sweep = Sweep {
                 points: Points::Drawn(points),
                 deaths,
+                // A lock whose taker is lost is never free again.
+                goal: match self.protects() {
+                    true => Goal::Finished,
+                    false => Goal::Recovered,
+                },
                 ..Sweep::new(&description, seed)
             };
             let lines = [2, 4, 7, 16][program as usize % 4];
@@ -152,6 +169,7 @@ impl Report {
         self.stores += other.stores;
         self.restored += other.restored;
         self.failed += other.failed;
+        self.lost += other.lost;
         self.failures.extend(other.failures);
         self.failures.truncate(super::sweep::MOST_KEPT);
     }

@@ -6,7 +6,7 @@ use std::thread;
 
 use thiserror::Error;
 
-use super::point::Point;
+use super::point::{Point, Wrong};
 use crate::cluster::{self, Breakage, Cluster, ClusterError, Stuck, Workload};
 use crate::description::Description;
 use crate::engine::{Random, Simulation};
@@ -86,6 +86,8 @@ pub struct Report {
     pub restored: u64,
     /// Points after which something was wrong.
     pub failed: u64,
+    /// Of those, the ones after which a line was not what had been committed to it.
+    pub lost: u64,
     /// The first of them, a few.
     pub failures: Vec<Failed>,
 }
@@ -214,8 +216,15 @@ impl<'a> Sweep<'a> {
                     report.stores += outcome.stores;
                     report.restored += outcome.restored;
                 }
-                Err(what) => {
+                Err(wrong) => {
                     report.failed += 1;
+                    let what = match wrong {
+                        Wrong::Lost(what) => {
+                            report.lost += 1;
+                            what
+                        }
+                        Wrong::Other(what) => what,
+                    };
                     if report.failures.len() < MOST_KEPT {
                         let point = point.clone();
                         report.failures.push(Failed { point, what });

@@ -1,0 +1,226 @@
+//! `outlive prove machine-crash`: nodes of the simulated machine die at many moments of a run.
+
+use super::Proof;
+use crate::failure::Failure;
+use crate::output;
+use clap::Args;
+use indicatif::{ProgressBar, ProgressStyle};
+use outlive_machine::crash::{self, Failed, Report};
+use serde::Serialize;
+use std::panic;
+use std::time::Instant;
+
+/// Crashes of nodes of the simulated machine.
+#[derive(Args, Debug)]
+#[command(
+    override_usage = "outlive prove machine-crash <--all|NAME...|--list> [--full|--points N] [--seed N] [--json]",
+    after_help = "Examples:\n  \
+    outlive prove machine-crash --list\n  \
+    outlive prove machine-crash recxl-proactive      # every program, on this configuration\n  \
+    outlive prove machine-crash ycsb --points 5000\n  \
+    outlive prove machine-crash --all --full --json\n\n\
+    Each program is run on a small machine of four nodes, and the run is forked at many of its moments: a node dies there (of drawn \
+    programs also two, one soon after the other), some of its last messages are lost, the others detect that and recover, and \
+    what is left is judged: memory and all logs must hold what had been committed, no directory may name the dead, and the living must \
+    be able to go on. Of wb, which does nothing against a death, it is shown that the judge sees what it loses. The same points come \
+    with the same seed. Exits with 1 if anything else is found.\n\n\
+    JSON: an array of {name, points, failures, seconds, messages, ...}; docs/json.md names the rest."
+)]
+pub struct MachineCrash {
+    /// Only configurations and programs whose name contains one of these
+    #[arg(value_name = "NAME")]
+    names: Vec<String>,
+    /// Every configuration and program
+    #[arg(long, conflicts_with = "names")]
+    all: bool,
+    /// At least 100,000 points over all that may lose nothing: some minutes
+    #[arg(long)]
+    full: bool,
+    /// How many points of each program are tried on each configuration [default: 100]
+    #[arg(long, value_name = "N", conflicts_with = "full", value_parser = clap::value_parser!(u64).range(1..))]
+    points: Option<u64>,
+    /// What the points and all that a machine leaves to chance follow from
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    seed: u64,
+    /// Print the names of the proofs instead
+    #[arg(long, conflicts_with_all = ["all", "full", "names", "points"])]
+    list: bool,
+    /// Print what was found as JSON: one array, one object for each proof
+    #[arg(long)]
+    json: bool,
+}
+
+/// How many points are tried in full, over all proofs in which nothing may be lost.
+const FULL: u64 = 100_000;
+/// How many of each by default.
+const SOME: u64 = 100;
+
+#[derive(Serialize)]
+struct Details {
+    seed: u64,
+    /// Of the runs that are crashed.
+    events: u64,
+    recoveries: u64,
+    /// Commits before the deaths, over all points.
+    stores: u64,
+    /// Lines of dead owners that were repaired from logs.
+    restored: u64,
+    /// Points after which committed stores were missing: failures, unless the configuration does nothing against that.
+    lost: u64,
+    protects: bool,
+    /// What is wrong, for people.
+    messages: Vec<String>,
+}
+
+impl MachineCrash {
+    pub fn run(self) -> Result<(), Failure> {
+        let all = crash::Proof::all();
+        let names: Vec<String> = all.iter().map(crash::Proof::name).collect();
+        if self.list {
+            return match self.json {
+                true => output::json(&names),
+                false => names.iter().try_for_each(output::line),
+            };
+        }
+        if self.names.is_empty() && !self.all {
+            return Err(Failure::Usage(
+                "say which: --all, or a part of the names of configurations or programs (`outlive prove machine-crash --list` \
+                 prints them), as in `outlive prove machine-crash ycsb`"
+                    .into(),
+            ));
+        }
+        for wanted in &self.names {
+            if !names.iter().any(|name| name.contains(wanted.as_str())) {
+                return Err(Failure::Usage(format!(
+                    "neither a configuration nor a program has {wanted:?} in its name; `outlive prove machine-crash --list` \
+                     names them"
+                )));
+            }
+        }
+        let protecting = all.iter().filter(|proof| proof.protects()).count() as u64;
+        let points = match self.full {
+            true => FULL.div_ceil(protecting),
+            false => self.points.unwrap_or(SOME),
+        };
+        let chosen: Vec<_> = all
+            .iter()
+            .zip(&names)
+            .filter(|(_, name)| self.all || self.names.iter().any(|part| name.contains(part)))
+            .collect();
+        // What a judge says by a panic is told in the report.
+        let usual = panic::take_hook();
+        panic::set_hook(Box::new(move |panic| {
+            if !crash::is_judging() {
+                usual(panic);
+            }
+        }));
+        let bar = bar(points * chosen.len() as u64);
+        let mut proofs = Vec::new();
+        for (proof, name) in chosen {
+            bar.set_message(name.clone());
+            let begun = Instant::now();
+            let report = proof
+                .run(points, self.seed, &|more| bar.inc(more))
+                .map_err(|error| Failure::new(format_args!("{name}: {error}")))?;
+            let found = found(
+                proof,
+                name,
+                &report,
+                begun.elapsed().as_secs_f64(),
+                self.seed,
+            );
+            if !self.json {
+                bar.suspend(|| say(&found))?;
+            }
+            proofs.push(found);
+        }
+        bar.finish_and_clear();
+        match self.json {
+            true => output::json(&proofs)?,
+            false => say_all(&proofs)?,
+        }
+        match proofs.iter().all(|proof| proof.failures == 0) {
+            true => Ok(()),
+            false => Err(Failure::Found),
+        }
+    }
+}
+
+fn bar(points: u64) -> ProgressBar {
+    let bar = ProgressBar::new(points);
+    match ProgressStyle::with_template("{pos}/{len} points {elapsed} {msg}") {
+        Ok(style) => bar.with_style(style),
+        Err(_) => bar,
+    }
+}
+
+fn found(
+    proof: &crash::Proof,
+    name: &str,
+    report: &Report,
+    seconds: f64,
+    seed: u64,
+) -> Proof<Details> {
+    let tell = |failed: &Failed| format!("{}: {}", failed.point, failed.what);
+    let (failures, messages) = match (proof.holds(report), proof.protects()) {
+        (true, _) => (0, Vec::new()),
+        (false, true) => (report.failed, report.failures.iter().map(tell).collect()),
+        (false, false) if report.failed == report.lost => {
+            let blind =
+                "nothing was lost, though nothing was done against that: the judge sees nothing";
+            (1, vec![blind.to_owned()])
+        }
+        (false, false) => {
+            let others = report.failed - report.lost;
+            let message =
+                format!("{others} points were followed by something worse than lost stores");
+            (others, vec![message])
+        }
+    };
+    Proof {
+        name: format!("machine-crash: {name}"),
+        points: report.points,
+        failures,
+        seconds,
+        more: Details {
+            seed,
+            events: report.events,
+            recoveries: report.recoveries,
+            stores: report.stores,
+            restored: report.restored,
+            lost: report.lost,
+            protects: proof.protects(),
+            messages,
+        },
+    }
+}
+
+fn say(proof: &Proof<Details>) -> Result<(), Failure> {
+    let more = &proof.more;
+    let verdict = match (proof.failures, more.protects) {
+        (0, true) => "nothing lost".to_owned(),
+        (0, false) => format!("stores lost after {} of them, as it must be", more.lost),
+        (failures, _) => format!("{failures} failures"),
+    };
+    output::line(format_args!(
+        "{}: {} points, {} recoveries, {} stores judged, {} lines restored: {verdict}",
+        proof.name, proof.points, more.recoveries, more.stores, more.restored
+    ))?;
+    more.messages
+        .iter()
+        .try_for_each(|message| output::line(format_args!("  {message}")))
+}
+
+fn say_all(proofs: &[Proof<Details>]) -> Result<(), Failure> {
+    let sum = |of: fn(&Proof<Details>) -> u64| proofs.iter().map(of).sum::<u64>();
+    let safe = sum(|proof| if proof.more.protects { proof.points } else { 0 });
+    output::line(format_args!(
+        "{} proofs, {} points ({safe} of which may lose nothing), {} recoveries, {} stores judged, {} lines restored: {} failures",
+        proofs.len(),
+        sum(|proof| proof.points),
+        sum(|proof| proof.more.recoveries),
+        sum(|proof| proof.more.stores),
+        sum(|proof| proof.more.restored),
+        sum(|proof| proof.failures),
+    ))
+}
