@@ -3,8 +3,8 @@
 mod support;
 
 use outlive_machine::cluster::{self, Breakage, Workload};
-use outlive_machine::crash::{Goal, Points, Report, Sweep};
-use outlive_machine::description::{Description, OwnUnit, Protocol};
+use outlive_machine::crash::{Goal, Points, Report, Sweep, SweepError};
+use outlive_machine::description::{Description, OwnUnit, Protocol, SynchronisationWords};
 use outlive_machine::program::Neighbour;
 use outlive_machine::protocol::NodeId;
 use support::tiny::Tiny;
@@ -140,6 +140,14 @@ fn after_a_recovery_stores_have_as_many_replicas_as_before() {
         sound(&report, &format!("{} {seed}", protocol.name()));
         assert_eq!(report.recoveries, deaths as u64 * report.points);
     }
+}
+
+#[test]
+fn a_machine_that_leaves_locks_out_is_not_swept() {
+    let mut description = machine(Protocol::Proactive, 3, 1, 2, "5 us");
+    description.ours.replication.synchronisation = SynchronisationWords::LeftOut;
+    let swept = Sweep::new(&description, 1).run(&|| neighbours(1, 3, 3, 18), &|_| {});
+    assert_eq!(swept, Err(SweepError::LeftOut));
 }
 
 #[test]

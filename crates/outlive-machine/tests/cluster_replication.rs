@@ -3,12 +3,14 @@
 mod support;
 
 use outlive_machine::cluster::{Cluster, MessageKind, Purpose, Workload};
-use outlive_machine::description::{Coalescing, Description, OwnUnit, Protocol};
+use outlive_machine::description::{
+    Coalescing, Description, OwnUnit, Protocol, SynchronisationWords,
+};
 use outlive_machine::engine::Time;
 use outlive_machine::line::LineAddress;
 use outlive_machine::logging::{LoggingCounts, ReplicaGroups};
 use outlive_machine::parts::{Content, Fabric, WireSizes};
-use outlive_machine::program::{Image, Op, Script, Synchronisation, Word};
+use outlive_machine::program::{Image, LockId, Op, Script, Synchronisation, Word};
 use outlive_machine::protocol::NodeId;
 use support::latency::{Parts, about, after_pause, machine, run};
 
@@ -170,7 +172,8 @@ fn stores_that_were_coalesced_are_one_message() {
         let (statistics, _) = run(&description, vec![stores.clone()]);
         let total = statistics.total();
         let (entries, joined) = match protocol {
-            Protocol::Uncoalesced => (9, 0),
+            // Nine wait at a time at most: that is few.
+            Protocol::Uncoalesced | Protocol::Adaptive => (9, 0),
             _ => (2, 7),
         };
         assert_eq!(
@@ -199,6 +202,93 @@ fn proactive_without_coalescing_is_the_uncoalesced_protocol() {
     assert_eq!(run(&description, vec![ops.clone(); 8]).0, uncoalesced);
     description.ours.core.coalescing = Coalescing::Lines;
     assert_ne!(run(&description, vec![ops; 8]).0, uncoalesced);
+}
+
+#[test]
+fn adaptive_coalesces_once_more_stores_wait_than_are_eager() {
+    let mut description = with(Protocol::Adaptive, 3);
+    description.ours.core.eager_stores = 2;
+    let first = words(&description, false).next().unwrap();
+    let mut stores = vec![Op::Store(words(&description, false).nth(9).unwrap(), 1)];
+    stores.extend((0..8).map(|n| Op::Store(first.offset(n), n)));
+    let total = run(&description, vec![stores.clone()]).0.total();
+    // The oldest, the next, and then all others in one.
+    assert_eq!((total.replicated, total.shared_coalesced), (3, 6));
+    // The oldest is always replicated, so a limit of one makes no difference.
+    description.ours.core.eager_stores = 1;
+    let adaptive = run(&description, vec![stores.clone(); 8]).0;
+    description.ours.coherence.protocol = Protocol::Proactive;
+    assert_eq!(run(&description, vec![stores; 8]).0, adaptive);
+}
+
+/// A lock that a thread takes and gives back, with a store in between, so often.
+fn locking(count: usize) -> Workload<Script> {
+    let turn = [
+        Op::Lock(LockId(0)),
+        Op::Store(Word(8), 1),
+        Op::Unlock(LockId(0)),
+    ];
+    Workload {
+        threads: vec![Script::new(turn.repeat(count))],
+        image: Image {
+            words: 64,
+            ..Image::default()
+        },
+        synchronisation: Synchronisation {
+            locks: vec![Word(0)],
+            ..Synchronisation::default()
+        },
+    }
+}
+
+#[test]
+fn locks_are_replicated_unless_they_are_left_out() {
+    for protocol in replicating() {
+        for (words, each) in [
+            (SynchronisationWords::Replicated, 3),
+            (SynchronisationWords::LeftOut, 1),
+        ] {
+            let mut description = with(protocol, 3);
+            description.ours.replication.synchronisation = words;
+            let mut simulation = support::judged(&description, locking(10), 1);
+            support::finish(&mut simulation);
+            let machine = simulation.machine();
+            assert_eq!(machine.statistics().total().replicated, 10 * each);
+            assert_eq!((machine.word(Word(0)), machine.word(Word(8))), (0, 1));
+        }
+    }
+}
+
+#[test]
+fn a_lock_is_replicated_while_its_line_is_on_the_way() {
+    let end = |protocol| {
+        let mut description = with(protocol, 3);
+        // Neither the line nor the store before it is there.
+        let workload = Workload {
+            threads: vec![Script::new([Op::Store(Word(8), 1), Op::Lock(LockId(0))])],
+            ..locking(0)
+        };
+        description.ours.replication.own_unit = OwnUnit::Skipped;
+        let mut simulation = support::judged(&description, workload, 1);
+        support::finish(&mut simulation);
+        let trip = trip(&description);
+        (simulation.machine().statistics().finished.unwrap(), trip)
+    };
+    let (proactive, trip) = end(Protocol::Proactive);
+    let (parallel, _) = end(Protocol::Parallel);
+    let (baseline, _) = end(Protocol::Baseline);
+    // Each saves about what its REPLs need not wait for: parallel's lock for the store, baseline's for its own line too.
+    assert!(proactive + trip / 2 < parallel, "{proactive} {parallel}");
+    assert!(parallel + trip / 2 < baseline, "{parallel} {baseline}");
+}
+
+#[test]
+#[should_panic(expected = "no node may fail")]
+fn a_machine_that_leaves_locks_out_cannot_be_crashed() {
+    let mut description = with(Protocol::Proactive, 3);
+    description.ours.replication.synchronisation = SynchronisationWords::LeftOut;
+    let mut simulation = support::judged(&description, locking(10), 1);
+    outlive_machine::cluster::crash(&mut simulation, NodeId::new(0), 0);
 }
 
 #[test]

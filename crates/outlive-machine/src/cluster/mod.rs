@@ -97,7 +97,7 @@ use under_way::UnderWay;
 
 use std::sync::LazyLock;
 
-use crate::description::{Description, Protocol};
+use crate::description::{Description, Protocol, SynchronisationWords};
 use crate::engine::{Divisor, EventQueue, Machine, Simulation, Time};
 use crate::line::{Line, LineAddress};
 use crate::logging::{Archive, LoggingUnit};
@@ -179,6 +179,9 @@ pub struct Cluster<T> {
     timing: Timing,
     sizes: WireSizes,
     protocol: Protocol,
+    eager_stores: usize,
+    /// Stores of locks, barriers and conditions are not replicated.
+    leaves_out: bool,
     write_backs: usize,
     cores_per_node: usize,
     /// Lines in a piece of shared memory that stands on one memory node.
@@ -269,6 +272,9 @@ impl<T: Thread> Cluster<T> {
             timing,
             sizes: WireSizes::new(&description.ours.wire),
             protocol: description.ours.coherence.protocol,
+            eager_stores: description.ours.core.eager_stores as usize,
+            leaves_out: description.ours.replication.synchronisation
+                == SynchronisationWords::LeftOut,
             write_backs: description.ours.coherence.write_back_buffer as usize,
             cores_per_node: per_node,
             interleave: Divisor::new(

@@ -6,8 +6,9 @@
 //! * baseline: when it is the oldest and its node may write the line;
 //! * parallel: when it is the oldest;
 //! * proactive: when the next store has entered the buffer and has not joined it, or when it is the oldest. After that
-//!   nothing joins it.
+//!   nothing joins it. What is to be serialised counts as the next store when its core comes to it: it waits for all stores.
 //! * without coalescing: when it enters the buffer.
+//! * adaptive: when it enters the buffer and finds few before it; else as proactive.
 //!
 //! From the moment at which the oldest store may write its line until its last replica has answered, the line is *pinned*:
 //! demands wait in the node. (The paper does not say. The table would also allow to let the line go and ask for it again.)
@@ -17,7 +18,8 @@
 //! may see them. In the core's local time that may be up to a quantum later; but a node that died in between would have shown a
 //! store to others and taken its VALs with it.
 //!
-//! The write of an atomic is the oldest store from the beginning, on a line that may be written; so it is replicated at once.
+//! The write of an atomic is the oldest store from the beginning, on a line that may be written; so it is replicated at once. What
+//! takes a lock writes the same whatever it reads: it is a store as any other, replicated while its line is on the way.
 
 use super::core::Activity;
 use super::event::Event;
@@ -42,17 +44,38 @@ impl<T: Thread> Cluster<T> {
         queue: &mut EventQueue<Event>,
     ) {
         let last = self.cores[c].stores.len() - 1;
-        match self.protocol {
-            Protocol::Proactive | Protocol::Uncoalesced if !self.cores[c].stores.coalesces() => {
-                self.replicate(c, last, at, now, queue);
-            }
-            Protocol::Proactive if last > 0 => {
-                self.replicate(c, last - 1, at, now, queue);
-            }
-            _ => {}
+        // All before these two were due when those entered.
+        for place in last.saturating_sub(1)..self.due(c) {
+            self.replicate(c, place, at, now, queue);
         }
-        if last == 0 {
-            self.store_is_oldest(c, at, now, queue);
+    }
+
+    /// How many entries of a core, from the oldest, are to be replicated by now, without regard to lines.
+    pub(super) fn due(&self, c: usize) -> usize {
+        let core = &self.cores[c];
+        let (length, oldest) = (core.stores.len(), core.stores.len().min(1));
+        let complete = length.saturating_sub(1).max(oldest);
+        match self.protocol {
+            Protocol::WriteBack | Protocol::WriteThrough | Protocol::Baseline => 0,
+            Protocol::Parallel => oldest,
+            _ if !core.stores.coalesces() || self.waits_for_stores(c) => length,
+            Protocol::Adaptive if length <= self.eager_stores => length,
+            Protocol::Proactive | Protocol::Uncoalesced | Protocol::Adaptive => complete,
+        }
+    }
+
+    /// A core has come to what is to be serialised, so no store follows: which ones are due by this tick.
+    pub(super) fn no_store_follows(
+        &mut self,
+        c: usize,
+        at: u64,
+        now: Time,
+        queue: &mut EventQueue<Event>,
+    ) {
+        if let Some(last) = self.cores[c].stores.len().checked_sub(1)
+            && last < self.due(c)
+        {
+            self.replicate(c, last, at, now, queue);
         }
     }
 
@@ -73,6 +96,18 @@ impl<T: Thread> Cluster<T> {
         }
     }
 
+    /// Whether other nodes log an entry.
+    pub(super) fn is_replicated(&self, entry: &Entry) -> bool {
+        let left_out = self.leaves_out && entry.then.is_of_synchronisation();
+        self.protocol.replicates() && !entry.private && !left_out
+    }
+
+    /// Whether a core can begin nothing before all stores that it has are committed.
+    fn waits_for_stores(&self, c: usize) -> bool {
+        let core = &self.cores[c];
+        core.rob.is_empty() && core.serial.is_begun()
+    }
+
     /// Replicates an entry, unless that has been done or it is private; if that commits it, at which tick.
     pub(super) fn replicate(
         &mut self,
@@ -82,12 +117,13 @@ impl<T: Thread> Cluster<T> {
         now: Time,
         queue: &mut EventQueue<Event>,
     ) -> Option<u64> {
-        let core = &mut self.cores[c];
-        let entry = core.stores.get(place)?;
-        if entry.private || entry.replication.is_sealed() {
+        let entry = self.cores[c].stores.get(place)?;
+        if !self.is_replicated(entry) || entry.replication.is_sealed() {
             return None;
         }
-        let (line, node) = (entry.line, NodeId::new(core.node as usize));
+        let line = entry.line;
+        let core = &mut self.cores[c];
+        let node = NodeId::new(core.node as usize);
         let sequence = core.repls;
         core.repls = core.repls.wrapping_add(1);
         core.stores.replicate(place, sequence);

@@ -13,14 +13,14 @@ use super::event::Event;
 use super::objects::Turn;
 use super::store_buffer::Then;
 use crate::engine::{EventQueue, Time};
-use crate::program::{Op, Thread, Update, Word};
+use crate::program::{LockId, Op, Thread, Update, Word};
 
 /// How far the operation that a core holds is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Serial {
     step: Step,
-    /// Its line has been asked for.
-    fetched: bool,
+    /// The core has come to it, and its line has been asked for.
+    begun: bool,
     /// It waits for somebody else.
     pub waits: bool,
     /// What its atomic has got it, since that is committed.
@@ -28,6 +28,11 @@ pub(super) struct Serial {
 }
 
 impl Serial {
+    /// Whether the core has come to an operation that is serialised.
+    pub fn is_begun(&self) -> bool {
+        self.begun
+    }
+
     /// Whether an atomic has read, and its write may be in the store buffer.
     pub fn is_committing(&self) -> bool {
         matches!(self.step, Step::Committing(_))
@@ -48,7 +53,7 @@ impl Serial {
             Some(Op::Wait(..)) => Step::Retake,
             _ => Step::Begin,
         };
-        self.fetched = false;
+        self.begun = false;
     }
 }
 
@@ -56,6 +61,8 @@ impl Serial {
 enum Step {
     #[default]
     Begin,
+    /// The store that takes its lock is in the store buffer, or has just been committed.
+    Taking,
     /// Its atomic has read this, and is not committed yet or has just been.
     Committing(u64),
     /// Somebody has let it go on: it reads the word by which it would have seen that.
@@ -79,11 +86,19 @@ impl<T: Thread> Cluster<T> {
             return false;
         }
         let tick = self.cores[c].tick;
-        if !serial.fetched {
-            self.cores[c].serial.fetched = true;
+        if !serial.begun {
+            self.cores[c].serial.begun = true;
             if let Some(word) = self.word_of(op) {
                 self.check_word(word);
                 self.prefetch(c, word.line(), tick, now, queue);
+            }
+        }
+        if self.cores[c].rob.is_empty() {
+            match (op, serial.step) {
+                (Op::Lock(lock), Step::Begin) | (Op::Wait(_, lock), Step::Retake) => {
+                    return self.take(c, lock, now, queue);
+                }
+                _ => self.no_store_follows(c, tick, now, queue),
             }
         }
         if !self.cores[c].is_drained() {
@@ -96,12 +111,12 @@ impl<T: Thread> Cluster<T> {
                 self.after_atomic(c, op, old, now, queue);
                 true
             }
+            (_, Step::Taking) => {
+                self.after_atomic(c, op, 0, now, queue);
+                true
+            }
             (Op::Atomic(word, update), _) => {
                 self.atomic(c, word, update, Then::Nothing, now, queue)
-            }
-            (Op::Lock(lock), _) | (Op::Wait(_, lock), Step::Retake) => {
-                let word = self.objects.lock_word(lock);
-                self.atomic(c, word, Update::Exchange(1), Then::Take(lock), now, queue)
             }
             (Op::Barrier(barrier), Step::Begin) => {
                 let word = self.objects.barrier_counter(barrier);
@@ -175,6 +190,26 @@ impl<T: Thread> Cluster<T> {
         let tick = self.cores[c].tick;
         self.ask(c, word.line(), write, tick, now, queue);
         false
+    }
+
+    /// Takes a lock. It is an exchange, but what it writes is known and nobody asks what it reads, for the machine's objects say who has
+    /// the lock: so it is a store behind those that are there. That nothing follows before it is committed makes it a fence.
+    fn take(&mut self, c: usize, lock: LockId, now: Time, queue: &mut EventQueue<Event>) -> bool {
+        let word = self.objects.lock_word(lock);
+        let core = &mut self.cores[c];
+        if core.stores.is_full() {
+            return false;
+        }
+        // It would read first.
+        let at = core.tick + self.timing.l1;
+        core.stores.enter(word, 1, Then::Take(lock), at);
+        (core.serial.step, core.serial.turn) = (Step::Taking, Turn::Go);
+        core.counts.atomics += 1;
+        core.counts.shared_stores += 1;
+        if self.protocol.replicates() {
+            self.store_entered(c, at, now, queue);
+        }
+        true
     }
 
     /// Reads and writes a word at one moment, if that can be now.

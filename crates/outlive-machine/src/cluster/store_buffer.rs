@@ -26,6 +26,13 @@ pub(super) enum Then {
     Advance(EventCountId),
 }
 
+impl Then {
+    /// Whether it is the store of a lock, a barrier or a condition.
+    pub fn is_of_synchronisation(self) -> bool {
+        !matches!(self, Self::Nothing | Self::Advance(_))
+    }
+}
+
 /// Words are told apart by so many of their numbers before anybody looks for one: several times as many as a store queue and a
 /// store buffer hold, so that a load seldom looks for nothing.
 const FILTER: usize = 1024;
@@ -199,9 +206,9 @@ impl StoreBuffer {
         Retired::Entered
     }
 
-    /// The write of an atomic, which is the only store here.
+    /// The write of what is serialised: an entry of its own, which nothing joins.
     pub fn enter(&mut self, word: Word, value: u64, then: Then, at: u64) {
-        debug_assert!(self.is_empty());
+        debug_assert!(self.queue.is_empty() && !self.is_full());
         self.words[word.0 as usize % FILTER] += 1;
         let mut values = [0; 8];
         values[word.place()] = value;

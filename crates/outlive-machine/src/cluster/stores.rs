@@ -202,13 +202,14 @@ impl<T: Thread> Cluster<T> {
         now: Time,
         queue: &mut EventQueue<Event>,
     ) -> bool {
-        let core = &mut self.cores[c];
-        let Some(head) = core.stores.front() else {
+        let Some(head) = self.cores[c].stores.front() else {
             return false;
         };
         // Not all of it: it is large, and this is asked often.
-        let (line, then, entered) = (head.line, head.then, head.entered);
-        if head.private {
+        let (line, then, entered, private) = (head.line, head.then, head.entered, head.private);
+        let replicated = self.is_replicated(head);
+        let core = &mut self.cores[c];
+        if private {
             core.stores.commit(0, due);
             if then == Then::Nothing {
                 core.counts.buffer_ticks += due - entered;
@@ -222,7 +223,7 @@ impl<T: Thread> Cluster<T> {
         let caches = &mut self.nodes[core.node as usize].caches;
         let Some(hit) = caches.write(core.place, line) else {
             core.stores.missing = true;
-            match self.protocol.replicates() {
+            match replicated {
                 true => self.line_is_missing(c, due, now, queue),
                 false => {
                     self.ask(c, line, true, due, now, queue);
@@ -238,7 +239,11 @@ impl<T: Thread> Cluster<T> {
                 self.send_through(c, at, now, queue);
                 return false;
             }
-            _ => return self.line_is_here(c, hit.slot, at, now, queue),
+            _ if replicated => return self.line_is_here(c, hit.slot, at, now, queue),
+            _ => {
+                self.commit(c, 0, hit.slot, at, now, queue);
+                self.store_is_oldest(c, at, now, queue);
+            }
         }
         true
     }

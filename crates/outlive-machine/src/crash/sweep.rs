@@ -8,7 +8,7 @@ use thiserror::Error;
 
 use super::point::{Point, Wrong};
 use crate::cluster::{self, Breakage, Cluster, ClusterError, Stuck, Workload};
-use crate::description::Description;
+use crate::description::{Description, SynchronisationWords};
 use crate::engine::{Random, Simulation};
 use crate::program::Thread;
 
@@ -60,6 +60,12 @@ pub enum SweepError {
     /// The threads do not end even if nobody dies.
     #[error(transparent)]
     Stuck(#[from] Stuck),
+    /// The machine leaves out what would have to be there after a crash.
+    #[error(
+        "ours.replication.synchronisation is \"left-out\": a lock would die with its node, so such a machine cannot be crashed; \
+         set it to \"replicated\""
+    )]
+    LeftOut,
 }
 
 /// A point after which something was wrong.
@@ -119,6 +125,12 @@ impl<'a> Sweep<'a> {
         workload: &(dyn Fn() -> Workload<T> + Sync),
         progress: &(dyn Fn(u64) + Sync),
     ) -> Result<Report, SweepError> {
+        let replication = &self.description.ours.replication;
+        if self.description.ours.coherence.protocol.replicates()
+            && replication.synchronisation == SynchronisationWords::LeftOut
+        {
+            return Err(SweepError::LeftOut);
+        }
         let mut whole = self.begin(workload)?;
         cluster::run(&mut whole)?;
         let events = whole.handled();

@@ -33,6 +33,9 @@ section! {
         pub l1_misses: u32 = 12,
         /// Misses that an L2 waits for at a time: 48, as that core has.
         pub l2_misses: u32 = 48,
+        /// Up to so many entries of the store buffer "recxl-adaptive" replicates each store as it enters: 9, an eighth of the buffer. Then
+        /// what little there is will be waited for soon; with more, there is time for others to join.
+        pub eager_stores: u32 = 9,
         /// How far a core runs ahead of the rest of the machine at a time: 20 ns, a fifth of the way to another node. It
         /// moves when things happen by that much, never in which order a program may see them.
         pub quantum: Time = Time::from_nanos(20),
@@ -54,6 +57,9 @@ choice! {
         Proactive = "recxl-proactive",
         /// A store is replicated as soon as it has retired; stores never join.
         Uncoalesced = "recxl-proactive-uncoalesced",
+        /// Proactive, and while its store buffer holds few entries, a store is replicated as soon as it has retired. Not the
+        /// paper's; it hints at it.
+        Adaptive = "recxl-adaptive",
     }
 }
 
@@ -68,7 +74,8 @@ section! {
     /// Of the coherence of shared memory.
     pub struct Coherence {
         /// The paper's configuration: "wb" (write-back), to which it compares, "wt" (write-through), "recxl-baseline",
-        /// "recxl-parallel", "recxl-proactive", or "recxl-proactive-uncoalesced" (which never coalesces stores).
+        /// "recxl-parallel", "recxl-proactive", "recxl-proactive-uncoalesced" (which never coalesces stores), or ours, "recxl-adaptive"
+        /// (which coalesces while the store buffer holds more than a few).
         pub protocol: Protocol = Protocol::WriteBack,
         /// Written lines that a node has under way to memory at a time: 48, as many as an L2 waits for.
         pub write_back_buffer: u32 = 48,
@@ -149,6 +156,16 @@ choice! {
     }
 }
 
+choice! {
+    /// Whether stores to the words of locks, barriers and conditions are replicated as others.
+    pub enum SynchronisationWords {
+        /// They are: whoever dies with one leaves it as it was.
+        Replicated = "replicated",
+        /// They are not: for comparison only, since no node may then fail.
+        LeftOut = "left-out",
+    }
+}
+
 section! {
     /// Of what happens when a node fails.
     pub struct Failure {
@@ -170,6 +187,10 @@ section! {
         /// updates go to other nodes. "counts", after its hash; it saves a message in N_r of as many stores as there are nodes, so
         /// this matters where N_r grows or nodes are few.
         pub own_unit: OwnUnit = OwnUnit::Counts,
+        /// Whether stores to the words of locks, barriers and conditions are replicated, "replicated" or "left-out". A lock whose word
+        /// dies with a node would be free or taken for good, so they are. The paper's simulator has synchronisation as events of its
+        /// traces, without such stores: "left-out" is for comparisons with it. A machine that leaves them out cannot be crashed.
+        pub synchronisation: SynchronisationWords = SynchronisationWords::Replicated,
         /// An entry of a log: 24 B, for requester 2, number of the commit 4, epoch 4, number of the word 6, value 8.
         pub log_entry: Bytes = Bytes(24),
         /// Entries of a REPL that a logging unit writes into its SRAM in a cycle, and carries from there to its log: 8, as many as a

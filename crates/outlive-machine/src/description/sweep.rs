@@ -35,16 +35,22 @@ const fn swept(parameter: &'static str, values: &'static [&'static str]) -> Swep
 
 /// What a sweep varies, one parameter at a time.
 pub const SWEPT: &[Swept] = &[
-    swept("ours.core.reorder_buffer", &["128", "352", "512"]),
+    swept("ours.core.reorder_buffer", &["176", "352", "704"]),
+    swept("ours.core.width", &["4", "5", "8"]),
     swept("ours.core.store_buffer", &["9", "36", "72", "144"]),
+    swept("ours.core.eager_stores", &["1", "9", "36"]),
     swept("ours.core.coalescing", &["\"lines\"", "\"never\""]),
-    swept("ours.core.l1_misses", &["8", "12", "24"]),
-    swept("ours.core.quantum", &["\"5 ns\"", "\"20 ns\"", "\"50 ns\""]),
+    swept("ours.core.l1_misses", &["6", "12", "24"]),
+    swept("ours.core.l2_misses", &["24", "48", "96"]),
+    swept("ours.core.quantum", &["\"5 ns\"", "\"20 ns\"", "\"80 ns\""]),
+    swept("ours.coherence.write_back_buffer", &["24", "48", "96"]),
     swept("ours.memory.dram_banks", &["32", "128", "512"]),
     swept("ours.memory.pmem_banks", &["32", "128", "512"]),
+    swept("ours.memory.local_latency", &["\"45 ns\"", "\"90 ns\""]),
+    swept("ours.memory.local_banks", &["16", "32", "64"]),
     swept(
         "ours.memory.directory_latency",
-        &["\"0 ns\"", "\"10 ns\"", "\"30 ns\""],
+        &["\"5 ns\"", "\"10 ns\"", "\"20 ns\""],
     ),
     swept(
         "ours.memory.interleave",
@@ -52,17 +58,23 @@ pub const SWEPT: &[Swept] = &[
     ),
     swept(
         "ours.fabric.switch_latency",
-        &["\"10 ns\"", "\"40 ns\"", "\"80 ns\""],
+        &["\"20 ns\"", "\"40 ns\"", "\"80 ns\""],
     ),
     swept(
         "ours.fabric.reorder_bound",
-        &["\"0 ns\"", "\"2 ns\"", "\"50 ns\""],
+        &["\"0 ns\"", "\"2 ns\"", "\"20 ns\""],
     ),
+    swept("ours.wire.slot", &["\"1 B\"", "\"16 B\"", "\"64 B\""]),
+    swept("ours.wire.header", &["\"8 B\"", "\"16 B\"", "\"32 B\""]),
     swept("ours.replication.entries_per_cycle", &["1", "2", "4", "8"]),
     swept("ours.replication.own_unit", &["\"counts\"", "\"skipped\""]),
     swept(
         "ours.replication.replica_hash",
         &["\"multiply\"", "\"modulo\""],
+    ),
+    swept(
+        "ours.replication.synchronisation",
+        &["\"replicated\"", "\"left-out\""],
     ),
 ];
 

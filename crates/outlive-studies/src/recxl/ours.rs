@@ -7,7 +7,7 @@ use super::{TIMES_WB, with};
 use crate::row::{How, Row};
 use crate::statistics::Estimate;
 use crate::{Effort, Run, Study, StudyError};
-use outlive_machine::description::{Description, Protocol};
+use outlive_machine::description::{Description, Protocol, SWEPT};
 
 pub const STUDY: Study = Study {
     name: "recxl-ours",
@@ -17,32 +17,6 @@ pub const STUDY: Study = Study {
 
 /// Of different kinds: one that only moves records, one that sweeps over grids, one that jumps about.
 const WORKLOADS: [&str; 3] = ["ycsb", "ocean-cp", "canneal"];
-
-/// Section, field, and what it is set to, one after another: a half and the double, where that can be.
-const VARIED: &[(&str, &str, &[&str])] = &[
-    ("ours.core", "reorder_buffer", &["176", "704"]),
-    ("ours.core", "width", &["4", "8"]),
-    ("ours.core", "store_buffer", &["36", "144"]),
-    ("ours.core", "l1_misses", &["6", "24"]),
-    ("ours.core", "l2_misses", &["24", "96"]),
-    ("ours.core", "quantum", &["\"5 ns\"", "\"80 ns\""]),
-    ("ours.coherence", "write_back_buffer", &["24", "96"]),
-    ("ours.memory", "dram_banks", &["64", "256"]),
-    ("ours.memory", "pmem_banks", &["64", "256"]),
-    ("ours.memory", "local_latency", &["\"90 ns\""]),
-    ("ours.memory", "local_banks", &["16", "64"]),
-    (
-        "ours.memory",
-        "directory_latency",
-        &["\"5 ns\"", "\"20 ns\""],
-    ),
-    ("ours.memory", "interleave", &["\"64 B\"", "\"64 KiB\""]),
-    ("ours.fabric", "switch_latency", &["\"20 ns\"", "\"80 ns\""]),
-    ("ours.fabric", "reorder_bound", &["\"0 ns\"", "\"20 ns\""]),
-    ("ours.wire", "slot", &["\"1 B\"", "\"64 B\""]),
-    ("ours.wire", "header", &["\"8 B\"", "\"32 B\""]),
-    ("ours.replication", "replica_hash", &["\"modulo\""]),
-];
 
 /// What is compared to write-back.
 const CONFIGURATIONS: [Protocol; 3] = [
@@ -54,14 +28,17 @@ const CONFIGURATIONS: [Protocol; 3] = [
 fn study(run: &mut Run<'_>) -> Result<(), StudyError> {
     let lengths = Lengths::of(run);
     let settings = match run.effort() {
-        Effort::Tiny => &VARIED[2..4],
-        Effort::Quick | Effort::Full => VARIED,
+        Effort::Tiny => &SWEPT[2..4],
+        Effort::Quick | Effort::Full => SWEPT,
     };
-    let mut machines = vec![("the defaults".to_owned(), lengths.description.clone())];
-    for (section, field, values) in settings {
-        for value in *values {
-            let name = format!("{section}.{field} = {value}");
-            machines.push((name, set(&lengths.description, section, field, value)?));
+    let usual = lengths.description.clone();
+    let mut machines = vec![("the defaults".to_owned(), usual.clone())];
+    for swept in settings {
+        for value in swept.values {
+            let varied = set(&usual, swept.parameter, value)?;
+            if varied != usual {
+                machines.push((format!("{} = {value}", swept.parameter), varied));
+            }
         }
     }
     let protocols = || std::iter::once(Protocol::WriteBack).chain(CONFIGURATIONS);
@@ -108,13 +85,9 @@ fn study(run: &mut Run<'_>) -> Result<(), StudyError> {
 }
 
 /// The machine with one field set, as a file would have it.
-fn set(
-    description: &Description,
-    section: &str,
-    field: &str,
-    value: &str,
-) -> Result<Description, StudyError> {
+fn set(description: &Description, parameter: &str, value: &str) -> Result<Description, StudyError> {
     let text = description.to_string();
+    let (section, field) = parameter.rsplit_once('.').unwrap_or(("", parameter));
     let heading = format!("[{section}]");
     let mut within = false;
     let changed = text.lines().map(|line| {
@@ -129,7 +102,7 @@ fn set(
         }
     });
     let changed = changed.collect::<Vec<_>>().join("\n");
-    let failed = |error| StudyError::void(format!("{section}.{field} = {value}: {error}"));
+    let failed = |error| StudyError::void(format!("{parameter} = {value}: {error}"));
     changed.parse().map_err(failed)
 }
 
@@ -138,14 +111,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_variation_is_a_machine_that_differs_from_the_default() {
+    fn a_field_is_set_as_a_file_would_set_it() {
         let usual = Description::default();
-        for (section, field, values) in VARIED {
-            for value in *values {
-                let varied = set(&usual, section, field, value).unwrap();
-                assert_ne!(varied, usual, "{section}.{field} = {value}");
+        for swept in SWEPT {
+            for (value, setting) in swept.values.iter().zip(swept.settings()) {
+                let varied = set(&usual, swept.parameter, value).unwrap();
+                assert_eq!(Ok(varied), setting.parse(), "{setting}");
             }
         }
-        assert!(set(&usual, "ours.core", "width", "0").is_err());
+        assert!(set(&usual, "ours.core.width", "0").is_err());
     }
 }

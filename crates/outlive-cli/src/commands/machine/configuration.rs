@@ -22,6 +22,9 @@ pub enum Configuration {
     /// ReCXL: a store is replicated as soon as it has retired, and none joins another
     #[value(alias = "recxl-proactive-uncoalesced")]
     Uncoalesced,
+    /// Ours: proactive, and while few stores wait, each is replicated as soon as it has retired
+    #[value(alias = "recxl-adaptive")]
+    Adaptive,
 }
 
 impl From<Configuration> for Protocol {
@@ -33,6 +36,7 @@ impl From<Configuration> for Protocol {
             Configuration::Parallel => Self::Parallel,
             Configuration::Proactive => Self::Proactive,
             Configuration::Uncoalesced => Self::Uncoalesced,
+            Configuration::Adaptive => Self::Adaptive,
         }
     }
 }

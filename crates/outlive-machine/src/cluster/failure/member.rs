@@ -7,7 +7,6 @@ use crate::cluster::caches::NOBODY;
 use crate::cluster::core::Activity;
 use crate::cluster::event::Event;
 use crate::cluster::{Breakage, Cluster};
-use crate::description::Protocol;
 use crate::engine::{EventQueue, Time};
 use crate::program::Thread;
 use crate::protocol::{NodeId, StoreInput};
@@ -103,16 +102,7 @@ impl<T: Thread> Cluster<T> {
 
     /// Replicates what would have been replicated by now.
     fn replicate_again(&mut self, c: usize, tick: u64, now: Time, queue: &mut EventQueue<Event>) {
-        let length = self.cores[c].stores.len();
-        let due = match self.protocol {
-            Protocol::Proactive | Protocol::Uncoalesced if !self.cores[c].stores.coalesces() => {
-                length
-            }
-            Protocol::Proactive => length.saturating_sub(1).max(length.min(1)),
-            Protocol::Parallel => length.min(1),
-            _ => 0,
-        };
-        for place in 0..due {
+        for place in 0..self.due(c) {
             self.replicate(c, place, tick, now, queue);
         }
     }

@@ -97,6 +97,10 @@ pub(super) struct Failures {
 /// The machine detects and recovers by itself as it is run on. With as many dead at once as stores have replicas, stores may be
 /// lost; in a machine that does not replicate, they are. If nobody is left alive, nothing more happens.
 ///
+/// # Panics
+///
+/// If the machine replicates and [leaves out](crate::description::SynchronisationWords::LeftOut) locks and barriers.
+///
 /// ```
 /// use outlive_machine::cluster::{self, Cluster, Workload};
 /// use outlive_machine::description::Description;
@@ -123,6 +127,10 @@ pub(super) struct Failures {
 pub fn crash<T: Thread>(simulation: &mut Simulation<Cluster<T>>, node: NodeId, lost: u64) {
     let now = simulation.now();
     let (cluster, queue) = simulation.parts_mut();
+    assert!(
+        !(cluster.leaves_out && cluster.protocol.replicates()),
+        "the words of locks and barriers are not replicated, so no node may fail"
+    );
     cluster.crash(node, lost, now, queue);
 }
 
