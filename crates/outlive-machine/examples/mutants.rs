@@ -2,10 +2,15 @@
 //!
 //! `cargo run --release -p outlive-machine --example mutants [--each] [--replication]`
 //!
-//! With `--replication` only the tables of stores and of burials are mutated.
+//! With `--replication` only the tables of stores and of burials are mutated. Mutants are tried on all processors; how many are done
+//! is told on standard error, with `--each` what has become of each.
 
 use std::collections::BTreeMap;
 use std::process::ExitCode;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::mpsc;
+use std::thread;
+use std::time::{Duration, Instant};
 
 use outlive_machine::protocol::{ReplicatedTables, Tables};
 use outlive_machine::search::{
@@ -54,6 +59,39 @@ fn main() -> ExitCode {
     }
 }
 
+/// What becomes of each mutant, in their order.
+fn on_all_processors<M: Sync, K: Send>(mutants: &[M], kill: impl Fn(&M) -> K + Sync) -> Vec<K> {
+    const BETWEEN: Duration = Duration::from_secs(10);
+    let next = AtomicUsize::new(0);
+    let (tell, told) = mpsc::channel();
+    let mut kills: Vec<Option<K>> = mutants.iter().map(|_| None).collect();
+    thread::scope(|scope| {
+        for _ in 0..thread::available_parallelism().map_or(1, usize::from) {
+            let (tell, next, kill) = (tell.clone(), &next, &kill);
+            scope.spawn(move || {
+                // It hands out numbers and orders nothing.
+                let take = || next.fetch_add(1, Ordering::Relaxed);
+                let taken = std::iter::repeat_with(take).map_while(|n| Some((n, mutants.get(n)?)));
+                for (n, mutant) in taken {
+                    if tell.send((n, kill(mutant))).is_err() {
+                        return;
+                    }
+                }
+            });
+        }
+        drop(tell);
+        let mut last = Instant::now();
+        for (done, (n, killed)) in told.into_iter().enumerate() {
+            kills[n] = Some(killed);
+            if last.elapsed() > BETWEEN {
+                eprintln!("{} of {} mutants", done + 1, mutants.len());
+                last = Instant::now();
+            }
+        }
+    });
+    kills.into_iter().flatten().collect()
+}
+
 /// The tables of stores and of burials; whether the survivors are those that are explained.
 fn replication(each: bool) -> bool {
     let mut suite = ReplicatedSuite::small(300);
@@ -79,8 +117,8 @@ fn replication(each: bool) -> bool {
     let mutants = replicated_mutants(ReplicatedTables::recxl());
     let mut scores = BTreeMap::<_, [usize; 4]>::new();
     let mut survivors = Vec::new();
-    for mutant in &mutants {
-        let kill = suite.kill(mutant);
+    let kills = on_all_processors(&mutants, |mutant| suite.kill(mutant));
+    for (mutant, kill) in mutants.iter().zip(kills) {
         let score = scores.entry(mutant.mutation).or_default();
         score[0] += 1;
         score[1] += usize::from(kill.is_dead());
@@ -128,8 +166,10 @@ fn coherence(each: bool) -> bool {
     let mutants = mutants(Tables::mesi());
     let mut scores = BTreeMap::<_, [usize; 6]>::new();
     let (mut survivors, mut inconspicuous) = (Vec::new(), Vec::new());
-    for mutant in &mutants {
-        let (kill, seen) = (all_claims.kill(mutant), visible.kill(mutant));
+    let kills = on_all_processors(&mutants, |mutant| {
+        (all_claims.kill(mutant), visible.kill(mutant))
+    });
+    for (mutant, (kill, seen)) in mutants.iter().zip(kills) {
         let score = scores.entry(mutant.mutation).or_default();
         score[0] += 1;
         score[1] += usize::from(kill.is_dead());
