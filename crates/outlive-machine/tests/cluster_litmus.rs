@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 use outlive_machine::cluster::{Breakage, Workload};
 use outlive_machine::description::{Description, Protocol};
 use outlive_machine::engine::Random;
-use outlive_machine::program::{Image, Op, Script, Synchronisation, Word};
+use outlive_machine::program::{Image, LockId, Op, Script, Synchronisation, Word};
 
 /// Different lines on different memory nodes.
 const X: Word = Word(0);
@@ -49,6 +49,15 @@ fn litmus() -> Vec<Litmus> {
         Litmus {
             name: "SB with fences",
             threads: vec![vec![st(X, 1), fence, ld(Y)], vec![st(Y, 1), fence, ld(X)]],
+            allowed: |o| o[..2] != [0, 0],
+            seen: vec![vec![0, 1, 1, 1], vec![1, 0, 1, 1], vec![1, 1, 1, 1]],
+        },
+        Litmus {
+            name: "SB with locks",
+            threads: vec![
+                vec![st(X, 1), Op::Lock(LockId(0)), ld(Y)],
+                vec![st(Y, 1), Op::Lock(LockId(1)), ld(X)],
+            ],
             allowed: |o| o[..2] != [0, 0],
             seen: vec![vec![0, 1, 1, 1], vec![1, 0, 1, 1], vec![1, 1, 1, 1]],
         },
@@ -201,7 +210,10 @@ fn run_once(litmus: &Litmus, protocol: Protocol, seed: u64, broken: Option<Break
             words: 3 << 10,
             ..Image::default()
         },
-        synchronisation: Synchronisation::default(),
+        synchronisation: Synchronisation {
+            locks: vec![Z.offset(64), Z.offset(128)],
+            ..Synchronisation::default()
+        },
     };
     let mut simulation = support::judged(&description(protocol, seed), workload, seed);
     if let Some(how) = broken {
@@ -276,6 +288,12 @@ fn stores_that_pass_each_other_are_noticed() {
         noticed.contains(&"MP") && noticed.contains(&"2+2W"),
         "{noticed:?}"
     );
+}
+
+#[test]
+fn locks_that_do_not_wait_for_stores_are_noticed() {
+    let noticed = noticed_by(Breakage::LocksAreNoFences);
+    assert_eq!(noticed, ["SB with locks"]);
 }
 
 #[test]

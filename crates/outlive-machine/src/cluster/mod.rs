@@ -123,6 +123,8 @@ pub enum Breakage {
     StoresDrainedOutOfOrder,
     /// Loads behind one that waits for its line get their values before it.
     LoadsBoundOutOfOrder,
+    /// What follows a lock begins before the store that takes it is committed.
+    LocksAreNoFences,
     /// Stores are committed when the first of their replicas has answered.
     CommitsBeforeLastAck,
     /// The last replica of each store is not told that it is committed.
