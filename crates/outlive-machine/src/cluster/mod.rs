@@ -123,7 +123,7 @@ pub enum Breakage {
     StoresDrainedOutOfOrder,
     /// Loads behind one that waits for its line get their values before it.
     LoadsBoundOutOfOrder,
-    /// What follows a lock begins before the store that takes it is committed.
+    /// What follows a lock begins before the store that takes it is committed. (Where it is taken by a store.)
     LocksAreNoFences,
     /// Stores are committed when the first of their replicas has answered.
     CommitsBeforeLastAck,

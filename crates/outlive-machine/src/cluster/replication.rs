@@ -8,7 +8,7 @@
 //! * proactive: when the next store has entered the buffer and has not joined it, or when it is the oldest. After that
 //!   nothing joins it. What is to be serialised counts as the next store when its core comes to it: it waits for all stores.
 //! * without coalescing: when it enters the buffer.
-//! * adaptive: when it enters the buffer and finds few before it; else as proactive.
+//! * adaptive: when it enters the buffer and finds few before it; else as proactive. And what takes a lock is a store as any other.
 //!
 //! From the moment at which the oldest store may write its line until its last replica has answered, the line is *pinned*:
 //! demands wait in the node. (The paper does not say. The table would also allow to let the line go and ask for it again.)
@@ -18,8 +18,8 @@
 //! may see them. In the core's local time that may be up to a quantum later; but a node that died in between would have shown a
 //! store to others and taken its VALs with it.
 //!
-//! The write of an atomic is the oldest store from the beginning, on a line that may be written; so it is replicated at once. What
-//! takes a lock writes the same whatever it reads: it is a store as any other, replicated while its line is on the way.
+//! The write of an atomic is the oldest store from the beginning, on a line that may be written; so it is replicated at once, and its
+//! line is pinned meanwhile.
 
 use super::core::Activity;
 use super::event::Event;

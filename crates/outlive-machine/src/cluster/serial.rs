@@ -12,6 +12,7 @@ use super::event::Event;
 use super::objects::Turn;
 use super::store_buffer::Then;
 use super::{Breakage, Cluster};
+use crate::description::Protocol;
 use crate::engine::{EventQueue, Time};
 use crate::program::{LockId, Op, Thread, Update, Word};
 
@@ -95,7 +96,9 @@ impl<T: Thread> Cluster<T> {
         }
         if self.cores[c].rob.is_empty() {
             match (op, serial.step) {
-                (Op::Lock(lock), Step::Begin) | (Op::Wait(_, lock), Step::Retake) => {
+                (Op::Lock(lock), Step::Begin) | (Op::Wait(_, lock), Step::Retake)
+                    if self.protocol == Protocol::Adaptive =>
+                {
                     return self.take(c, lock, now, queue);
                 }
                 _ => self.no_store_follows(c, tick, now, queue),
@@ -122,6 +125,10 @@ impl<T: Thread> Cluster<T> {
             }
             (Op::Atomic(word, update), _) => {
                 self.atomic(c, word, update, Then::Nothing, now, queue)
+            }
+            (Op::Lock(lock), _) | (Op::Wait(_, lock), Step::Retake) => {
+                let word = self.objects.lock_word(lock);
+                self.atomic(c, word, Update::Exchange(1), Then::Take(lock), now, queue)
             }
             (Op::Barrier(barrier), Step::Begin) => {
                 let word = self.objects.barrier_counter(barrier);
@@ -197,8 +204,9 @@ impl<T: Thread> Cluster<T> {
         false
     }
 
-    /// Takes a lock. It is an exchange, but what it writes is known and nobody asks what it reads, for the machine's objects say who has
-    /// the lock: so it is a store behind those that are there. That nothing follows before it is committed makes it a fence.
+    /// Takes a lock by a store. It is an exchange, but what it writes is known and nobody asks what it reads, for the machine's objects say
+    /// who has the lock: so it goes behind the stores that are there, and is replicated while its line is on the way. That nothing
+    /// follows before it is committed makes it a fence.
     fn take(&mut self, c: usize, lock: LockId, now: Time, queue: &mut EventQueue<Event>) -> bool {
         let word = self.objects.lock_word(lock);
         let core = &mut self.cores[c];

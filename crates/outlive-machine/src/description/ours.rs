@@ -57,8 +57,8 @@ choice! {
         Proactive = "recxl-proactive",
         /// A store is replicated as soon as it has retired; stores never join.
         Uncoalesced = "recxl-proactive-uncoalesced",
-        /// Proactive, and while its store buffer holds few entries, a store is replicated as soon as it has retired. Not the
-        /// paper's; it hints at it.
+        /// Proactive, and while its store buffer holds few entries, a store is replicated as soon as it has retired; and a lock is taken
+        /// by a store, which is replicated while its line is on the way. Not the paper's, though it hints at the former.
         Adaptive = "recxl-adaptive",
     }
 }
@@ -75,7 +75,7 @@ section! {
     pub struct Coherence {
         /// The paper's configuration: "wb" (write-back), to which it compares, "wt" (write-through), "recxl-baseline",
         /// "recxl-parallel", "recxl-proactive", "recxl-proactive-uncoalesced" (which never coalesces stores), or ours, "recxl-adaptive"
-        /// (which coalesces while the store buffer holds more than a few).
+        /// (which coalesces only while the store buffer holds more than a few, and takes locks by stores).
         pub protocol: Protocol = Protocol::WriteBack,
         /// Written lines that a node has under way to memory at a time: 48, as many as an L2 waits for.
         pub write_back_buffer: u32 = 48,

@@ -22,7 +22,7 @@ pub enum Configuration {
     /// ReCXL: a store is replicated as soon as it has retired, and none joins another
     #[value(alias = "recxl-proactive-uncoalesced")]
     Uncoalesced,
-    /// Ours: proactive, and while few stores wait, each is replicated as soon as it has retired
+    /// Ours: proactive; while few stores wait, each is replicated as soon as it has retired; locks are taken by stores
     #[value(alias = "recxl-adaptive")]
     Adaptive,
 }

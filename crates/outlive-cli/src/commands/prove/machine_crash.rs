@@ -22,7 +22,7 @@ use std::time::Instant;
     Each program is run on a small machine of four nodes, and the run is forked at many of its moments: a node dies there (of drawn \
     programs also two, one soon after the other), some of its last messages are lost, the others detect that and recover, and \
     what is left is judged: memory and all logs must hold what had been committed, no directory may name the dead, and the living must \
-    be able to go on. Of wb, which does nothing against a death, it is shown that the judge sees what it loses. The same points come \
+    go on, and end if they need nothing of the dead (drawn programs, ycsb and raytrace; the others are let go when the recovery is over). Of wb, which does nothing against a death, it is shown that the judge sees what it loses. The same points come \
     with the same seed. Exits with 1 if anything else is found.\n\n\
     JSON: an array of {name, points, failures, seconds, messages, ...}; docs/json.md names the rest."
 )]
