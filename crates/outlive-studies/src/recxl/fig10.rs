@@ -129,8 +129,11 @@ fn means(lines: &[Line]) -> Vec<Row> {
             Some((paper, goal)) if configuration == whole(configuration.protocol) => {
                 paper.beside(STUDY.name, row).goal(goal)
             }
-            Some((paper, _)) => paper.beside(STUDY.name, row),
-            None => row,
+            // That is what the paper's best is to be compared with.
+            Some((paper, _)) if configuration.protocol == Protocol::Proactive => {
+                paper.beside(STUDY.name, row)
+            }
+            _ => row,
         });
     }
     // The two replicate what and when they must; parallel is to be a little faster, and no more than that.
