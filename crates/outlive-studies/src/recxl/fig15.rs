@@ -37,12 +37,7 @@ fn study(run: &mut Run<'_>) -> Result<(), StudyError> {
         ..Variant::new(protocol.name(), with(&lengths.description, protocol))
     };
     let description = variant.description.clone();
-    let grid = Grid {
-        workloads: lengths.workloads.clone(),
-        scale: lengths.scale,
-        variants: vec![variant],
-        seeds: lengths.seeds,
-    };
+    let grid = Grid::new(&lengths, vec![variant]);
     let lines = grid.measure(run, |line| of_workload(line, at))?;
     let owned: Vec<f64> = lines
         .iter()
