@@ -47,6 +47,7 @@ pub struct Report<'a> {
     access_bytes_per_second: f64,
     replication_bytes_per_second: f64,
     dump_bytes_per_second: f64,
+    recovery_bytes_per_second: f64,
     largest_log_bytes: u64,
     dump_factor: Option<f64>,
     /// Of the line that was asked for.
@@ -104,6 +105,7 @@ impl<'a> Report<'a> {
             access_bytes_per_second: measures.access_rate,
             replication_bytes_per_second: measures.replication_rate,
             dump_bytes_per_second: measures.dump_rate,
+            recovery_bytes_per_second: measures.recovery_rate,
             largest_log_bytes: measures.largest_log,
             dump_factor: measures.dump_factor,
             life: &outcome.life,
@@ -230,6 +232,13 @@ impl<'a> Report<'a> {
                     format!("{PAPERS_DUMP_FACTOR} (the paper)"),
                 ),
             ]);
+        }
+        if self.recovery_bytes_per_second > 0.0 {
+            rows.push((
+                "sent to recover",
+                rate(self.recovery_bytes_per_second),
+                none(),
+            ));
         }
         rows.extend([
             (
