@@ -55,6 +55,11 @@ fn main() -> Result<(), Box<dyn Error>> {
             (counts.instructions() - counts.compute) as f64 / seconds / 1e6,
         );
         println!("{:14} {} ({})", "", origin.program, origin.source);
+        match origin.differs {
+            _ if origin.is_near(&counts) => {}
+            Some(why) => println!("{:14} off by more than a quarter: {why}", ""),
+            None => println!("{:14} off by more than a quarter", ""),
+        }
     }
     Ok(())
 }

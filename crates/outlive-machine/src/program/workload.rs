@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use thiserror::Error;
 
-use super::{Allocator, Body, Coroutine, Cpu, Image, Recording, Synchronisation, Word};
+use super::{Allocator, Body, Coroutine, Counts, Cpu, Image, Recording, Synchronisation, Word};
 
 /// How much there is to do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -46,6 +46,19 @@ pub struct Origin {
     pub shared_stores: Option<f64>,
     /// Where these figures are from.
     pub source: &'static str,
+    /// Why one of the workload's shares is off by more than a quarter, if one is at [`Scale::Study`] with 64 threads.
+    pub differs: Option<&'static str>,
+}
+
+impl Origin {
+    /// Whether the shares are within a quarter of those that are known.
+    pub fn is_near(&self, counts: &Counts) -> bool {
+        let near = |ours: f64, known: Option<f64>| {
+            known.is_none_or(|known| (ours / known - 1.0).abs() <= 0.25)
+        };
+        near(counts.store_fraction(), self.stores)
+            && near(counts.shared_store_fraction(), self.shared_stores)
+    }
 }
 
 /// What a workload left in memory is not its result.
@@ -68,7 +81,7 @@ type Check = Arc<dyn Fn(&dyn Fn(Word) -> u64) -> Result<(), String> + Send + Syn
 /// let threads = 4;
 /// let mut memory = Allocator::new();
 /// let (lock, sum) = (memory.lock(), memory.array::<u64>(1));
-/// let origin = Origin { program: "a sum", stores: None, shared_stores: None, source: "" };
+/// let origin = Origin { program: "a sum", stores: None, shared_stores: None, source: "", differs: None };
 /// let workload = Workload::new("sum", threads, memory, origin, move |cpu| {
 ///     cpu.lock(lock);
 ///     let old = sum.get(cpu, 0);

@@ -24,6 +24,8 @@ pub struct Measures {
     pub replication_rate: f64,
     /// What they send to dump logs.
     pub dump_rate: f64,
+    /// What they send to recover from deaths.
+    pub recovery_rate: f64,
     /// The largest log of a unit so far, in bytes of its DRAM (Figure 13).
     pub largest_log: u64,
     /// What the busiest unit logs, in bytes per second.
@@ -55,6 +57,14 @@ impl Measures {
     }
 }
 
+/// What rates are told of.
+const PURPOSES: [Purpose; 4] = [
+    Purpose::Access,
+    Purpose::Replication,
+    Purpose::Dump,
+    Purpose::Recovery,
+];
+
 /// Counts of which differences are taken.
 #[derive(Clone, Debug, Default)]
 struct Sums {
@@ -65,7 +75,8 @@ struct Sums {
     replica_wait: u64,
     replicated: u64,
     replicated_oldest: u64,
-    bytes: [u64; 3],
+    /// For each purpose, in the order of [`PURPOSES`].
+    bytes: [u64; PURPOSES.len()],
     saved: u64,
     dumped: u64,
     /// Of each unit.
@@ -75,7 +86,6 @@ struct Sums {
 impl Sums {
     fn of(statistics: &Statistics) -> Self {
         let total = statistics.total();
-        let purposes = [Purpose::Access, Purpose::Replication, Purpose::Dump];
         let sum =
             |count: fn(&LoggingCounts) -> u64| statistics.logging.iter().map(count).sum::<u64>();
         Self {
@@ -86,7 +96,7 @@ impl Sums {
             replica_wait: total.replica_ticks,
             replicated: total.replicated,
             replicated_oldest: total.replicated_oldest,
-            bytes: purposes.map(|purpose| statistics.messages.for_purpose(purpose).bytes),
+            bytes: PURPOSES.map(|purpose| statistics.messages.for_purpose(purpose).bytes),
             saved: sum(|unit| unit.saved),
             dumped: sum(|unit| unit.dumped_bytes),
             logged: statistics.logging.iter().map(|unit| unit.logged).collect(),
@@ -108,7 +118,10 @@ impl Sums {
             * description.system.cpu_frequency.hertz() as f64
             * statistics.cores.len() as f64;
         let ticks = cycles * f64::from(description.ours.core.width);
-        let rate = |purpose: usize| (self.bytes[purpose] - before.bytes[purpose]) as f64 / seconds;
+        let [access_rate, replication_rate, dump_rate, recovery_rate] =
+            std::array::from_fn(|purpose| {
+                (self.bytes[purpose] - before.bytes[purpose]) as f64 / seconds
+            });
         let entry = description.ours.replication.log_entry.0;
         let earlier = |unit: usize| before.logged.get(unit).copied().unwrap_or(0);
         let logged = self.logged.iter().enumerate();
@@ -126,9 +139,10 @@ impl Sums {
                 more(|sums| sums.replicated_oldest),
                 more(|sums| sums.replicated),
             ),
-            access_rate: rate(0),
-            replication_rate: rate(1),
-            dump_rate: rate(2),
+            access_rate,
+            replication_rate,
+            dump_rate,
+            recovery_rate,
             largest_log: logs.max().unwrap_or(0) * entry,
             logging_rate: (busiest.unwrap_or(0) * entry) as f64 / seconds,
             dump_factor: share(

@@ -72,12 +72,7 @@ fn study(run: &mut Run<'_>) -> Result<(), StudyError> {
         description.ours.replication.synchronisation = configuration.words;
         Variant::new(configuration.name(), description)
     };
-    let grid = Grid {
-        workloads: lengths.workloads.clone(),
-        scale: lengths.scale,
-        variants: Configuration::all().map(variant).collect(),
-        seeds: lengths.seeds,
-    };
+    let grid = Grid::new(&lengths, Configuration::all().map(variant).collect());
     let lines = grid.measure(run, of_workload)?;
     run.answer(means(&lines));
     Ok(())

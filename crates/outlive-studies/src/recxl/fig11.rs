@@ -18,12 +18,7 @@ fn study(run: &mut Run<'_>) -> Result<(), StudyError> {
     let lengths = Lengths::of(run);
     let protocol = Protocol::Proactive;
     let variant = Variant::new(protocol.name(), with(&lengths.description, protocol));
-    let grid = Grid {
-        workloads: lengths.workloads.clone(),
-        scale: lengths.scale,
-        variants: vec![variant],
-        seeds: lengths.seeds,
-    };
+    let grid = Grid::new(&lengths, vec![variant]);
     grid.measure(run, of_workload)?;
     Ok(())
 }

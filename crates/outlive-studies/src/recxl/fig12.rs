@@ -22,14 +22,8 @@ fn study(run: &mut Run<'_>) -> Result<(), StudyError> {
     let lengths = Lengths::of(run);
     let variant =
         |protocol: Protocol| Variant::new(protocol.name(), with(&lengths.description, protocol));
-    let grid = Grid {
-        workloads: lengths.workloads.clone(),
-        scale: lengths.scale,
-        variants: [Protocol::Proactive, Protocol::Uncoalesced]
-            .map(variant)
-            .to_vec(),
-        seeds: lengths.seeds,
-    };
+    let variants = [Protocol::Proactive, Protocol::Uncoalesced].map(variant);
+    let grid = Grid::new(&lengths, variants.to_vec());
     let lines = grid.measure(run, |line| {
         let [coalescing, never] = &line.cells[..] else {
             return Vec::new();

@@ -1,8 +1,8 @@
-//! `recxl-fig15`: how many lines a node owns at 12.5 ms of a run under proactive (the paper's Figure 15): what a recovery would
-//! have to look for in the logs if the node died then. It is counted without a death; it does not depend on what comes after.
+//! `recxl-fig15`: how many lines one node owns 12.5 ms into a run under proactive (the paper's Figure 15). If the node died then,
+//! the recovery would have to search the logs for each of them. No node dies here: the count is of the moment before.
 //!
-//! A directory does not tell whether an owned line was written; the machine does. What was not is Exclusive, or was dropped in
-//! silence.
+//! The directories know which lines the node owns, but not which of these it has written; that is looked up in the simulated
+//! caches. A line that it has not written is Exclusive, or was dropped: a node does not tell the directory when it drops such a line.
 
 use super::grid::{Grid, Line, Variant};
 use super::lengths::Lengths;
@@ -20,7 +20,7 @@ pub const STUDY: Study = Study {
     body: study,
 };
 
-/// The node that the paper lets die.
+/// The node that dies in the paper, and whose lines are counted here.
 const NODE: usize = 0;
 
 fn study(run: &mut Run<'_>) -> Result<(), StudyError> {
@@ -37,12 +37,7 @@ fn study(run: &mut Run<'_>) -> Result<(), StudyError> {
         ..Variant::new(protocol.name(), with(&lengths.description, protocol))
     };
     let description = variant.description.clone();
-    let grid = Grid {
-        workloads: lengths.workloads.clone(),
-        scale: lengths.scale,
-        variants: vec![variant],
-        seeds: lengths.seeds,
-    };
+    let grid = Grid::new(&lengths, vec![variant]);
     let lines = grid.measure(run, |line| of_workload(line, at))?;
     let owned: Vec<f64> = lines
         .iter()
@@ -51,14 +46,16 @@ fn study(run: &mut Run<'_>) -> Result<(), StudyError> {
         .collect();
     if !owned.is_empty() {
         let mean = owned.iter().sum::<f64>() / owned.len() as f64;
-        let metric = format!("owned lines of a node, at {at} (the paper: below)");
+        let metric = format!(
+            "lines that a node owns at {at}, over the workloads that last so long (the paper: fewer than)"
+        );
         let row = row("arithmetic mean", metric, "lines", &[mean]);
         run.answer([paper::OWNED.beside(STUDY.name, row)]);
     }
-    // L1 and L2 are within the L3, so this is what a node can have at most.
+    // What is in an L1 or L2 is in the L3 as well, so the L3 has all lines that a node has.
     let most = description.l3.size.0 / 64;
     let metric =
-        "lines that a node's caches have room for (the paper counts those of L1 and L2 as well)";
+        "lines that fit into a node's caches, each counted once (the paper adds up L1, L2 and L3)";
     let room = Row::new("the machine", metric, "lines").ours(most as f64);
     run.answer([Row {
         paper: Some(163_000.0),
@@ -67,7 +64,7 @@ fn study(run: &mut Run<'_>) -> Result<(), StudyError> {
     Ok(())
 }
 
-/// Of each seed; `None` if the program was over by then.
+/// A count for each seed; `None` if the program had ended before the time to look.
 fn counts(line: &Line, count: fn(&OwnedLines) -> u64) -> Option<Vec<f64>> {
     let outcomes = line.cells[0].outcomes.iter();
     let counts = outcomes.map(|outcome| {
@@ -84,28 +81,38 @@ fn of_workload(line: &Line, at: Time) -> Vec<Row> {
         counts(line, |owned| owned.dirty),
     ) else {
         let end = line.cells[0].outcomes[0].end;
-        let case = format!("{name} (not measured: it ended at {end})");
-        let row = Row::new(case, format!("owned lines, at {at}"), "lines");
+        let case = format!("{name} (not measured: it ended already at {end})");
+        let row = Row::new(case, format!("lines that a node owns at {at}"), "lines");
         return vec![Row { how: None, ..row }];
     };
-    let owned = row(name, format!("owned lines, at {at}"), "lines", &recorded);
+    let owned = row(
+        name,
+        format!("lines that a node owns at {at}"),
+        "lines",
+        &recorded,
+    );
     let owned = match name {
         "ycsb" => paper::YCSB_OWNED.beside(STUDY.name, owned),
         _ => owned,
     };
-    let others: Vec<f64> = recorded
+    let not_written: Vec<f64> = recorded
         .iter()
         .zip(&dirty)
         .map(|(all, dirty)| all - dirty)
         .collect();
     vec![
         owned,
-        row(name, "of them dirty", "lines", &dirty),
         row(
             name,
-            "of them exclusive, or dropped since",
+            "of them dirty: written, and not yet in memory",
             "lines",
-            &others,
+            &dirty,
+        ),
+        row(
+            name,
+            "of them not written: exclusive, or dropped since",
+            "lines",
+            &not_written,
         ),
     ]
 }

@@ -35,12 +35,7 @@ fn study(run: &mut Run<'_>) -> Result<(), StudyError> {
         .iter()
         .map(|variant| variant.name.clone())
         .collect();
-    let grid = Grid {
-        workloads: lengths.workloads.clone(),
-        scale: lengths.scale,
-        variants,
-        seeds: lengths.seeds,
-    };
+    let grid = Grid::new(&lengths, variants);
     let times = |line: &Line, place: usize| line.cells[place].times(&line.cells[0]);
     let lines = grid.measure(run, |line| {
         let named = names.iter().enumerate();

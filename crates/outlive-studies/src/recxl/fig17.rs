@@ -27,12 +27,7 @@ fn study(run: &mut Run<'_>) -> Result<(), StudyError> {
         description.logging_unit.replication_factor = *factor;
         Variant::new(format!("N_r = {factor}"), description)
     };
-    let grid = Grid {
-        workloads: lengths.workloads.clone(),
-        scale: lengths.scale,
-        variants: factors.iter().map(variant).collect(),
-        seeds: lengths.seeds,
-    };
+    let grid = Grid::new(&lengths, factors.iter().map(variant).collect());
     let usual = USUAL as usize - 1;
     let times = |line: &Line, place: usize| line.cells[place].times(&line.cells[usual]);
     let others = || {

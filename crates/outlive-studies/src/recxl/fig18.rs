@@ -36,12 +36,7 @@ fn study(run: &mut Run<'_>) -> Result<(), StudyError> {
             variants.push(Variant::new(name, description));
         }
     }
-    let grid = Grid {
-        workloads: lengths.workloads.clone(),
-        scale: lengths.scale,
-        variants,
-        seeds: lengths.seeds,
-    };
+    let grid = Grid::new(&lengths, variants);
     let most = nodes[nodes.len() - 1];
     let unit = format!("times {most} nodes");
     let times = |line: &Line, protocol: usize, place: usize| {

@@ -19,12 +19,7 @@ fn study(run: &mut Run<'_>) -> Result<(), StudyError> {
     let protocols = [Protocol::WriteBack, Protocol::WriteThrough];
     let variant =
         |protocol: Protocol| Variant::new(protocol.name(), with(&lengths.description, protocol));
-    let grid = Grid {
-        workloads: lengths.workloads.clone(),
-        scale: lengths.scale,
-        variants: protocols.map(variant).to_vec(),
-        seeds: lengths.seeds,
-    };
+    let grid = Grid::new(&lengths, protocols.map(variant).to_vec());
     let wt = Protocol::WriteThrough.name();
     let lines = grid.measure(run, |line| {
         let [back, through] = &line.cells[..] else {

@@ -1,6 +1,7 @@
 //! What all figures have in common: workloads, each run on variants of the machine with some seeds.
 
 use super::farm::{self, Job};
+use super::lengths::Lengths;
 use crate::row::Row;
 use crate::statistics::{Estimate, median_estimate};
 use crate::{Run, StudyError};
@@ -75,6 +76,16 @@ pub struct Line {
 }
 
 impl Grid {
+    /// As much of these machines as `lengths` says.
+    pub fn new(lengths: &Lengths, variants: Vec<Variant>) -> Self {
+        Self {
+            workloads: lengths.workloads.clone(),
+            scale: lengths.scale,
+            variants,
+            seeds: lengths.seeds,
+        }
+    }
+
     /// Runs all of it. The rows that `rows` makes of a workload are answered when it and all before it are done, so that what
     /// was measured is there when a later one fails.
     ///
@@ -167,7 +178,6 @@ fn mean(
 mod tests {
     use super::super::{row, with};
     use super::*;
-    use crate::recxl::lengths::Lengths;
     use crate::{Effort, Launcher, Plan, Progress, Study};
     use outlive_machine::description::Protocol;
     use outlive_machine::program::workloads;
@@ -178,13 +188,11 @@ mod tests {
         let variant = |protocol: Protocol| {
             Variant::new(protocol.name(), with(&lengths.description, protocol))
         };
+        let variants = [Protocol::WriteBack, Protocol::Baseline].map(variant);
         Grid {
             workloads,
-            scale: lengths.scale,
-            variants: [Protocol::WriteBack, Protocol::Baseline]
-                .map(variant)
-                .to_vec(),
             seeds: 2,
+            ..Grid::new(&lengths, variants.to_vec())
         }
     }
 

@@ -53,9 +53,8 @@ fn study(run: &mut Run<'_>) -> Result<(), StudyError> {
             Effort::Tiny => lengths.workloads.clone(),
             Effort::Quick | Effort::Full => WORKLOADS.to_vec(),
         },
-        scale: lengths.scale,
-        variants: variants.collect(),
         seeds: 1,
+        ..Grid::new(&lengths, variants.collect())
     };
     let lines = grid.measure(run, |_| Vec::new())?;
     let each = protocols().count();

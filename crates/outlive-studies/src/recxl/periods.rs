@@ -45,12 +45,7 @@ fn study(run: &mut Run<'_>, rows: fn(&Line) -> Vec<Row>) -> Result<(), StudyErro
         until: Some(until),
         ..Variant::new(protocol.name(), description)
     };
-    let grid = Grid {
-        workloads: lengths.workloads.clone(),
-        scale: lengths.scale,
-        variants: vec![variant],
-        seeds: lengths.seeds,
-    };
+    let grid = Grid::new(&lengths, vec![variant]);
     grid.measure(run, rows)?;
     Ok(())
 }

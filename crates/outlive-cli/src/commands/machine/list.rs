@@ -31,6 +31,7 @@ struct Workload {
     store_fraction: Option<f64>,
     shared_store_fraction: Option<f64>,
     source: &'static str,
+    differs: Option<&'static str>,
 }
 
 #[derive(Serialize)]
@@ -66,6 +67,13 @@ impl List {
             ]);
         }
         table.lines().try_for_each(output::line)?;
+        output::line("")?;
+        let differ = listed.workloads.iter();
+        for (name, why) in differ.filter_map(|one| Some((one.name, one.differs?))) {
+            output::line(format_args!(
+                "The shares of {name} are off by more than a quarter: {why}."
+            ))?;
+        }
         for (heading, named) in [
             ("SIZE", &listed.sizes),
             ("CONFIGURATION", &listed.configurations),
@@ -87,6 +95,7 @@ fn workload((name, make): &(&'static str, workloads::Make)) -> Workload {
         stores,
         shared_stores,
         source,
+        differs,
     } = make(1, Scale::Test).origin();
     Workload {
         name,
@@ -94,6 +103,7 @@ fn workload((name, make): &(&'static str, workloads::Make)) -> Workload {
         store_fraction: stores,
         shared_store_fraction: shared_stores,
         source,
+        differs,
     }
 }
 

@@ -38,6 +38,8 @@ pub struct Report<'a> {
     published_store_fraction: Option<f64>,
     shared_store_fraction: f64,
     published_shared_store_fraction: Option<f64>,
+    /// Why one of these is off by more than a quarter, if it is.
+    differs: Option<&'static str>,
     /// Of the stores to shared memory.
     coalesced: Option<f64>,
     buffer_full: f64,
@@ -47,6 +49,7 @@ pub struct Report<'a> {
     access_bytes_per_second: f64,
     replication_bytes_per_second: f64,
     dump_bytes_per_second: f64,
+    recovery_bytes_per_second: f64,
     largest_log_bytes: u64,
     dump_factor: Option<f64>,
     /// Of the line that was asked for.
@@ -96,6 +99,9 @@ impl<'a> Report<'a> {
             published_store_fraction: origin.and_then(|origin| origin.stores),
             shared_store_fraction: counts.shared_store_fraction(),
             published_shared_store_fraction: origin.and_then(|origin| origin.shared_stores),
+            differs: origin
+                .filter(|origin| !origin.is_near(&counts))
+                .and_then(|origin| origin.differs),
             coalesced: measures.coalesced,
             buffer_full: measures.buffer_full,
             replica_wait: measures.replica_wait,
@@ -104,6 +110,7 @@ impl<'a> Report<'a> {
             access_bytes_per_second: measures.access_rate,
             replication_bytes_per_second: measures.replication_rate,
             dump_bytes_per_second: measures.dump_rate,
+            recovery_bytes_per_second: measures.recovery_rate,
             largest_log_bytes: measures.largest_log,
             dump_factor: measures.dump_factor,
             life: &outcome.life,
@@ -135,6 +142,12 @@ impl<'a> Report<'a> {
             table.row([name.to_owned(), here, published]);
         }
         table.lines().try_for_each(output::line)?;
+        if let Some(why) = self.differs {
+            output::line("")?;
+            output::line(format_args!(
+                "A share of stores is off by more than a quarter: {why}."
+            ))?;
+        }
         output::line("")?;
         let mut table = Table::new(["messages", "how many", "bytes"]);
         for (kind, traffic) in &self.messages {
@@ -230,6 +243,13 @@ impl<'a> Report<'a> {
                     format!("{PAPERS_DUMP_FACTOR} (the paper)"),
                 ),
             ]);
+        }
+        if self.recovery_bytes_per_second > 0.0 {
+            rows.push((
+                "sent to recover",
+                rate(self.recovery_bytes_per_second),
+                none(),
+            ));
         }
         rows.extend([
             (

@@ -74,6 +74,7 @@ impl Ycsb {
             stores: Some(0.2),
             shared_stores: None,
             source: "the mix of accesses",
+            differs: None,
         };
         Workload::new("ycsb", threads, memory, origin, move |cpu| table.run(cpu))
             .with_check(move |memory| table.check(threads, memory))

@@ -237,5 +237,6 @@ fn origin() -> Origin {
         stores: Some(0.95 / (3.63 + 0.95)),
         shared_stores: None,
         source: "PARSEC, TR-811-08, table 1",
+        differs: None,
     }
 }

@@ -106,5 +106,6 @@ fn origin() -> Origin {
         stores: Some(1.15 / (4.80 + 1.15)),
         shared_stores: None,
         source: "PARSEC, TR-811-08, table 1",
+        differs: None,
     }
 }

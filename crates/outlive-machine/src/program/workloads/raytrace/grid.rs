@@ -16,6 +16,8 @@ pub(super) struct Frame {
 impl Frame {
     /// Words in shared memory.
     pub(super) const WORDS: u64 = 9;
+    /// Where among them the numbers of cells stand.
+    pub(super) const CELLS: u64 = 6;
 
     pub(super) fn to_words(self) -> [u64; Self::WORDS as usize] {
         let [[a, b, c], [d, e, f]] = [self.low, self.edges].map(|v| v.map(f64::to_bits));
@@ -55,7 +57,7 @@ impl Grid {
     pub(super) fn around(primitives: &[Primitive], side: u64) -> Self {
         let mut low = [f64::INFINITY; 3];
         let mut high = [f64::NEG_INFINITY; 3];
-        for [from, to] in primitives.iter().map(Primitive::bounds) {
+        for [from, to] in primitives.iter().map(|one| one.form.bounds()) {
             for axis in 0..3 {
                 low[axis] = low[axis].min(from[axis]);
                 high[axis] = high[axis].max(to[axis]);
@@ -75,7 +77,7 @@ impl Grid {
         };
         let mut lists = vec![Vec::new(); (side * side * side) as usize];
         for (number, primitive) in primitives.iter().enumerate() {
-            let [from, to] = primitive.bounds();
+            let [from, to] = primitive.form.bounds();
             // Wider by far more than a walk's rounding, so that no ray slips between two cells.
             let first: [u64; 3] =
                 std::array::from_fn(|axis| frame.place(axis, from[axis] - margin * 1e-3));
@@ -172,8 +174,8 @@ impl Walk {
         self.exits[0].min(self.exits[1]).min(self.exits[2])
     }
 
-    /// Goes to the next cell; `false` if that is outside.
-    pub(super) fn step(&mut self) -> bool {
+    /// Goes to the next cell; `false` if that is outside a grid of `across` cells along each side.
+    pub(super) fn step(&mut self, across: u64) -> bool {
         let exit = self.exit();
         let axis = if self.exits[0] == exit {
             0
@@ -185,7 +187,7 @@ impl Walk {
         self.exits[axis] += self.strides[axis];
         if self.forward[axis] {
             self.cell[axis] += 1;
-            self.cell[axis] < self.frame.cells[axis]
+            self.cell[axis] < across
         } else if self.cell[axis] == 0 {
             false
         } else {

@@ -24,7 +24,7 @@ fn colour(scene: &Scene, mut ray: Ray, rays: &mut u64) -> Vector {
         let primitive = &scene.primitives[number as usize];
         let material = &scene.materials[primitive.material as usize];
         let point = ray.at(distance);
-        let normal = primitive.normal(point, &ray);
+        let normal = primitive.form.normal(point, &ray);
         let mut seen = unlit(material);
         for &light in &scene.lights {
             *rays += 1;
@@ -52,14 +52,14 @@ fn nearest(scene: &Scene, ray: &Ray, until: f64) -> Option<(f64, u32)> {
         for &number in &scene.grid.entries[first as usize..(first + count) as usize] {
             best = better(
                 best,
-                scene.primitives[number as usize].meets(ray),
+                scene.primitives[number as usize].form.meets(ray),
                 number,
                 until,
             );
         }
         if best.is_some_and(|(distance, _)| distance <= walk.exit())
             || walk.exit() >= until
-            || !walk.step()
+            || !walk.step(scene.grid.frame.cells[0])
         {
             return best;
         }
@@ -97,7 +97,7 @@ mod tests {
             if let Some((distance, number)) = nearest(&scene, &first, f64::INFINITY) {
                 met += 1;
                 let point = first.at(distance);
-                let normal = scene.primitives[number as usize].normal(point, &first);
+                let normal = scene.primitives[number as usize].form.normal(point, &first);
                 rays.push(first.reflected(point, normal));
             }
             for ray in rays {
@@ -105,7 +105,7 @@ mod tests {
                 let all = numbers.fold(None, |best, number| {
                     better(
                         best,
-                        scene.primitives[number as usize].meets(&ray),
+                        scene.primitives[number as usize].form.meets(&ray),
                         number,
                         f64::INFINITY,
                     )

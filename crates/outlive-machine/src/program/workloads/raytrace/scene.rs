@@ -129,7 +129,7 @@ impl Scene {
                 mirror: 0.1,
             },
         ];
-        let side_of_grid = (2.0 * (spheres as f64).cbrt()) as u64 + 4;
+        let side_of_grid = (1.5 * (spheres as f64).cbrt()) as u64 + 1;
         Self {
             grid: Grid::around(&primitives, side_of_grid),
             camera: Camera::new(side),

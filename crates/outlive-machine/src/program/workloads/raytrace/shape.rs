@@ -42,61 +42,57 @@ pub(super) struct Primitive {
     pub(super) material: u32,
 }
 
-impl Primitive {
-    /// Words in shared memory: two lines, so that a sphere needs one of them only.
-    pub(super) const WORDS: u64 = 16;
+impl Form {
+    /// The kinds of forms, as numbers.
+    pub(super) const KINDS: [u64; 2] = [Self::SPHERE, Self::TRIANGLE];
     const SPHERE: u64 = 0;
     const TRIANGLE: u64 = 1;
 
-    /// Numbers after the first word of a form whose first word is `head`.
-    pub(super) fn numbers(head: u64) -> u64 {
-        if head & 1 == Self::SPHERE { 4 } else { 9 }
+    /// Which kind it is of.
+    pub(super) fn kind(&self) -> u64 {
+        match self {
+            Self::Sphere { .. } => Self::SPHERE,
+            Self::Triangle { .. } => Self::TRIANGLE,
+        }
+    }
+
+    /// How many numbers a form of this kind has.
+    pub(super) fn count(kind: u64) -> usize {
+        if kind == Self::SPHERE { 4 } else { 9 }
     }
 
     /// Instructions of [`meets`](Self::meets): one for each operation and each comparison with its branch.
-    pub(super) fn effort(head: u64) -> u32 {
-        if head & 1 == Self::SPHERE { 23 } else { 55 }
+    pub(super) fn effort(kind: u64) -> u32 {
+        if kind == Self::SPHERE { 23 } else { 55 }
     }
 
-    /// As words of shared memory.
-    pub(super) fn to_words(self) -> [u64; Self::WORDS as usize] {
-        let mut words = [0; Self::WORDS as usize];
-        let (kind, numbers) = match self.form {
-            Form::Sphere { centre, radius } => (Self::SPHERE, [&centre[..], &[radius]].concat()),
-            Form::Triangle { corner, edges } => {
-                (Self::TRIANGLE, [corner, edges[0], edges[1]].concat())
-            }
-        };
-        words[0] = u64::from(self.material) << 1 | kind;
-        for (word, number) in words[1..].iter_mut().zip(numbers) {
-            *word = number.to_bits();
+    /// Its numbers.
+    pub(super) fn numbers(&self) -> Vec<f64> {
+        match *self {
+            Self::Sphere { centre, radius } => [&centre[..], &[radius]].concat(),
+            Self::Triangle { corner, edges } => [corner, edges[0], edges[1]].concat(),
         }
-        words
     }
 
-    /// From its first word and the numbers after it.
-    pub(super) fn from_words(head: u64, n: &[f64]) -> Self {
-        let form = if head & 1 == Self::SPHERE {
-            Form::Sphere {
+    /// From its kind and its numbers.
+    pub(super) fn from_numbers(kind: u64, n: &[f64; 9]) -> Self {
+        if kind == Self::SPHERE {
+            Self::Sphere {
                 centre: [n[0], n[1], n[2]],
                 radius: n[3],
             }
         } else {
-            Form::Triangle {
+            Self::Triangle {
                 corner: [n[0], n[1], n[2]],
                 edges: [[n[3], n[4], n[5]], [n[6], n[7], n[8]]],
             }
-        };
-        Self {
-            form,
-            material: (head >> 1) as u32,
         }
     }
 
     /// How far along the ray it is met first, if it is.
     pub(super) fn meets(&self, ray: &Ray) -> Option<f64> {
-        let distance = match self.form {
-            Form::Sphere { centre, radius } => {
+        let distance = match *self {
+            Self::Sphere { centre, radius } => {
                 let to = sub(centre, ray.from);
                 let along = dot(to, ray.toward);
                 let square = along * along - (dot(to, to) - radius * radius);
@@ -110,7 +106,7 @@ impl Primitive {
                     along + half
                 }
             }
-            Form::Triangle { corner, edges } => {
+            Self::Triangle { corner, edges } => {
                 let across = cross(ray.toward, edges[1]);
                 let volume = dot(edges[0], across);
                 if volume == 0.0 {
@@ -131,9 +127,9 @@ impl Primitive {
 
     /// The direction that its surface faces at `point`, toward where the ray comes from.
     pub(super) fn normal(&self, point: Vector, ray: &Ray) -> Vector {
-        let out = match self.form {
-            Form::Sphere { centre, .. } => unit(sub(point, centre)),
-            Form::Triangle { edges, .. } => unit(cross(edges[0], edges[1])),
+        let out = match *self {
+            Self::Sphere { centre, .. } => unit(sub(point, centre)),
+            Self::Triangle { edges, .. } => unit(cross(edges[0], edges[1])),
         };
         if dot(out, ray.toward) > 0.0 {
             scale(out, -1.0)
@@ -144,9 +140,9 @@ impl Primitive {
 
     /// The corners of a box around it.
     pub(super) fn bounds(&self) -> [Vector; 2] {
-        match self.form {
-            Form::Sphere { centre, radius } => [sub(centre, [radius; 3]), add(centre, [radius; 3])],
-            Form::Triangle { corner, edges } => {
+        match *self {
+            Self::Sphere { centre, radius } => [sub(centre, [radius; 3]), add(centre, [radius; 3])],
+            Self::Triangle { corner, edges } => {
                 let others = [add(corner, edges[0]), add(corner, edges[1])];
                 others.iter().fold([corner; 2], |[low, high], point| {
                     [

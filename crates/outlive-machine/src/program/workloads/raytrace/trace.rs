@@ -1,12 +1,16 @@
 //! A thread that traces rays.
 
+use std::ops::Range;
+
 use super::super::super::{Array, BarrierId, Cpu, LockId};
 use super::super::private::Private;
 use super::super::vector::{Vector, add, scale};
-use super::grid::{Frame, Walk};
+use super::grid::Walk;
 use super::plain::better;
 use super::scene::{BACKGROUND, Camera, DEEPEST, FAINT, lit, toward, unlit};
-use super::shape::{Material, Primitive, Ray};
+use super::shape::Ray;
+use super::solids::Solids;
+use super::voxels::Voxels;
 
 /// Where things stand.
 #[derive(Clone, Copy, Debug)]
@@ -23,23 +27,24 @@ pub(super) struct Layout {
     pub(super) pools: Array<u64>,
     pub(super) camera: Array<u64>,
     pub(super) lights: Array<f64>,
-    pub(super) frame: Array<u64>,
-    /// For each cell of the grid, where its entries begin (upper half) and how many they are.
-    pub(super) cells: Array<u64>,
-    pub(super) entries: Array<u64>,
-    pub(super) materials: Array<u64>,
-    pub(super) primitives: Array<u64>,
+    pub(super) voxels: Voxels,
+    pub(super) solids: Solids,
     pub(super) picture: Array<f64>,
 }
 
 const STACK: Private = Private(0);
 const WALK: Private = Private(1 << 10);
 const HIT: Private = Private(2 << 10);
-const MARKS: Private = Private(4 << 10);
-/// Words of a ray on the stack.
+/// The ray that is traced, and the one that is made of it.
+const TRACED: Private = Private(3 << 10);
+const MADE: Private = Private(4 << 10);
+/// Words of a ray, where it comes from and where it goes before the others.
 const RAY: u64 = 10;
+const ORIGIN_AND_WAY: Range<u64> = 0..6;
 /// Words of the record of a hit.
 const RECORD: u64 = 4;
+/// So many entries of a voxel are read before the first of them is tested.
+const AHEAD: usize = 8;
 
 /// Which locks are taken. Tests leave them out.
 #[derive(Clone, Copy, Debug)]
@@ -59,28 +64,32 @@ impl Locks {
 #[derive(Clone, Copy)]
 struct Traced {
     ray: Ray,
-    number: u64,
     weight: f64,
     depth: u32,
 }
 
+/// Puts the ray that was made on the stack.
+fn push(cpu: &mut Cpu<'_>) {
+    MADE.store(cpu, 0..RAY);
+    copy(cpu, MADE, STACK);
+}
+
+fn copy(cpu: &mut Cpu<'_>, from: Private, to: Private) {
+    from.load(cpu, 0..RAY);
+    to.store(cpu, 0..RAY);
+}
+
 pub(super) struct Tracer {
     layout: Layout,
-    /// For each primitive the last ray that was tested with it.
-    marks: Vec<u64>,
     locks: Locks,
 }
 
 impl Tracer {
-    pub(super) fn new(layout: Layout, primitives: usize, locks: Locks) -> Self {
-        Self {
-            layout,
-            marks: vec![0; primitives],
-            locks,
-        }
+    pub(super) fn new(layout: Layout, locks: Locks) -> Self {
+        Self { layout, locks }
     }
 
-    pub(super) fn run(mut self, cpu: &mut Cpu<'_>) {
+    pub(super) fn run(self, cpu: &mut Cpu<'_>) {
         while let Some(tile) = self.take_tile(cpu) {
             let Layout {
                 side, tile: edge, ..
@@ -129,29 +138,29 @@ impl Tracer {
         None
     }
 
-    fn trace_pixel(&mut self, cpu: &mut Cpu<'_>, x: u64, y: u64) {
+    fn trace_pixel(&self, cpu: &mut Cpu<'_>, x: u64, y: u64) {
         let words = std::array::from_fn(|word| self.layout.camera.word(word as u64));
         let camera = Camera::from_words(cpu.load_all(words));
         cpu.compute(Camera::RAY);
+        self.number_ray(cpu);
+        push(cpu);
         let mut next = Some(Traced {
             ray: camera.ray(x, y),
-            number: self.number_ray(cpu),
             weight: 1.0,
             depth: 0,
         });
-        STACK.store(cpu, 0..RAY);
         while let Some(traced) = next.take() {
-            STACK.load(cpu, 0..RAY);
+            copy(cpu, STACK, TRACED);
             let pixel = y * self.layout.side + x;
-            match self.nearest(cpu, &traced.ray, traced.number, f64::INFINITY) {
+            match self.nearest(cpu, TRACED, &traced.ray, f64::INFINITY) {
                 None => self.contribute(cpu, pixel, scale(BACKGROUND, traced.weight)),
                 Some(hit) => next = self.shade(cpu, pixel, &traced, hit),
             }
         }
     }
 
-    /// A number that no other ray has.
-    fn number_ray(&self, cpu: &mut Cpu<'_>) -> u64 {
+    /// Takes a number that no other ray has.
+    fn number_ray(&self, cpu: &mut Cpu<'_>) {
         if self.locks.rays {
             cpu.lock(self.layout.ray_lock);
         }
@@ -161,12 +170,11 @@ impl Tracer {
         if self.locks.rays {
             cpu.unlock(self.layout.ray_lock);
         }
-        number
     }
 
     /// Adds what is seen where the ray ends, and says how it goes on.
     fn shade(
-        &mut self,
+        &self,
         cpu: &mut Cpu<'_>,
         pixel: u64,
         traced: &Traced,
@@ -174,12 +182,10 @@ impl Tracer {
     ) -> Option<Traced> {
         HIT.load(cpu, 0..RECORD);
         let (distance, number) = hit;
-        let primitive = self.load_primitive(cpu, u64::from(number));
-        let first = u64::from(primitive.material) * Material::WORDS;
-        let words = std::array::from_fn(|word| self.layout.materials.word(first + word as u64));
-        let material = Material::from_words(cpu.load_all(words));
+        let form = self.layout.solids.read(cpu, u64::from(number));
+        let material = self.layout.solids.material(cpu, u64::from(number));
         let point = traced.ray.at(distance);
-        let normal = primitive.normal(point, &traced.ray);
+        let normal = form.normal(point, &traced.ray);
         cpu.compute(6 + 16 + 3);
         // The point and the normal, which the original hands on in memory.
         HIT.store(cpu, RECORD..RECORD + 6);
@@ -190,9 +196,9 @@ impl Tracer {
             HIT.load(cpu, RECORD..RECORD + 6);
             cpu.compute(10);
             let (shadow, distance) = toward(point, at);
-            let number = self.number_ray(cpu);
-            STACK.store(cpu, RAY..2 * RAY);
-            if self.nearest(cpu, &shadow, number, distance).is_none() {
+            self.number_ray(cpu);
+            MADE.store(cpu, ORIGIN_AND_WAY);
+            if self.nearest(cpu, MADE, &shadow, distance).is_none() {
                 cpu.compute(15);
                 seen = add(seen, lit(&material, normal, shadow.toward));
             }
@@ -209,10 +215,10 @@ impl Tracer {
             return None;
         }
         cpu.compute(25);
-        STACK.store(cpu, 0..RAY);
+        self.number_ray(cpu);
+        push(cpu);
         Some(Traced {
             ray: traced.ray.reflected(point, normal),
-            number: self.number_ray(cpu),
             weight,
             depth: traced.depth + 1,
         })
@@ -228,74 +234,48 @@ impl Tracer {
         }
     }
 
-    /// What the ray meets first before `until`: how far along, and which primitive.
+    /// What the ray that stands in `place` meets first before `until`: how far along, and which primitive.
     fn nearest(
-        &mut self,
+        &self,
         cpu: &mut Cpu<'_>,
+        place: Private,
         ray: &Ray,
-        number: u64,
         until: f64,
     ) -> Option<(f64, u32)> {
-        let words = std::array::from_fn(|word| self.layout.frame.word(word as u64));
-        let frame = Frame::from_words(cpu.load_all(words));
+        let Layout { voxels, solids, .. } = self.layout;
+        let frame = voxels.frame(cpu);
+        place.load(cpu, ORIGIN_AND_WAY);
         cpu.compute(Walk::BEGIN);
         let mut walk = Walk::begin(frame, ray)?;
         WALK.store(cpu, 0..24);
         let mut best = None;
         loop {
-            WALK.load(cpu, 0..9);
-            let cell = self.layout.cells.get(cpu, walk.cell());
-            let (first, count) = (cell >> 32, cell & 0xffff_ffff);
-            // Entries of a cell stand one after the other: a core reads ahead.
-            for chunk in (first..first + count).step_by(8) {
-                let mut entries = [None; 8];
-                for (entry, place) in entries
-                    .iter_mut()
-                    .zip(chunk..(chunk + 8).min(first + count))
-                {
-                    *entry = Some(self.layout.entries.ask(cpu, place));
-                }
-                for entry in entries.into_iter().flatten() {
-                    let primitive = cpu.value(entry);
-                    MARKS.load(cpu, primitive..primitive + 1);
-                    cpu.compute(2);
-                    if self.marks[primitive as usize] == number {
-                        continue;
-                    }
-                    self.marks[primitive as usize] = number;
-                    MARKS.store(cpu, primitive..primitive + 1);
-                    let distance = self.load_primitive(cpu, primitive).meets(ray);
-                    let nearer = better(best, distance, primitive as u32, until);
+            let voxel = voxels.at(cpu, walk.cell());
+            let entries = voxel.map_or(0..0, |voxel| voxel.first..voxel.first + voxel.count);
+            // Entries of a voxel stand one after the other: a core reads ahead.
+            for first in entries.clone().step_by(AHEAD) {
+                let count = AHEAD.min((entries.end - first) as usize);
+                let numbers: [u64; AHEAD] = voxels.entries(cpu, first, count);
+                for number in numbers.into_iter().take(count) {
+                    let form = solids.read(cpu, number);
+                    place.load(cpu, ORIGIN_AND_WAY);
+                    let nearer = better(best, form.meets(ray), number as u32, until);
                     if nearer != best {
                         HIT.store(cpu, 0..RECORD);
                     }
                     best = nearer;
                 }
             }
+            WALK.load(cpu, 0..1);
             cpu.compute(Walk::STEP);
-            if best.is_some_and(|(distance, _)| distance <= walk.exit())
-                || walk.exit() >= until
-                || !walk.step()
-            {
+            if best.is_some_and(|(distance, _)| distance <= walk.exit()) || walk.exit() >= until {
                 return best;
             }
-            WALK.store(cpu, 0..6);
+            WALK.load(cpu, 0..12);
+            if !walk.step(voxels.across(cpu)) {
+                return best;
+            }
+            WALK.store(cpu, 0..7);
         }
-    }
-
-    /// Loads a primitive for a test, and counts the test's instructions.
-    fn load_primitive(&self, cpu: &mut Cpu<'_>, number: u64) -> Primitive {
-        let first = number * Primitive::WORDS;
-        let word = |place| self.layout.primitives.word(first + place);
-        // The first line at once; its head says whether there is more.
-        let [head, near @ ..] = cpu.load_all([0, 1, 2, 3, 4].map(word));
-        let mut numbers = [0.0; 9];
-        numbers[..4].copy_from_slice(&near.map(f64::from_bits));
-        if Primitive::numbers(head) == 9 {
-            let far = cpu.load_all([5, 6, 7, 8, 9].map(word));
-            numbers[4..].copy_from_slice(&far.map(f64::from_bits));
-        }
-        cpu.compute(Primitive::effort(head));
-        Primitive::from_words(head, &numbers)
     }
 }

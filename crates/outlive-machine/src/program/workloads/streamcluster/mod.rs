@@ -112,6 +112,7 @@ impl Streamcluster {
             stores: Some(0.06 / (9.4 + 0.06)),
             shared_stores: Some(0.92),
             source: "stores: PARSEC TR-811-08, simlarge; shared: recorded, small input, 4 threads",
+            differs: None,
         };
         Workload::new("streamcluster", threads, memory, origin, move |cpu| {
             Run::of(&program).all(cpu);
