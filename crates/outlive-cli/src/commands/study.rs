@@ -225,8 +225,10 @@ fn judge(rows: &[Row]) -> Result<(), Failure> {
 fn verdict(rows: &[Row]) -> String {
     let goals = rows.iter().filter(|row| row.goal.is_some()).count();
     let missed = rows.iter().filter(|row| row.fails()).count();
-    match missed {
-        0 => format!("all {goals} goals hold"),
+    match (goals, missed) {
+        (0, _) => "no goals are set".into(),
+        (1, 0) => "the goal holds".into(),
+        (_, 0) => format!("all {goals} goals hold"),
         _ => format!("{missed} of {goals} goals are MISSED"),
     }
 }
@@ -261,6 +263,8 @@ mod tests {
         assert!(judge(&[row(0.9), row(1.0)]).is_ok());
         assert!(matches!(judge(&[row(0.9), row(1.1)]), Err(Failure::Found)));
         assert_eq!(verdict(&[row(0.9), row(1.1)]), "1 of 2 goals are MISSED");
-        assert_eq!(verdict(&[row(0.9)]), "all 1 goals hold");
+        assert_eq!(verdict(&[row(0.9)]), "the goal holds");
+        assert_eq!(verdict(&[row(0.9), row(0.8)]), "all 2 goals hold");
+        assert_eq!(verdict(&[]), "no goals are set");
     }
 }
