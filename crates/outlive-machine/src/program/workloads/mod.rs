@@ -24,6 +24,7 @@ mod bodytrack;
 mod broken;
 mod canneal;
 mod clusters;
+mod combining;
 mod fluid;
 mod ocean;
 mod private;

@@ -21,6 +21,7 @@ mod walk;
 
 use super::super::{Allocator, Origin, Scale, Workload};
 use super::bodies::galaxy;
+use super::combining::Combining;
 use program::{NODE, Program};
 
 /// Barnes-Hut's parameters.
@@ -89,7 +90,7 @@ impl Barnes {
             bounds: memory.array(6),
             bounds_lock: memory.lock(),
             first_lock: memory.locks(self.locks),
-            barrier: memory.barrier(threads),
+            barrier: Combining::new(&mut memory, threads),
         };
         let origin = Origin {
             program: "SPLASH-2 barnes",

@@ -2,8 +2,9 @@
 
 use std::ops::Range;
 
-use super::super::super::{Array, BarrierId, Cpu, LockId, Pending, Word};
+use super::super::super::{Array, Cpu, LockId, Pending, Word};
 use super::super::bodies::{Cube, Pull, Vector, advance, bounds};
+use super::super::combining::Combining;
 use super::Barnes;
 
 /// Words of a body, and of a cell.
@@ -52,7 +53,7 @@ pub(super) struct Program {
     pub bounds: Array<f64>,
     pub bounds_lock: LockId,
     pub first_lock: LockId,
-    pub barrier: BarrierId,
+    pub barrier: Combining,
 }
 
 pub(super) const ROOT: u64 = 0;
@@ -74,13 +75,13 @@ impl Program {
             if cpu.thread() == 0 {
                 self.clear(cpu, ROOT);
             }
-            cpu.barrier(self.barrier);
+            self.barrier.meet(cpu);
             // The root is the first thread's first cell.
             let mut next = cpu.thread() as u64 * self.pool + u64::from(cpu.thread() == 0);
             for body in own.clone() {
                 self.insert(cpu, body, cube, &mut next);
             }
-            cpu.barrier(self.barrier);
+            self.barrier.meet(cpu);
             self.find_centres(cpu);
             for body in own.clone() {
                 let place = self
@@ -100,7 +101,7 @@ impl Program {
                 }
                 self.bodies.set(cpu, body * NODE + 7, pull.potential);
             }
-            cpu.barrier(self.barrier);
+            self.barrier.meet(cpu);
             for body in own.clone() {
                 self.advance(cpu, body);
             }
@@ -120,7 +121,7 @@ impl Program {
                 self.bounds.set(cpu, word, none);
             }
         }
-        cpu.barrier(self.barrier);
+        self.barrier.meet(cpu);
         let places = own.map(|body| {
             let place = [0, 1, 2].map(|axis| self.bodies.ask(cpu, body * NODE + axis));
             cpu.compute(8);
@@ -137,7 +138,7 @@ impl Program {
             }
         }
         cpu.unlock(self.bounds_lock);
-        cpu.barrier(self.barrier);
+        self.barrier.meet(cpu);
     }
 
     fn cube(&self, cpu: &mut Cpu<'_>) -> Cube {

@@ -51,11 +51,11 @@ impl Program {
     pub fn find_centres(&self, cpu: &mut Cpu<'_>) {
         let mut dealt = 0;
         self.deal(cpu, ROOT, 0, &mut dealt);
-        cpu.barrier(self.barrier);
+        self.barrier.meet(cpu);
         if cpu.thread() == 0 {
             self.find_centre(cpu, ROOT, Some(DEALT));
         }
-        cpu.barrier(self.barrier);
+        self.barrier.meet(cpu);
     }
 
     /// Finds the centres of those subtrees that are the thread's turn.

@@ -1,6 +1,7 @@
 //! A pool of threads: commands from the leader, tickets for pieces of work.
 
-use super::super::super::{Allocator, Array, BarrierId, ConditionId, Cpu, LockId};
+use super::super::super::{Allocator, Array, ConditionId, Cpu, LockId};
+use super::super::combining::Combining;
 
 /// What the leader can say.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -54,7 +55,7 @@ pub(super) struct Pool {
     command: Array<u64>,
     ticket_lock: LockId,
     ticket: Array<u64>,
-    done: BarrierId,
+    done: Combining,
     care: bool,
 }
 
@@ -66,7 +67,7 @@ impl Pool {
             command: memory.array(2),
             ticket_lock: memory.lock(),
             ticket: memory.array(1),
-            done: memory.barrier(threads),
+            done: Combining::new(memory, threads),
             care,
         }
     }
@@ -114,7 +115,7 @@ impl Pool {
     /// Waits until all have done what the command says.
     pub(super) fn finish(&self, cpu: &mut Cpu<'_>) {
         if self.care {
-            cpu.barrier(self.done);
+            self.done.meet(cpu);
         }
     }
 }

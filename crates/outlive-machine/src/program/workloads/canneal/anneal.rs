@@ -1,6 +1,7 @@
 //! A thread that anneals.
 
-use super::super::super::{Array, BarrierId, Cpu, Pending, Update, Word};
+use super::super::super::{Array, Cpu, Pending, Update, Word};
+use super::super::combining::Combining;
 use super::super::private::Private;
 use super::Canneal;
 use super::netlist::{accepts, another, distance};
@@ -9,7 +10,7 @@ use crate::engine::Random;
 /// Where things stand.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Layout {
-    pub(super) barrier: BarrierId,
+    pub(super) barrier: Combining,
     /// A line for each element: where its drivers begin and end among the wires, where those that it drives begin and end,
     /// and its location.
     pub(super) elements: Array<u64>,
@@ -87,13 +88,13 @@ impl Thread {
                     saved += more;
                 }
             }
-            cpu.barrier(self.layout.barrier);
+            self.layout.barrier.meet(cpu);
         }
         let thread = cpu.thread() as u64;
         self.layout.exchanges.set(cpu, thread, exchanges);
         self.layout.saved.set(cpu, thread, saved);
         self.add_up(cpu);
-        cpu.barrier(self.layout.barrier);
+        self.layout.barrier.meet(cpu);
     }
 
     fn draw_element(&mut self, cpu: &mut Cpu<'_>, not: u32) -> u32 {

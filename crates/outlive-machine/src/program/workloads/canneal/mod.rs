@@ -28,6 +28,7 @@ use std::sync::Arc;
 use self::anneal::{Layout, Thread};
 use self::netlist::{Netlist, accepts, another};
 use super::super::{Allocator, Cpu, Origin, Scale, Word, Workload};
+use super::combining::Combining;
 use crate::engine::Random;
 
 /// canneal's parameters.
@@ -243,7 +244,7 @@ fn lay_out(memory: &mut Allocator, netlist: &Netlist, threads: usize) -> Layout 
         .map(|&(column, row)| u64::from(column) << 32 | u64::from(row))
         .collect();
     Layout {
-        barrier: memory.barrier(threads),
+        barrier: Combining::new(memory, threads),
         elements: memory.array_of(&elements),
         wires: memory.array_of(&wires),
         locations: memory.array_of(&locations),

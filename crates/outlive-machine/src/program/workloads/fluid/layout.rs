@@ -1,6 +1,7 @@
 //! Where the fluid stands in shared memory, and who works on what.
 
-use super::super::super::{Allocator, Array, BarrierId, LockId, Word};
+use super::super::super::{Allocator, Array, LockId, Word};
+use super::super::combining::Combining;
 use super::super::vector::Vector;
 use super::physics::{Fluid, Particle};
 
@@ -27,7 +28,7 @@ impl Field {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Layout {
     pub(super) fluid: Fluid,
-    pub(super) barrier: BarrierId,
+    pub(super) barrier: Combining,
     /// The first; each cell has one.
     locks: LockId,
     /// How many particles each cell has.
@@ -67,7 +68,7 @@ impl Layout {
             .collect();
         Self {
             fluid,
-            barrier: memory.barrier(threads),
+            barrier: Combining::new(memory, threads),
             locks: memory.locks(count as u32),
             counts: [memory.array_of(&counts), memory.array(count)],
             cells: [memory.array_of(&cells), memory.array(count * Field::END)],

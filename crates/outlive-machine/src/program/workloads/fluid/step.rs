@@ -53,7 +53,7 @@ impl Thread {
             let grid = (frame as usize + 1) % 2;
             for phase in phases {
                 phase(&self, cpu, grid);
-                cpu.barrier(self.layout.barrier);
+                self.layout.barrier.meet(cpu);
             }
         }
     }

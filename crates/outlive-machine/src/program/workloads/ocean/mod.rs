@@ -19,6 +19,7 @@ mod plain;
 mod sweep;
 
 use super::super::{Allocator, Origin, Scale, Workload};
+use super::combining::Combining;
 use grid::{Grid, Shape};
 use sweep::{Layer, Program};
 
@@ -95,7 +96,7 @@ impl Ocean {
             });
         }
         let program = Program {
-            barrier: memory.barrier(threads),
+            barrier: Combining::new(&mut memory, threads),
             lock: memory.lock(),
             change: memory.spread(3),
             sweeps: memory.array(1),

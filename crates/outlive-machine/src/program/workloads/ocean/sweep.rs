@@ -1,6 +1,7 @@
 //! What the threads of ocean do.
 
-use super::super::super::{Array, BarrierId, Cpu, LockId, Pending, Word};
+use super::super::super::{Array, Cpu, LockId, Pending, Word};
+use super::super::combining::Combining;
 use super::grid::{Grid, Part, Shape};
 use super::{Ocean, Partitions};
 
@@ -19,7 +20,7 @@ pub(super) struct Program {
     pub ocean: Ocean,
     pub shape: Shape,
     pub layers: Vec<Layer>,
-    pub barrier: BarrierId,
+    pub barrier: Combining,
     pub lock: LockId,
     /// The greatest change in a sweep, of this sweep, the next and the last.
     pub change: Array<f64>,
@@ -31,7 +32,7 @@ impl Program {
         let mut sweeps = 0;
         for _ in 0..self.ocean.steps {
             self.drive(cpu);
-            cpu.barrier(self.barrier);
+            self.barrier.meet(cpu);
             for layer in &self.layers {
                 while {
                     let change = self.sweep(cpu, layer);
@@ -102,7 +103,7 @@ impl Program {
                     }
                 }
             }
-            cpu.barrier(self.barrier);
+            self.barrier.meet(cpu);
             if self.ocean.partitions == Partitions::Contiguous {
                 self.copy_borders(cpu, &layer.psi, colour);
             }
@@ -155,7 +156,7 @@ impl Program {
             // All read it before the last barrier, two sweeps ago.
             self.change.set(cpu, next, 0.0);
         }
-        cpu.barrier(self.barrier);
+        self.barrier.meet(cpu);
         self.change.get(cpu, this)
     }
 }

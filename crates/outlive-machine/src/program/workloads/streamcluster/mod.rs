@@ -14,10 +14,9 @@
 
 mod run;
 
-use super::super::{
-    Allocator, Array, BarrierId, ConditionId, LockId, Origin, Scale, Word, Workload,
-};
+use super::super::{Allocator, Array, ConditionId, LockId, Origin, Scale, Word, Workload};
 use super::clusters::{Found, Points, plain, points, squared};
+use super::combining::Combining;
 use run::Run;
 
 /// Streamcluster's parameters.
@@ -105,7 +104,7 @@ impl Streamcluster {
             turn: memory.array(2),
             lock: memory.lock(),
             condition: memory.condition(),
-            barrier: memory.barrier(threads),
+            barrier: Combining::new(&mut memory, threads),
         };
         let origin = Origin {
             program: "PARSEC streamcluster",
@@ -152,7 +151,7 @@ struct Program {
     turn: Array<u64>,
     lock: LockId,
     condition: ConditionId,
-    barrier: BarrierId,
+    barrier: Combining,
 }
 
 /// The points of a stage.

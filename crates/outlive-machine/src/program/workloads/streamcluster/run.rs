@@ -46,7 +46,7 @@ impl<'a> Run<'a> {
             if cpu.thread() == 0 {
                 self.keep(cpu, stage, centres);
             }
-            cpu.barrier(self.program.barrier);
+            self.program.barrier.meet(cpu);
         }
         let last = Stage {
             coordinates: kept.coordinates,
@@ -108,7 +108,7 @@ impl<'a> Run<'a> {
         for (place, own) in (0..).zip(own) {
             parts.set(cpu, cpu.thread() as u64 * 8 + place, own);
         }
-        cpu.barrier(barrier);
+        barrier.meet(cpu);
         if cpu.thread() == 0 {
             for place in 0..N as u64 {
                 let mut sum = 0.0;
@@ -119,7 +119,7 @@ impl<'a> Run<'a> {
                 sums.set(cpu, place, sum);
             }
         }
-        cpu.barrier(barrier);
+        barrier.meet(cpu);
         std::array::from_fn(|place| sums.get(cpu, place as u64))
     }
 
@@ -169,14 +169,14 @@ impl<'a> Run<'a> {
             candidate = self.decide(cpu, candidate);
             if candidate == stage.points as u64 {
                 // Nothing new is decided before all have seen this.
-                cpu.barrier(barrier);
+                barrier.meet(cpu);
                 return centres as usize;
             }
             for point in self.own(cpu, stage) {
                 self.join_if_nearer(cpu, stage, point, candidate, centres == 0);
             }
             centres += 1;
-            cpu.barrier(barrier);
+            barrier.meet(cpu);
         }
     }
 
@@ -283,7 +283,7 @@ impl<'a> Run<'a> {
                 saved.set(cpu, place, sum);
             }
         }
-        cpu.barrier(barrier);
+        barrier.meet(cpu);
         let (mut closed, mut closes) = (0.0, 0.0);
         for slot in (me..centres).step_by(threads) {
             let mut sum = 0.0;
@@ -313,11 +313,11 @@ impl<'a> Run<'a> {
                 with.set(cpu, point as u64, candidate);
             }
         }
-        cpu.barrier(barrier);
+        barrier.meet(cpu);
         if me == 0 {
             self.close(cpu, candidate, centres as u64);
         }
-        cpu.barrier(barrier);
+        barrier.meet(cpu);
         centres + 1 - closes as usize
     }
 
