@@ -1,12 +1,13 @@
 //! Runs from beginning to end: they repeat, looks change nothing, results are checked, and traces run as programs do.
 
-use outlive_machine::cluster::Statistics;
+use outlive_machine::cluster::{self, Cluster, Statistics, Workload};
 use outlive_machine::description::{Description, Protocol};
 use outlive_machine::engine::Time;
 use outlive_machine::line::LineAddress;
 use outlive_machine::program::{
-    Barrier, BarrierId, LockId, Order, Recording, Reference, Scale, Word, workloads,
+    Barrier, BarrierId, LockId, Neighbour, Order, Recording, Reference, Scale, Word, workloads,
 };
+use outlive_machine::protocol::NodeId;
 use outlive_machine::run::{Measures, Outcome, Run, RunError, Subject, unwatched};
 use outlive_machine::trace::{
     About, Encoding, Event, Parts, Replay, Trace, TraceWriter, TracedLock,
@@ -186,6 +187,38 @@ fn measures_are_what_was_counted_by_what_it_took() {
         (None, None)
     );
     assert_eq!((measures.replication_rate, measures.largest_log), (0.0, 0));
+}
+
+/// What a recovery sends is counted apart, so that all rates together are all that is sent.
+#[test]
+fn what_a_recovery_sends_is_measured() {
+    let description = machine(Protocol::Proactive);
+    let (threads, image, synchronisation) = Neighbour::all(1, THREADS as u32, 6, 60);
+    let workload = Workload {
+        threads,
+        image,
+        synchronisation,
+    };
+    let mut simulation = Cluster::simulation(&description, workload, 1).unwrap();
+    while simulation.handled() < 1_000 {
+        assert!(simulation.step());
+    }
+    let before = (simulation.machine().statistics(), simulation.now());
+    cluster::crash(&mut simulation, NodeId::new(1), 0);
+    cluster::run(&mut simulation).unwrap();
+    let (after, now) = (simulation.machine().statistics(), simulation.now());
+    let early = Measures::of(&before.0, before.1, &description);
+    assert_eq!(early.recovery_rate, 0.0);
+    let whole = Measures::of(&after, now, &description);
+    assert!(whole.recovery_rate > 0.0, "{whole:?}");
+    let rates = [
+        whole.access_rate,
+        whole.replication_rate,
+        whole.dump_rate,
+        whole.recovery_rate,
+    ];
+    let sent = rates.iter().sum::<f64>() * now.as_seconds();
+    assert!((sent / after.messages.total().bytes as f64 - 1.0).abs() < 1e-9);
 }
 
 /// Where what the trace does is to be seen.

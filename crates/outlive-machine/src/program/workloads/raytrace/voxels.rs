@@ -41,7 +41,7 @@ impl Voxels {
     pub(super) fn new(memory: &mut Allocator, grid: &Grid) -> Self {
         let across = grid.frame.cells[0];
         let full = grid.cells.iter().filter(|(_, count)| *count > 0).count() as u64;
-        // Three or four voxels to a bucket, as the original's inputs have it; without a common divisor with a row of cells.
+        // About three voxels to a bucket (the original's teapot has 3.5), and no common divisor with a row of cells.
         let buckets = full / 3 / across * across + 1;
         let bits = HEADER;
         let table = bits + (grid.cells.len() as u64).div_ceil(64);
