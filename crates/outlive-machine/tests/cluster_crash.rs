@@ -207,10 +207,11 @@ fn a_run_in_which_a_node_dies_repeats_to_the_byte() {
 
 /// Whether a broken machine is noticed, in how many crashes, and how first.
 fn noticed(broken: Breakage, apart: bool) -> bool {
-    // Two at once need three replicas, two one after the other two.
-    let description = machine(Protocol::Proactive, 4, 1, 3 - u32::from(apart), "2 us");
     let (mut failed, mut first) = (0, None);
     for seed in 0..4 {
+        let protocol = [Protocol::Proactive, Protocol::Adaptive][seed as usize % 2];
+        // Two at once need three replicas, two one after the other two.
+        let description = machine(protocol, 4, 1, 3 - u32::from(apart), "2 us");
         let sweep = Sweep {
             points: Points::Drawn(150),
             deaths: 2,
@@ -237,6 +238,8 @@ fn whatever_a_recovery_does_not_do_is_noticed() {
         (Breakage::KeepsPins, false),
         (Breakage::KeepsAtomics, false),
         (Breakage::DoesNotStartOver, false),
+        (Breakage::DropsAStore, false),
+        (Breakage::FreesLivingLocks, false),
         (Breakage::ForgetsNothing, false),
         (Breakage::SearchesNoUnits, false),
         (Breakage::SearchesNoArchives, false),

@@ -89,6 +89,7 @@ impl<T: Thread> Cluster<T> {
             }
         }
         self.check_recovered()?;
+        self.check_owed()?;
         self.check_logs()?;
         self.check_values()
     }

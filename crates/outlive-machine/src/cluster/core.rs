@@ -221,6 +221,9 @@ impl<T: Thread> Cluster<T> {
                         Retired::Entered => {}
                     }
                     core.stalled = None;
+                    if self.oracle.is_some() {
+                        self.judge_retired(c, retired == Retired::Entered);
+                    }
                     if retired == Retired::Entered && self.protocol.replicates() {
                         self.store_entered(c, at, now, queue);
                     }

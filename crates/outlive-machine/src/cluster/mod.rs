@@ -139,6 +139,10 @@ pub enum Breakage {
     KeepsAtomics,
     /// Stores that have not committed go on with the acknowledgements that they have.
     DoesNotStartOver,
+    /// A store that has retired and waits for its replicas is dropped when its core halts.
+    DropsAStore,
+    /// Locks whose owners live are free after a recovery.
+    FreesLivingLocks,
     /// Logging units keep in a recovery what is not validated.
     ForgetsNothing,
     /// FetchLatestVers goes to no logging unit.
@@ -295,7 +299,7 @@ impl<T: Thread> Cluster<T> {
     /// in coherence order, a store while another node can read the line, and one that a replica has not logged are panics.
     /// What was committed is kept for [`check_quiet`](Self::check_quiet). For tests.
     pub fn judge_values(&mut self, image: &Image) {
-        self.oracle = Some(Box::new(Oracle::new(image)));
+        self.oracle = Some(Box::new(Oracle::new(image, self.cores.len())));
     }
 
     /// Makes it a broken machine. For tests.

@@ -191,6 +191,17 @@ impl Objects {
         None
     }
 
+    /// A thread gives a lock back: it must have been its own all the time.
+    pub fn judge_unlock(&self, lock: LockId, thread: u16) {
+        let owner = self.locks[lock.0 as usize].owner;
+        assert_eq!(
+            owner,
+            Some(thread),
+            "thread {thread} gives lock {} back, which it has no more",
+            lock.0
+        );
+    }
+
     /// Whether who arrives at a barrier now is the last.
     pub fn is_last(&self, barrier: BarrierId) -> bool {
         let barrier = &self.barriers[barrier.0 as usize];
@@ -295,6 +306,12 @@ impl Objects {
         }
         self.abandoned = true;
         settled
+    }
+
+    /// What must not be done: all locks are free; who is to try next.
+    pub fn free_all_locks(&mut self) -> Vec<u16> {
+        let all = 0..self.locks.len() as u32;
+        all.filter_map(|lock| self.unlock(LockId(lock))).collect()
     }
 
     /// What a thread waits for here.

@@ -1,15 +1,20 @@
 //! A judge for tests: each load must get what the last store in coherence order has left, a store that is replicated must be in
 //! the logs of all its replicas when it is committed, and at the end logs and archives must hold what was committed.
 
-use super::Cluster;
+use std::collections::VecDeque;
+
 use super::failure::Journal;
 use super::logs::Logs;
 use super::store_buffer::Entry;
-use crate::line::LineAddress;
+use super::{Breakage, Cluster};
+use crate::line::{Line, LineAddress};
 use crate::logging::{Commit, Epoch, LogEntry};
 use crate::parts::Port;
 use crate::program::{Image, Thread, Word};
 use crate::protocol::{MAX_NODES, NodeId};
+
+/// An entry of a store buffer: its line, which words it writes, and what.
+type Owed = (LineAddress, u8, Line);
 
 /// What each word holds by the order in which stores were committed, wherever it stands in the machine.
 #[derive(Clone, Debug)]
@@ -27,12 +32,14 @@ pub(super) struct Oracle {
     pub lost: Vec<String>,
     /// What may be lost with a node.
     pub journal: Journal,
+    /// The entries of each core's store buffer, as its stores retired: they are to be committed in this order, each once.
+    owed: Vec<VecDeque<Owed>>,
     /// How many VALs of each node are to leave for stores that it has committed.
     owed_vals: [u32; MAX_NODES],
 }
 
 impl Oracle {
-    pub fn new(image: &Image) -> Oracle {
+    pub fn new(image: &Image, cores: usize) -> Oracle {
         let count = image.words.next_multiple_of(Word::PER_LINE);
         let mut words = vec![0; count as usize];
         for (first, values) in &image.runs {
@@ -46,8 +53,19 @@ impl Oracle {
             restored: 0,
             lost: Vec::new(),
             journal: Journal::new(),
+            owed: vec![VecDeque::new(); cores],
             owed_vals: [0; MAX_NODES],
         }
+    }
+
+    /// An atomic of a core is undone, and will be begun again.
+    pub fn withdrawn(&mut self, c: usize) {
+        self.owed[c].pop_back();
+    }
+
+    /// A core has died.
+    pub fn owes_nothing(&mut self, c: usize) {
+        self.owed[c].clear();
     }
 
     /// A node has committed a store, and a VAL is to tell so.
@@ -77,6 +95,47 @@ impl Oracle {
 }
 
 impl<T: Thread> Cluster<T> {
+    /// A store has retired: into an entry of its own, or into the last one.
+    pub(super) fn judge_retired(&mut self, c: usize, entered: bool) {
+        let Some(oracle) = &mut self.oracle else {
+            return;
+        };
+        let last = self.cores[c].stores.last().filter(|last| !last.private);
+        let Some(owed) = last.map(|last| (last.line, last.words, last.values)) else {
+            return;
+        };
+        match oracle.owed[c].back_mut().filter(|_| !entered) {
+            Some(last) => *last = owed,
+            None => oracle.owed[c].push_back(owed),
+        }
+    }
+
+    /// A core commits an entry: the oldest that is owed, with all that joined it.
+    pub(super) fn judge_order(&mut self, c: usize, entry: &Entry) {
+        let passes = self.broken == Some(Breakage::StoresDrainedOutOfOrder);
+        if let Some(oracle) = self.oracle.as_mut().filter(|_| !passes) {
+            assert_eq!(
+                oracle.owed[c].pop_front(),
+                Some((entry.line, entry.words, entry.values)),
+                "core {c} commits what is not the oldest of its stores"
+            );
+        }
+    }
+
+    /// Whether all stores that have retired were committed, but those of the dead.
+    pub(super) fn check_owed(&self) -> Result<(), String> {
+        let owed = self.oracle.iter().flat_map(|oracle| &oracle.owed);
+        match owed.enumerate().find(|(_, owed)| !owed.is_empty()) {
+            Some((c, owed)) if self.broken != Some(Breakage::StoresDrainedOutOfOrder) => {
+                Err(format!(
+                    "core {c} has {} stores that have retired and were not committed",
+                    owed.len()
+                ))
+            }
+            _ => Ok(()),
+        }
+    }
+
     /// A node commits a store: no other may be able to read the line.
     pub(super) fn judge_commit(&mut self, n: usize, entry: &Entry) {
         for (other, node) in self.nodes.iter().enumerate() {

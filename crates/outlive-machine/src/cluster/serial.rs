@@ -1,7 +1,7 @@
 //! What is serialised: atomics, fences, and what threads synchronise by.
 //!
-//! Such an operation begins when all instructions before it have retired and all stores before it are committed, and nothing
-//! after it begins before it is done. An atomic binds the old value and writes the new one at one moment, at which its node
+//! Such an operation begins when all instructions before it have retired and all stores before it are committed (but a lock that is
+//! taken by a store, which goes behind them), and nothing after it begins before it is done. An atomic binds the old value and writes the new one at one moment, at which its node
 //! may write the line: its store goes into the (empty) store buffer and is committed at once. In a machine that writes
 //! through or replicates, the line is pinned from that moment to the commit.
 //!
@@ -211,6 +211,8 @@ impl<T: Thread> Cluster<T> {
         let word = self.objects.lock_word(lock);
         let core = &mut self.cores[c];
         if core.stores.is_full() {
+            let tick = core.tick;
+            self.no_store_follows(c, tick, now, queue);
             return false;
         }
         // It would read first.
@@ -219,6 +221,7 @@ impl<T: Thread> Cluster<T> {
         (core.serial.step, core.serial.turn) = (Step::Taking, Turn::Go);
         core.counts.atomics += 1;
         core.counts.shared_stores += 1;
+        self.judge_retired(c, true);
         if self.protocol.replicates() {
             self.store_entered(c, at, now, queue);
         }
@@ -251,6 +254,7 @@ impl<T: Thread> Cluster<T> {
         core.counts.atomics += 1;
         core.counts.shared_stores += 1;
         core.counts.hit(hit.level);
+        self.judge_retired(c, true);
         self.commit_oldest(c, at, now, queue);
         true
     }

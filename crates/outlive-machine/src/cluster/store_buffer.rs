@@ -240,6 +240,11 @@ impl StoreBuffer {
         self.words.fill(0);
     }
 
+    /// The entry that came last.
+    pub fn last(&self) -> Option<&Entry> {
+        self.entries.back()
+    }
+
     #[inline]
     pub fn front(&self) -> Option<&Entry> {
         self.entries.front()

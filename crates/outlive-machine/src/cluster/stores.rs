@@ -275,6 +275,7 @@ impl<T: Thread> Cluster<T> {
         core.counts.commits += 1;
         core.counts.buffer_ticks += at.saturating_sub(entry.entered);
         let n = core.node as usize;
+        self.judge_order(c, &entry);
         if self.oracle.is_some()
             && let Some(old) = self.cores[c].serial.has_read()
         {
@@ -330,6 +331,9 @@ impl<T: Thread> Cluster<T> {
                 }
             }
             Then::Unlock(lock) => {
+                if self.oracle.is_some() {
+                    self.objects.judge_unlock(lock, c as u16);
+                }
                 if let Some(next) = self.objects.unlock(lock) {
                     queue.schedule_at(at, Event::Released(next));
                 }

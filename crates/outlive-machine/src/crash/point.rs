@@ -34,6 +34,9 @@ pub struct Point {
 /// Whatever is swept ends earlier after a crash, or never.
 const MOST_EVENTS: u64 = 20_000_000;
 
+/// How long a machine is watched after its recovery that is not to finish.
+const EVENTS_AFTER: u64 = 5_000;
+
 thread_local! {
     static JUDGING: Cell<bool> = const { Cell::new(false) };
 }
@@ -129,15 +132,31 @@ impl Point {
         JUDGING.set(true);
         // The judges of a machine panic.
         let outcome = catch_unwind(AssertUnwindSafe(|| self.run(simulation, goal)));
+        let outcome = match outcome {
+            Ok(Ok((outcome, simulation))) => {
+                let after = catch_unwind(AssertUnwindSafe(|| go_on(simulation, goal)));
+                after
+                    .unwrap_or_else(|panic| match told(&*panic) {
+                        // Its code has met what the dead have left half done, and every value was judged.
+                        what if what.starts_with("thread ") && what.contains(" panicked: ") => {
+                            Ok(())
+                        }
+                        what => Err(Wrong::Other(what)),
+                    })
+                    .map(|()| outcome)
+            }
+            Ok(Err(wrong)) => Err(wrong),
+            Err(panic) => Err(Wrong::Other(told(&*panic))),
+        };
         JUDGING.set(false);
-        outcome.unwrap_or_else(|panic| Err(Wrong::Other(told(&*panic))))
+        outcome
     }
 
     fn run<T: Thread>(
         &self,
         mut simulation: Simulation<Cluster<T>>,
         goal: Goal,
-    ) -> Result<Outcome, Wrong> {
+    ) -> Result<(Outcome, Simulation<Cluster<T>>), Wrong> {
         let stores = simulation
             .machine()
             .judged()
@@ -164,20 +183,42 @@ impl Point {
         }
         let machine = simulation.machine();
         let judged = machine.judged().unwrap_or_default();
-        if let Some(lost) = judged.lost.first() {
-            return Err(Wrong::Lost(lost.clone()));
+        match (machine.check_recovered(), judged.lost.first()) {
+            (Err(what), Some(lost)) if what == *lost => return Err(Wrong::Lost(what)),
+            (Err(what), _) => return Err(Wrong::Other(what)),
+            (Ok(()), _) => {}
         }
-        match goal {
-            Goal::Recovered => machine.check_recovered(),
-            Goal::Finished => machine.check_quiet(),
+        if goal == Goal::Finished {
+            machine.check_quiet().map_err(Wrong::Other)?;
         }
-        .map_err(Wrong::Other)?;
-        Ok(Outcome {
+        let outcome = Outcome {
             recoveries: u64::from(machine.recoveries()),
             stores,
             restored: judged.restored,
-        })
+        };
+        Ok((outcome, simulation))
     }
+}
+
+/// Lets a machine run on for a while that has recovered and is not to finish: its cores must go on, if they do not wait for the dead, and
+/// all that they read and store is judged.
+fn go_on<T: Thread>(mut simulation: Simulation<Cluster<T>>, goal: Goal) -> Result<(), Wrong> {
+    if goal == Goal::Finished {
+        return Ok(());
+    }
+    let instructions = |simulation: &Simulation<Cluster<T>>| {
+        simulation.machine().statistics().total().instructions
+    };
+    let before = instructions(&simulation);
+    let whole = (0..EVENTS_AFTER).all(|_| simulation.step());
+    if whole && instructions(&simulation) == before {
+        return Err(Wrong::Other(format!(
+            "no core has gone on {EVENTS_AFTER} events after the recovery"
+        )));
+    }
+    let machine = simulation.machine();
+    let sound = machine.check().and_then(|()| machine.check_recovered());
+    sound.map_err(Wrong::Other)
 }
 
 fn told(panic: &(dyn Any + Send)) -> String {

@@ -16,8 +16,9 @@ pub struct Proof {
 
 #[derive(Clone, Copy, Debug)]
 enum Program {
-    /// Drawn, with locks and a barrier: the living end. One node dies, or two within one recovery or shortly after one another.
-    Drawn { deaths: usize },
+    /// Drawn, with locks and a barrier: the living end. One node dies, or two within one recovery or shortly after one another, or
+    /// the second when the recovery from the first is over.
+    Drawn { deaths: usize, apart: bool },
     /// A [workload](workloads::ALL).
     Kernel(&'static str, Make),
 }
@@ -32,7 +33,8 @@ const SEEDS: u64 = 20;
 impl Proof {
     /// All: each configuration, with drawn programs and with each kernel.
     pub fn all() -> Vec<Proof> {
-        let drawn = [1, 2].map(|deaths| Program::Drawn { deaths });
+        let drawn = [(1, false), (2, false), (2, true)];
+        let drawn = drawn.map(|(deaths, apart)| Program::Drawn { deaths, apart });
         let kernels = workloads::ALL
             .iter()
             .map(|(name, make)| Program::Kernel(name, *make));
@@ -52,8 +54,11 @@ impl Proof {
     pub fn name(&self) -> String {
         let protocol = self.protocol.name();
         match self.program {
-            Program::Drawn { deaths: 1 } => format!("{protocol} drawn"),
-            Program::Drawn { deaths } => format!("{protocol} drawn, {deaths} deaths"),
+            Program::Drawn { deaths: 1, .. } => format!("{protocol} drawn"),
+            Program::Drawn { deaths, apart } => {
+                let apart = if apart { " apart" } else { "" };
+                format!("{protocol} drawn, {deaths} deaths{apart}")
+            }
             Program::Kernel(name, _) => format!("{protocol} {name}"),
         }
     }
@@ -82,7 +87,9 @@ impl Proof {
         progress: &(dyn Fn(u64) + Sync),
     ) -> Result<Report, SweepError> {
         match self.program {
-            Program::Drawn { deaths } => self.run_drawn(deaths, points, seed, progress),
+            Program::Drawn { deaths, apart } => {
+                self.run_drawn((deaths, apart), points, seed, progress)
+            }
             Program::Kernel(name, make) => {
                 let workload = make(8, Scale::Test);
                 let threads = || Workload {
@@ -90,7 +97,10 @@ impl Proof {
                     image: workload.image().clone(),
                     synchronisation: workload.synchronisation().clone(),
                 };
-                let description = self.machine(seed, 2);
+                // Each meets another machine, and in each configuration another one.
+                let place = |known: &(&str, Make)| known.0 == name;
+                let kernel = workloads::ALL.iter().position(place).unwrap_or_default();
+                let description = self.machine(seed + kernel as u64 + self.protocol as u64, 2);
                 let sweep = Sweep {
                     points: Points::Drawn(points),
                     goal: self.goal(END_ALONE.contains(&name)),
@@ -111,7 +121,7 @@ impl Proof {
 
     fn run_drawn(
         &self,
-        deaths: usize,
+        (deaths, apart): (usize, bool),
         points: u64,
         seed: u64,
         progress: &(dyn Fn(u64) + Sync),
@@ -125,6 +135,7 @@ impl Proof {
             let sweep = Sweep {
                 points: Points::Drawn(points),
                 deaths,
+                apart,
                 goal: self.goal(true),
                 ..Sweep::new(&description, seed)
             };

@@ -24,7 +24,7 @@ pub enum Points {
 /// How far a machine is run after a crash.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Goal {
-    /// Until the recovery is over: for programs that cannot end without a thread that has died.
+    /// Until the recovery is over, and a while longer: for programs that cannot end without a thread that has died.
     Recovered,
     /// Until all living threads have ended.
     Finished,

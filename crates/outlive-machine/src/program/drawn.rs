@@ -82,8 +82,8 @@ impl Thread for Walker {
     }
 }
 
-/// A [`Walker`] that takes one of two locks three times, reads and writes what it protects, and meets all others at a barrier each
-/// time.
+/// A [`Walker`] that takes one of two locks three times, writes and reads what it protects, and meets all others at a barrier each
+/// time. What it reads there must be what it has written: it panics if somebody else was in the critical section.
 ///
 /// ```
 /// use outlive_machine::program::{Neighbour, Order, Reference};
@@ -102,6 +102,12 @@ pub struct Neighbour {
     meetings: u32,
     /// What is left of its turn in the critical section, the last first.
     turn: Vec<Op>,
+    /// What locks protect stands from this word on.
+    protected: u64,
+    /// What it has written there last.
+    written: u64,
+    /// How many values come before the one that it reads there, and what that must be.
+    expected: Option<(u32, u64)>,
 }
 
 const LOCKS: u64 = 2;
@@ -123,10 +129,13 @@ impl Neighbour {
             since: 0,
             meetings: MEETINGS,
             turn: Vec::new(),
+            protected: line(LOCKS + 3).0,
+            written: 0,
+            expected: None,
         };
-        // A line to count in, one for each lock, and the barrier's two.
+        // A line to count in, one for each lock, the barrier's two, and what each lock protects.
         let image = Image {
-            words: line(LOCKS + 3).0,
+            words: line(2 * LOCKS + 3).0,
             runs: vec![(Word(3), vec![5, 6, 7])],
         };
         let synchronisation = Synchronisation {
@@ -143,13 +152,16 @@ impl Neighbour {
     fn meet(&mut self) -> Op {
         (self.since, self.meetings) = (0, self.meetings - 1);
         let lock = LockId(self.walker.random.below(LOCKS) as u32);
-        let word = Word(u64::from(lock.0));
+        let protected = self.protected + u64::from(lock.0) * Word::PER_LINE;
         let value = self.walker.own_value() | u64::from(self.meetings + 1) << 24;
         self.turn = vec![
             Op::Barrier(BarrierId(0)),
             Op::Unlock(lock),
-            Op::Store(word, value),
-            Op::Load(word),
+            Op::Load(Word(protected)),
+            // Else it would have the value from its own store buffer.
+            Op::Fence,
+            Op::Store(Word(protected), value),
+            Op::Load(Word(u64::from(lock.0))),
         ];
         Op::Lock(lock)
     }
@@ -158,6 +170,13 @@ impl Neighbour {
 impl Thread for Neighbour {
     fn next(&mut self) -> Next {
         if let Some(op) = self.turn.pop() {
+            match op {
+                Op::Store(_, value) => self.written = value,
+                Op::Load(Word(word)) if word >= self.protected => {
+                    self.expected = Some((self.walker.open, self.written));
+                }
+                _ => {}
+            }
             self.walker.open += u32::from(matches!(op, Op::Load(_)));
             return Next::Op(op);
         }
@@ -174,6 +193,15 @@ impl Thread for Neighbour {
     }
 
     fn deliver(&mut self, value: u64) {
+        match &mut self.expected {
+            Some((0, own)) => {
+                let thread = self.walker.number;
+                assert_eq!(value, *own, "thread {thread} was not alone with its lock");
+                self.expected = None;
+            }
+            Some((before, _)) => *before -= 1,
+            None => {}
+        }
         self.walker.deliver(value);
     }
 }

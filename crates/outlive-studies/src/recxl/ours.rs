@@ -19,10 +19,11 @@ pub const STUDY: Study = Study {
 const WORKLOADS: [&str; 3] = ["ycsb", "ocean-cp", "canneal"];
 
 /// What is compared to write-back.
-const CONFIGURATIONS: [Protocol; 3] = [
+const CONFIGURATIONS: [Protocol; 4] = [
     Protocol::WriteThrough,
     Protocol::Baseline,
     Protocol::Proactive,
+    Protocol::Adaptive,
 ];
 
 fn study(run: &mut Run<'_>) -> Result<(), StudyError> {

@@ -16,13 +16,14 @@ use std::time::Instant;
     override_usage = "outlive prove machine-crash <--all|NAME...|--list> [--full|--points N] [--seed N] [--json]",
     after_help = "Examples:\n  \
     outlive prove machine-crash --list\n  \
-    outlive prove machine-crash recxl-proactive      # every program, on this configuration\n  \
+    outlive prove machine-crash recxl-adaptive      # every program, on this configuration\n  \
     outlive prove machine-crash ycsb --points 5000\n  \
     outlive prove machine-crash --all --full --json\n\n\
     Each program is run on a small machine of four nodes, and the run is forked at many of its moments: a node dies there (of drawn \
     programs also two, one soon after the other), some of its last messages are lost, the others detect that and recover, and \
-    what is left is judged: memory and all logs must hold what had been committed, no directory may name the dead, and the living must \
-    go on, and end if they need nothing of the dead (drawn programs, ycsb and raytrace; the others are let go when the recovery is over). Of wb, which does nothing against a death, it is shown that the judge sees what it loses. The same points come \
+    what is left is judged: what had been committed to a dead node's lines must be there, no directory may name the dead, every \
+    value that the living read must be the last, and they must go on; if they need nothing of the dead (drawn programs, ycsb and \
+    raytrace), they must end, and memory and logs must hold all that was committed. Of wb, which does nothing against a death, it is shown that the judge sees what it loses. The same points come \
     with the same seed. Exits with 1 if anything else is found.\n\n\
     JSON: an array of {name, points, failures, seconds, messages, ...}; docs/json.md names the rest."
 )]
@@ -33,11 +34,11 @@ pub struct MachineCrash {
     /// Every configuration and program
     #[arg(long, conflicts_with = "names")]
     all: bool,
-    /// At least 100,000 points over all that may lose nothing: some minutes
+    /// So many points of each that, with --all, at least 100,000 may lose nothing: half an hour
     #[arg(long)]
     full: bool,
     /// How many points of each program are tried on each configuration [default: 100]
-    #[arg(long, value_name = "N", conflicts_with = "full", value_parser = clap::value_parser!(u64).range(1..))]
+    #[arg(long, value_name = "N", conflicts_with = "full", value_parser = clap::value_parser!(u64).range(20..))]
     points: Option<u64>,
     /// What the points and all that a machine leaves to chance follow from
     #[arg(long, value_name = "N", default_value_t = 1)]

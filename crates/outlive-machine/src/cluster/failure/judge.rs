@@ -168,7 +168,8 @@ impl<T: Thread> Cluster<T> {
             .into_iter()
             .filter(|commit| commit.left > passes)
             .collect();
-        if !commits.is_empty() {
+        // What is written through and committed is in persistent memory.
+        if !commits.is_empty() && !through {
             let possible = vec![true; commits.len() + 1];
             oracle.journal.doubts.push(Doubt {
                 node,

@@ -41,6 +41,12 @@ impl<T: Thread> Cluster<T> {
                 // What it stores depends on what it has read, and that will not be true any more.
                 core.stores.withdraw();
                 core.serial.start_over(core.held);
+                if let Some(oracle) = &mut self.oracle {
+                    oracle.withdrawn(c);
+                }
+            } else if self.broken == Some(Breakage::DropsAStore) {
+                let last_commit = core.stores.last_commit;
+                core.stores.commit(0, last_commit);
             } else {
                 self.tell_halted(c, 0, StoreInput::Lost, now);
             }
@@ -121,6 +127,9 @@ impl<T: Thread> Cluster<T> {
             core.ended = true;
             core.misses.clear();
             core.stores.clear();
+            if let Some(oracle) = &mut self.oracle {
+                oracle.owes_nothing(c);
+            }
         }
     }
 }

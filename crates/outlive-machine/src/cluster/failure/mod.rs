@@ -442,7 +442,10 @@ impl<T: Thread> Cluster<T> {
         self.form_groups(dead);
         let per_node = self.cores_per_node;
         let is_dead = |thread: u16| dead.contains(NodeId::new(usize::from(thread) / per_node));
-        let settled = self.objects.bury(is_dead);
+        let mut settled = self.objects.bury(is_dead);
+        if self.broken == Some(super::Breakage::FreesLivingLocks) {
+            settled.released.extend(self.objects.free_all_locks());
+        }
         for c in settled.arrive_again {
             self.cores[usize::from(c)].serial = super::serial::Serial::default();
             queue.schedule_at(now, Event::Released(c));
