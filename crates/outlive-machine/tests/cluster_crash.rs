@@ -2,7 +2,7 @@
 
 mod support;
 
-use outlive_machine::cluster::{self, Breakage, Workload};
+use outlive_machine::cluster::{self, Breakage, MessageKind, Workload};
 use outlive_machine::crash::{Goal, Points, Report, Sweep, SweepError};
 use outlive_machine::description::{Description, OwnUnit, Protocol, SynchronisationWords};
 use outlive_machine::program::Neighbour;
@@ -143,6 +143,29 @@ fn after_a_recovery_stores_have_as_many_replicas_as_before() {
 }
 
 #[test]
+fn nothing_is_lost_while_memory_nodes_ask_each_other_what_may_be_dropped() {
+    for (seed, protocol) in (0..4).zip(replicating().cycle()) {
+        let mut description = machine(protocol, 4, 1, 3, "2 us");
+        description.system.memory_nodes = 4;
+        let mut simulation = support::judged(&description, neighbours(seed, 4, 12, 90), seed);
+        support::finish(&mut simulation);
+        let messages = simulation.machine().statistics().messages;
+        let asked = messages.of(MessageKind::StandingsAsked).messages;
+        let sweep = Sweep {
+            points: Points::Drawn(400),
+            deaths: 2,
+            ..Sweep::new(&description, seed)
+        };
+        let report = sweep.run(&|| neighbours(seed, 4, 12, 90), &|_| {}).unwrap();
+        sound(
+            &report,
+            &format!("{} {seed}, {asked} asked", protocol.name()),
+        );
+        assert!(asked > 20, "{asked}");
+    }
+}
+
+#[test]
 fn a_machine_that_leaves_locks_out_is_not_swept() {
     let mut description = machine(Protocol::Proactive, 3, 1, 2, "5 us");
     description.ours.replication.synchronisation = SynchronisationWords::LeftOut;
@@ -240,6 +263,8 @@ fn whatever_a_recovery_does_not_do_is_noticed() {
         (Breakage::ForgetsNothing, false),
         (Breakage::SearchesNoUnits, false),
         (Breakage::SearchesNoArchives, false),
+        (Breakage::TruncatesOwned, false),
+        (Breakage::TruncatesRecalled, false),
         (Breakage::IgnoresEpochs, false),
         (Breakage::LeavesUpgrades, false),
         (Breakage::SavesNothing, true),

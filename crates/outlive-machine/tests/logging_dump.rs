@@ -5,8 +5,8 @@ use std::io::Write;
 use outlive_machine::engine::Random;
 use outlive_machine::line::LineAddress;
 use outlive_machine::logging::{
-    Archive, Commit, Epoch, FormError, LogEntry, LoggingError, Piece, Requester, Standing, Stored,
-    pack, unpack,
+    Archive, Commit, Epoch, FormError, LatestWords, LogEntry, LoggingError, Piece, Requester,
+    Standing, Stored, pack, unpack,
 };
 use outlive_machine::program::Word;
 use outlive_machine::protocol::NodeId;
@@ -152,6 +152,57 @@ proptest! {
             naive.reverse();
             prop_assert_eq!(versions.updates, naive);
         }
+    }
+
+    /// Entries testify of their lines: by them alone may go what no recovery asks for.
+    #[test]
+    fn what_entries_say_of_their_lines_is_true(
+        dumps in prop::collection::vec(prop::collection::vec((0..2u32, 0..3u64, 0..2u64), 1..12), 1..8),
+        later in prop::collection::vec(0..2u32, 3),
+    ) {
+        // An epoch is one owner's.
+        let owner = |line: u64, epoch: u32| NodeId::new((line as usize + epoch as usize * 2) % 3);
+        let (mut commit, mut epochs) = (0, [1; 3]);
+        let mut packed = Vec::new();
+        for (round, entries) in dumps.iter().enumerate() {
+            let entries: Vec<_> = entries.iter().map(|(more, line, place)| {
+                commit += 1;
+                let epoch = &mut epochs[*line as usize];
+                *epoch += more;
+                let (node, word) = (owner(*line, *epoch), Word(line * 8 + place));
+                LogEntry { requester: Requester { node, core: 0 }, commit: Commit(commit), epoch: Epoch(*epoch), word, value: u64::from(commit) }
+            }).collect();
+            packed.push((NodeId::new(0), round as u32, pack(NodeId::new(0), round as u32, &entries)));
+        }
+        let mut archive = archived(&packed);
+        let said = archive.standings().unwrap();
+        let lines: Vec<_> = said.iter().map(|(line, _)| *line).collect();
+        prop_assert!(lines.is_sorted_by(|one, next| one < next));
+        // Whatever directories say now, it is that or later.
+        let recovered = |archive: &Archive| -> Vec<[u64; 8]> {
+            let versions = archive.fetch(&lines).unwrap();
+            let whole = versions.iter().zip(&said).map(|(versions, (line, standing))| {
+                let epoch = standing.epoch.0 + later[line.0 as usize];
+                let mut latest = LatestWords::new(*line, owner(line.0, epoch), Epoch(epoch));
+                versions.updates.iter().for_each(|entry| latest.offer(entry));
+                let mut words = [0; 8];
+                latest.apply(&mut words);
+                words
+            });
+            whole.collect()
+        };
+        let before = recovered(&archive);
+        let standing = |line: LineAddress| {
+            let found = said.iter().find(|(of, _)| *of == line);
+            found.map_or(Standing::default(), |(_, standing)| *standing)
+        };
+        archive.truncate(standing).unwrap();
+        prop_assert_eq!(recovered(&archive), before);
+        prop_assert_eq!(archive.standings().unwrap(), said.clone());
+        // And by what nobody has said, nothing goes but what has a later commit.
+        let mut untold = archived(&packed);
+        untold.truncate(|_| Standing::default()).unwrap();
+        prop_assert_eq!(untold.standings().unwrap(), said.clone());
     }
 }
 

@@ -1,6 +1,7 @@
 //! Logs in a memory node: the dumps of logging units.
 
 use std::collections::HashMap;
+use std::ops::AddAssign;
 use std::sync::Arc;
 
 use crate::line::LineAddress;
@@ -68,8 +69,9 @@ struct Intake {
     missing: usize,
 }
 
-/// What the directory of a line said at some time: who owned it, and its last epoch.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+/// What the directory of a line said at some time: who owned it, and its last epoch. By default what it said before its first
+/// exclusive grant, by which nothing is past.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Standing {
     /// The number of the last exclusive grant.
     pub epoch: Epoch,
@@ -106,6 +108,18 @@ pub struct Truncated {
     pub entries: u64,
     /// Bytes that are free.
     pub bytes: u64,
+    /// Bytes of what was written anew.
+    pub written: u64,
+}
+
+impl AddAssign for Truncated {
+    fn add_assign(&mut self, other: Truncated) {
+        self.dropped_dumps += other.dropped_dumps;
+        self.rewritten_dumps += other.rewritten_dumps;
+        self.entries += other.entries;
+        self.bytes += other.bytes;
+        self.written += other.written;
+    }
 }
 
 impl Archive {
@@ -193,9 +207,9 @@ impl Archive {
     /// Drops what is obsolete. An entry is when its line has [passed](Standing::is_past) from its node since, or when there
     /// is one of a later commit of the same node to the same word here.
     ///
-    /// This may be done at any time, of which the end of each round of dumps is a good one: that is when the archive has
-    /// grown. `standing` is what the lines' directories say, each for itself, now or at any time before; so those of other
-    /// memory nodes can be asked by messages, and nothing waits for their answers. Nothing is obsolete too early:
+    /// This may be done at any time, of which those are good ones at which the archive has grown. `standing` is what the lines'
+    /// directories say, each for itself, now or at any time before; so those of other memory nodes can be asked by messages,
+    /// and nothing waits for their answers; and [entries](Self::standings) are as good as answers. Nothing is obsolete too early:
     ///
     /// * A recovery asks for entries of the owner and epoch that a directory has. An epoch passes once: whoever owns the line
     ///   next does so at a higher one. So what an old answer calls past is past; and of entries that are younger than the answer
@@ -216,19 +230,18 @@ impl Archive {
         standing: impl Fn(LineAddress) -> Standing,
     ) -> Result<Truncated, LoggingError> {
         let counts = |entry: &LogEntry| !standing(entry.word.line()).is_past(entry);
+        let unpacked: Result<Vec<_>, _> = self.dumps.iter().map(Dump::entries).collect();
+        let unpacked = unpacked?;
         let mut latest = HashMap::<(NodeId, Word), Commit>::new();
-        for dump in &self.dumps {
-            for entry in dump.entries()?.iter().filter(|entry| counts(entry)) {
-                let last = latest
-                    .entry((entry.requester.node, entry.word))
-                    .or_default();
-                *last = entry.commit.max(*last);
-            }
+        for entry in unpacked.iter().flatten().filter(|entry| counts(entry)) {
+            let last = latest
+                .entry((entry.requester.node, entry.word))
+                .or_default();
+            *last = entry.commit.max(*last);
         }
         let mut done = Truncated::default();
         let mut kept = Vec::with_capacity(self.dumps.len());
-        for dump in &self.dumps {
-            let entries = dump.entries()?;
+        for (dump, entries) in self.dumps.iter().zip(&unpacked) {
             let needed = |entry: &&LogEntry| {
                 let last = latest.get(&(entry.requester.node, entry.word));
                 counts(entry) && last == Some(&entry.commit)
@@ -246,6 +259,7 @@ impl Archive {
             }
             let packed = form::pack(dump.node, dump.round, &needed);
             done.rewritten_dumps += 1;
+            done.written += packed.len() as u64;
             done.bytes = done.bytes.saturating_sub(packed.len() as u64);
             kept.push(Dump {
                 packed: packed.into(),
@@ -254,6 +268,31 @@ impl Archive {
         }
         self.dumps = kept;
         Ok(done)
+    }
+
+    /// What the entries themselves say of their lines, by rising address. That somebody has committed to a line at an epoch
+    /// is what its directory would have answered then: he owned it, and all earlier epochs were past.
+    ///
+    /// # Errors
+    /// If a dump is damaged.
+    pub fn standings(&self) -> Result<Vec<(LineAddress, Standing)>, LoggingError> {
+        let mut all = Vec::new();
+        for dump in &self.dumps {
+            let said = |entry: &LogEntry| {
+                let (epoch, owner) = (entry.epoch, Some(entry.requester.node));
+                (entry.word.line(), Standing { epoch, owner })
+            };
+            all.extend(dump.entries()?.iter().map(said));
+        }
+        all.sort_unstable_by_key(|(line, standing)| (*line, standing.epoch));
+        all.dedup_by(|later, earlier| {
+            let same = later.0 == earlier.0;
+            if same {
+                *earlier = *later;
+            }
+            same
+        });
+        Ok(all)
     }
 
     /// How many dumps there are.
