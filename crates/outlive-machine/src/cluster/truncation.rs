@@ -1,13 +1,13 @@
 //! The logs in the memory nodes are truncated, so that they do not grow with the length of a run.
 //!
-//! [`Archive::truncate`] may be done at any time, and by answers of directories that are of any age. Here it is done when a
+//! [`Archive::truncate`](crate::logging::Archive::truncate) may be done at any time, and by answers of directories that are of any age. Here it is done when a
 //! dump has become whole, if the archive has then grown to twice of what was left when all directories had been asked. So
 //! what it costs to go through an archive is in proportion to what has come, and an archive has at most a few times what was
 //! ever needed of it.
 //!
 //! A unit saves in one memory node, whatever lines its entries are of, since its share is one stream through one compressor. So
 //! most entries stand in other memory nodes than the directories of their lines. First all is dropped that is known to be
-//! obsolete without a message: by the directories that are here, and by what the [entries](Archive::standings) say. For a
+//! obsolete without a message: by the directories that are here, and by what the entries say themselves. For a
 //! node that keeps in its caches what it writes that is enough. Only if not a quarter has become free by it, each other memory
 //! node is asked, once for all of its lines that are left.
 //!
@@ -34,8 +34,8 @@ pub(super) struct Truncation {
     at: u64,
     /// How many memory nodes have been asked and have not answered.
     awaited: u32,
-    /// While there are such: what is known of the lines in the archive, by rising address.
-    known: Vec<(LineAddress, Standing)>,
+    /// While there are such: the answers that have come.
+    answers: Vec<(LineAddress, Standing)>,
     /// What has been dropped so far.
     pub done: Truncated,
 }
@@ -45,20 +45,13 @@ impl<T: Thread> Cluster<T> {
     pub(super) fn archive_has_grown(&mut self, m: usize, now: Time, queue: &mut EventQueue<Event>) {
         let logs = self.logs_mut();
         let (archive, truncation) = (&logs.archives[m], &logs.truncations[m]);
-        let (bytes, at) = (archive.bytes(), truncation.at);
-        if truncation.awaited > 0 || bytes < at {
+        let at = truncation.at;
+        if truncation.awaited > 0 || archive.bytes() < at {
             return;
         }
-        let mut known = told(archive.standings(), now);
-        let read = self.memories[m].go_through(bytes, now);
-        for (line, standing) in &mut known {
-            if self.home(*line) == m {
-                *standing = self.standing(*line);
-            }
-        }
-        let left = self.truncate(m, &known, now);
-        if left * 4 > at * 3 {
-            self.ask_for_standings(m, known, read, queue);
+        let (read, lines) = self.truncate(m, &[], now);
+        if self.logs_mut().archives[m].bytes() * 4 > at * 3 {
+            self.ask_for_standings(m, &lines, read, queue);
         }
     }
 
@@ -66,12 +59,12 @@ impl<T: Thread> Cluster<T> {
     fn ask_for_standings(
         &mut self,
         m: usize,
-        known: Vec<(LineAddress, Standing)>,
+        lines: &[LineAddress],
         at: Time,
         queue: &mut EventQueue<Event>,
     ) {
         let mut questions = vec![Vec::new(); self.memories.len()];
-        for (line, _) in &known {
+        for line in lines {
             questions[self.home(*line)].push(*line);
         }
         let mut awaited = 0;
@@ -84,11 +77,10 @@ impl<T: Thread> Cluster<T> {
             }
         }
         let logs = self.logs_mut();
-        let (archive, truncation) = (&logs.archives[m], &mut logs.truncations[m]);
+        let truncation = &mut logs.truncations[m];
         truncation.awaited = awaited;
-        match awaited {
-            0 => truncation.at = 2 * archive.bytes(),
-            _ => truncation.known = known,
+        if awaited == 0 {
+            truncation.at = 2 * logs.archives[m].bytes();
         }
     }
 
@@ -115,35 +107,41 @@ impl<T: Thread> Cluster<T> {
     ) {
         let m = usize::from(port.0) - self.nodes.len();
         let truncation = &mut self.logs_mut().truncations[m];
-        for (line, standing) in standings {
-            let place = truncation
-                .known
-                .binary_search_by_key(line, |(line, _)| *line);
-            truncation.known[place.expect("it was asked for")].1 = *standing;
-        }
+        truncation.answers.extend(standings);
         truncation.awaited -= 1;
         if truncation.awaited > 0 {
             return;
         }
-        let known = std::mem::take(&mut truncation.known);
-        let bytes = self.logs_mut().archives[m].bytes();
-        self.memories[m].go_through(bytes, now);
-        let left = self.truncate(m, &known, now);
-        self.logs_mut().truncations[m].at = 2 * left;
+        let mut answers = std::mem::take(&mut truncation.answers);
+        answers.sort_unstable_by_key(|(line, _)| *line);
+        self.truncate(m, &answers, now);
+        let logs = self.logs_mut();
+        logs.truncations[m].at = 2 * logs.archives[m].bytes();
     }
 
-    /// Truncates an archive, by what is known of lines; of those that have come since, nothing is. How many bytes are left.
-    fn truncate(&mut self, m: usize, known: &[(LineAddress, Standing)], now: Time) -> u64 {
-        let standing = |line: LineAddress| {
-            let place = known.binary_search_by_key(&line, |(line, _)| *line);
-            place.map_or(Standing::default(), |place| known[place].1)
+    /// Truncates an archive, by these answers (by rising address) and by what the memory node knows itself. When it has been read,
+    /// and of which lines something is left.
+    fn truncate(
+        &mut self,
+        m: usize,
+        answers: &[(LineAddress, Standing)],
+        now: Time,
+    ) -> (Time, Vec<LineAddress>) {
+        let mut archive = std::mem::take(&mut self.logs_mut().archives[m]);
+        let read = self.memories[m].go_through(archive.bytes(), now);
+        let standing = |line| match self.home(line) == m {
+            true => self.standing(line),
+            false => {
+                let place = answers.binary_search_by_key(&line, |(line, _)| *line);
+                place.map_or(Standing::default(), |place| answers[place].1)
+            }
         };
-        let logs = self.logs_mut();
-        let done = told(logs.archives[m].truncate(standing), now);
-        logs.truncations[m].done += done;
-        let left = logs.archives[m].bytes();
+        let (done, lines) = told(archive.truncate(standing), now);
         self.memories[m].go_through(done.written, now);
-        left
+        let logs = self.logs_mut();
+        logs.archives[m] = archive;
+        logs.truncations[m].done += done;
+        (read, lines)
     }
 
     /// What a line's directory says now.

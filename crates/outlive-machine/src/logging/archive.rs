@@ -1,17 +1,16 @@
 //! Logs in a memory node: the dumps of logging units.
 
-use std::collections::HashMap;
 use std::ops::AddAssign;
 use std::sync::Arc;
 
 use crate::line::LineAddress;
-use crate::program::Word;
 use crate::protocol::{Directory, Epoch, NodeId};
 
 use super::dump::{Piece, Stored};
-use super::entry::{Commit, LogEntry};
+use super::entry::LogEntry;
 use super::error::{FormError, LoggingError};
 use super::form;
+use super::needs::Needs;
 use super::versions::{LineVersions, Traversal};
 
 /// The dumps in a memory node, compressed as they came, from older to newer. Memory nodes do not fail.
@@ -39,9 +38,9 @@ use super::versions::{LineVersions, Traversal};
 /// assert_eq!(archive.fetch(&[Word(9).line()])?[0].updates, [entry]);
 /// // When the line is no longer owned as it was then, nobody needs the entry any more.
 /// let granted = |epoch, owner| move |_| Standing { epoch: Epoch(epoch), owner };
-/// assert_eq!(archive.truncate(granted(3, Some(requester.node)))?.dropped_dumps, 0);
-/// assert_eq!(archive.truncate(granted(2, None))?.dropped_dumps, 0); // an answer from before
-/// assert_eq!(archive.truncate(granted(3, None))?.dropped_dumps, 1);
+/// assert_eq!(archive.truncate(granted(3, Some(requester.node)))?.1, [Word(9).line()]);
+/// assert_eq!(archive.truncate(granted(2, None))?.0.dropped_dumps, 0); // an answer from before
+/// assert_eq!(archive.truncate(granted(3, None))?.0.dropped_dumps, 1);
 /// assert_eq!(archive.len(), 0);
 /// # Ok::<(), outlive_machine::logging::LoggingError>(())
 /// ```
@@ -204,16 +203,20 @@ impl Archive {
         Ok(traversal.finish())
     }
 
-    /// Drops what is obsolete. An entry is when its line has [passed](Standing::is_past) from its node since, or when there
-    /// is one of a later commit of the same node to the same word here.
+    /// Drops what is obsolete, and says of which lines anything is needed, by rising address. An entry is obsolete when its line has
+    /// [passed](Standing::is_past) from its node since, or when there is one here of a later commit at the same epoch to the same
+    /// word.
     ///
     /// This may be done at any time, of which those are good ones at which the archive has grown. `standing` is what the lines'
-    /// directories say, each for itself, now or at any time before; so those of other memory nodes can be asked by messages,
-    /// and nothing waits for their answers; and [entries](Self::standings) are as good as answers. Nothing is obsolete too early:
+    /// directories say, each for itself, now or at any time before, and is asked once for each line. So those of other
+    /// memory nodes can be asked by messages, and nothing waits for their answers; the default will do where there is none.
+    /// Nothing is obsolete too early:
     ///
     /// * A recovery asks for entries of the owner and epoch that a directory has. An epoch passes once: whoever owns the line
     ///   next does so at a higher one. So what an old answer calls past is past; and of entries that are younger than the answer
     ///   it says nothing, for theirs is a higher epoch, or the one of an owner.
+    /// * An entry is as good as an answer: when it was committed, its node owned the line at its epoch, and all earlier ones
+    ///   were past.
     /// * While a transaction is under way that takes the line from its owner, the directory says that it is his still, until it
     ///   has the contents ([`Directory::owner`]).
     /// * A recovery wants the latest commit to each word. That a later one is here says that it is validated, and here it stays
@@ -228,25 +231,16 @@ impl Archive {
     pub fn truncate(
         &mut self,
         standing: impl Fn(LineAddress) -> Standing,
-    ) -> Result<Truncated, LoggingError> {
-        let counts = |entry: &LogEntry| !standing(entry.word.line()).is_past(entry);
+    ) -> Result<(Truncated, Vec<LineAddress>), LoggingError> {
         let unpacked: Result<Vec<_>, _> = self.dumps.iter().map(Dump::entries).collect();
         let unpacked = unpacked?;
-        let mut latest = HashMap::<(NodeId, Word), Commit>::new();
-        for entry in unpacked.iter().flatten().filter(|entry| counts(entry)) {
-            let last = latest
-                .entry((entry.requester.node, entry.word))
-                .or_default();
-            *last = entry.commit.max(*last);
-        }
+        let needs = Needs::of(unpacked.iter().flatten(), standing);
         let mut done = Truncated::default();
         let mut kept = Vec::with_capacity(self.dumps.len());
+        let mut is_needed = needs.verdicts();
         for (dump, entries) in self.dumps.iter().zip(&unpacked) {
-            let needed = |entry: &&LogEntry| {
-                let last = latest.get(&(entry.requester.node, entry.word));
-                counts(entry) && last == Some(&entry.commit)
-            };
-            let needed: Vec<_> = entries.iter().filter(needed).copied().collect();
+            let needed = entries.iter().filter(|entry| is_needed(entry));
+            let needed: Vec<_> = needed.copied().collect();
             if needed.len() * 2 >= entries.len() && !needed.is_empty() {
                 kept.push(dump.clone());
                 continue;
@@ -267,32 +261,7 @@ impl Archive {
             });
         }
         self.dumps = kept;
-        Ok(done)
-    }
-
-    /// What the entries themselves say of their lines, by rising address. That somebody has committed to a line at an epoch
-    /// is what its directory would have answered then: he owned it, and all earlier epochs were past.
-    ///
-    /// # Errors
-    /// If a dump is damaged.
-    pub fn standings(&self) -> Result<Vec<(LineAddress, Standing)>, LoggingError> {
-        let mut all = Vec::new();
-        for dump in &self.dumps {
-            let said = |entry: &LogEntry| {
-                let (epoch, owner) = (entry.epoch, Some(entry.requester.node));
-                (entry.word.line(), Standing { epoch, owner })
-            };
-            all.extend(dump.entries()?.iter().map(said));
-        }
-        all.sort_unstable_by_key(|(line, standing)| (*line, standing.epoch));
-        all.dedup_by(|later, earlier| {
-            let same = later.0 == earlier.0;
-            if same {
-                *earlier = *later;
-            }
-            same
-        });
-        Ok(all)
+        Ok((done, needs.lines()))
     }
 
     /// How many dumps there are.

@@ -74,6 +74,7 @@ mod form;
 mod groups;
 mod log;
 mod message;
+mod needs;
 mod port;
 mod share;
 mod unit;
