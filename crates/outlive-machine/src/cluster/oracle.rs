@@ -7,6 +7,7 @@ use super::Cluster;
 use super::failure::Journal;
 use super::logs::Logs;
 use super::store_buffer::Entry;
+use crate::description::OwnUnit;
 use crate::line::LineAddress;
 use crate::logging::{Commit, Epoch, LogEntry};
 use crate::parts::Port;
@@ -247,15 +248,15 @@ impl<T: Thread> Cluster<T> {
     }
 
     /// As [`check_logs`](Self::check_logs) of what is still needed: what the owner of a line has committed at its epoch. After a
-    /// recovery a unit may save what another has saved too.
+    /// recovery a unit may save what another has saved too. Who lives alone may have in its caches only what others have logged
+    /// who are dead, if its own unit was [skipped](OwnUnit::Skipped).
     fn check_logs_after_deaths(&self, logs: &Logs, oracle: &Oracle) -> Result<(), String> {
         let archived = self.archived(logs)?;
         let dead = self.dead();
-        for entry in &oracle.committed {
+        let alone = logs.groups.count() == 1 && logs.groups.own_unit() == OwnUnit::Skipped;
+        let needed = |entry: &&LogEntry| !alone && self.is_of_owner(entry);
+        for entry in oracle.committed.iter().filter(needed) {
             let line = entry.word.line();
-            if !self.is_of_owner(entry) {
-                continue;
-            }
             let members = logs.groups.replicas(line, entry.requester.node);
             let logged = |node: NodeId| {
                 logs.units[node.index()]
