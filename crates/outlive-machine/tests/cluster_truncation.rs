@@ -47,7 +47,7 @@ fn run<T: Thread>(description: &Description, workload: Workload<T>) -> (u64, Sta
     let mut simulation = support::judged(description, workload, 1);
     let mut most = 0;
     while simulation.step() {
-        if simulation.handled() % 64 == 0 {
+        if simulation.handled().is_multiple_of(64) {
             let archives = (0..description.system.memory_nodes as usize)
                 .filter_map(|m| simulation.machine().archive(m));
             most = most.max(archives.map(|archive| archive.bytes()).sum());

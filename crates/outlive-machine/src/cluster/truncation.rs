@@ -1,9 +1,9 @@
 //! The logs in the memory nodes are truncated, so that they do not grow with the length of a run.
 //!
-//! [`Archive::truncate`](crate::logging::Archive::truncate) may be done at any time, and by answers of directories that are of any age. Here it is done when a
-//! dump has become whole, if the archive has then grown to twice of what was left when all directories had been asked. So
-//! what it costs to go through an archive is in proportion to what has come, and an archive has at most a few times what was
-//! ever needed of it.
+//! [`Archive::truncate`](crate::logging::Archive::truncate) may be done at any time, and by answers of directories that are
+//! of any age. Here it is done when a dump has become whole, if the archive has then grown to twice of what was left when all
+//! directories had been asked. So what it costs to go through an archive is in proportion to what has come, and an archive has
+//! at most a few times what was ever needed of it.
 //!
 //! A unit saves in one memory node, whatever lines its entries are of, since its share is one stream through one compressor. So
 //! most entries stand in other memory nodes than the directories of their lines. First all is dropped that is known to be

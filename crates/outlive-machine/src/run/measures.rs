@@ -24,6 +24,8 @@ pub struct Measures {
     pub replication_rate: f64,
     /// What they send to dump logs.
     pub dump_rate: f64,
+    /// What memory nodes send to truncate logs. The paper has none, so it is apart from dumps.
+    pub truncation_rate: f64,
     /// The largest log of a unit so far, in bytes of its DRAM (Figure 13).
     pub largest_log: u64,
     /// What the busiest unit logs, in bytes per second.
@@ -65,7 +67,7 @@ struct Sums {
     replica_wait: u64,
     replicated: u64,
     replicated_oldest: u64,
-    bytes: [u64; 3],
+    bytes: [u64; 4],
     saved: u64,
     dumped: u64,
     /// Of each unit.
@@ -75,7 +77,12 @@ struct Sums {
 impl Sums {
     fn of(statistics: &Statistics) -> Self {
         let total = statistics.total();
-        let purposes = [Purpose::Access, Purpose::Replication, Purpose::Dump];
+        let purposes = [
+            Purpose::Access,
+            Purpose::Replication,
+            Purpose::Dump,
+            Purpose::Truncation,
+        ];
         let sum =
             |count: fn(&LoggingCounts) -> u64| statistics.logging.iter().map(count).sum::<u64>();
         Self {
@@ -129,6 +136,7 @@ impl Sums {
             access_rate: rate(0),
             replication_rate: rate(1),
             dump_rate: rate(2),
+            truncation_rate: rate(3),
             largest_log: logs.max().unwrap_or(0) * entry,
             logging_rate: (busiest.unwrap_or(0) * entry) as f64 / seconds,
             dump_factor: share(
