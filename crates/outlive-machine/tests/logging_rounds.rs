@@ -45,6 +45,25 @@ fn a_member_of_the_group_that_stores_is_skipped_if_that_is_said() {
             }
         }
     }
+    // As many as live: with the own unit, or without; and who lives alone logs for itself.
+    for own_unit in [OwnUnit::Counts, OwnUnit::Skipped] {
+        description.ours.replication.own_unit = own_unit;
+        let groups = ReplicaGroups::new(&description);
+        for count in 1..=4 {
+            let living: NodeSet = groups.living().iter().take(count).collect();
+            let groups = groups.regrouped(living);
+            for requester in living.iter() {
+                for line in (0..20).map(LineAddress) {
+                    let replicas = groups.replicas(line, requester);
+                    match own_unit == OwnUnit::Counts || count == 1 {
+                        true => assert_eq!(replicas.len(), count.min(3)),
+                        false => assert_eq!(replicas, living.without(requester)),
+                    }
+                    assert!(groups.saver(line, requester, living).is_some());
+                }
+            }
+        }
+    }
     // By default a group logs its own members' stores.
     let groups = ReplicaGroups::new(&Description::default());
     let line = LineAddress(7);

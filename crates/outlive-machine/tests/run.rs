@@ -156,12 +156,13 @@ fn measures_are_what_was_counted_by_what_it_took() {
     let earlier = (&outcome.looks[0].statistics, at);
     let second = Measures::between(earlier, (&outcome.statistics, outcome.end), &description);
     let same = |one: f64, other: f64| (one - other).abs() <= 1e-9 * one.abs().max(1e-9);
-    let rates: [fn(&Measures) -> f64; 6] = [
+    let rates: [fn(&Measures) -> f64; 7] = [
         |measures| measures.instructions_per_cycle,
         |measures| measures.access_rate,
         |measures| measures.replication_rate,
         |measures| measures.dump_rate,
         |measures| measures.recovery_rate,
+        |measures| measures.truncation_rate,
         |measures| measures.buffer_full,
     ];
     let part = at.as_seconds() / outcome.end.as_seconds();
@@ -170,7 +171,11 @@ fn measures_are_what_was_counted_by_what_it_took() {
         assert!(same(rate(&whole), sum), "{whole:?}: {first:?}, {second:?}");
     }
     let bytes = |statistics: &Statistics| statistics.messages.total().bytes as f64;
-    let sent = whole.access_rate + whole.replication_rate + whole.dump_rate + whole.recovery_rate;
+    let sent = whole.access_rate
+        + whole.replication_rate
+        + whole.dump_rate
+        + whole.recovery_rate
+        + whole.truncation_rate;
     assert!(same(
         sent * outcome.end.as_seconds(),
         bytes(&outcome.statistics)
@@ -216,6 +221,7 @@ fn what_a_recovery_sends_is_measured() {
         whole.replication_rate,
         whole.dump_rate,
         whole.recovery_rate,
+        whole.truncation_rate,
     ];
     let sent = rates.iter().sum::<f64>() * now.as_seconds();
     assert!((sent / after.messages.total().bytes as f64 - 1.0).abs() < 1e-9);

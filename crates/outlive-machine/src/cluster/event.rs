@@ -154,6 +154,7 @@ kinds! {
     WriteThrough, WrittenThrough,
     Repl, ReplAck, Val,
     DumpAsked, DumpBegin, DumpPiece, DumpStored, DumpSaved, DumpClear, DumpCleared,
+    StandingsAsked, StandingsTold,
     Msi, Interrupt, InterruptResp, Restart, RestartResp, InitRecov, InitRecovResp,
     FetchLatestVers, FetchLatestVersResp, RecovEnd, RecovEndResp,
 }
@@ -167,6 +168,8 @@ pub enum Purpose {
     Replication,
     /// Saving logs in the memory nodes.
     Dump,
+    /// Truncating them there.
+    Truncation,
     /// Recovery from the death of nodes.
     Recovery,
 }
@@ -176,6 +179,7 @@ impl MessageKind {
     pub fn purpose(self) -> Purpose {
         match self {
             kind if kind >= MessageKind::Msi => Purpose::Recovery,
+            kind if kind >= MessageKind::StandingsAsked => Purpose::Truncation,
             kind if kind >= MessageKind::DumpAsked => Purpose::Dump,
             kind if kind >= MessageKind::Repl => Purpose::Replication,
             _ => Purpose::Access,

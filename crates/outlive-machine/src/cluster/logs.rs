@@ -2,10 +2,12 @@
 //!
 //! What each does stands in [`logging`](crate::logging); here it is told what has arrived, and what it answers is sent. A
 //! unit that is in a line's group and in the requester's own node is told without a link in between. A unit saves in the memory node
-//! of its own number, modulo how many there are; the first memory node leads the rounds. Archives are not truncated.
+//! of its own number, modulo how many there are; the first memory node leads the rounds. When an archive
+//! is truncated stands in `truncation.rs`.
 
 use super::event::Event;
 use super::packet::Says;
+use super::truncation::Truncation;
 use super::{Breakage, Cluster};
 use crate::description::Description;
 use crate::engine::{EventQueue, Time};
@@ -28,6 +30,8 @@ pub(super) struct Logs {
     pub numbering: Box<[Numbering]>,
     /// The log in each memory node.
     pub archives: Box<[Archive]>,
+    /// How far each of them is with its truncation.
+    pub truncations: Box<[Truncation]>,
     barrier: DumpBarrier,
     /// What each unit is about to save, and since when.
     shares: Box<[Option<(Time, Share)>]>,
@@ -38,11 +42,13 @@ impl Logs {
     pub fn new(description: &Description) -> Logs {
         let groups = ReplicaGroups::new(description);
         let nodes = description.system.compute_nodes as usize;
+        let memories = description.system.memory_nodes as usize;
         let unit = |node| LoggingUnit::new(description, groups.clone(), NodeId::new(node));
         Logs {
             units: (0..nodes).map(unit).collect(),
             numbering: vec![Numbering::default(); nodes].into(),
-            archives: vec![Archive::default(); description.system.memory_nodes as usize].into(),
+            archives: vec![Archive::default(); memories].into(),
+            truncations: vec![Truncation::default(); memories].into(),
             barrier: DumpBarrier::new(groups.living()),
             shares: vec![None; nodes].into(),
             period: description.logging_unit.dump_period,
@@ -219,6 +225,7 @@ impl<T: Thread> Cluster<T> {
                 if let Some(stored) = stored {
                     let ways = (port, self.compute_port(stored.node));
                     self.say(written, ways, Says::Stored(stored), queue);
+                    self.archive_has_grown(archive, now, queue);
                 }
             }
             Says::Stored(stored) => {
@@ -238,9 +245,7 @@ impl<T: Thread> Cluster<T> {
                 self.go_on(advance, now, queue);
                 self.saved_all(now, queue);
             }
-            Says::Repl(_) | Says::ReplAck { .. } | Says::Val { .. } | Says::Recovery(_) => {
-                unreachable!("it is no part of a dump")
-            }
+            _ => unreachable!("it is no part of a dump"),
         }
     }
 
@@ -325,7 +330,7 @@ impl<T: Thread> Cluster<T> {
 }
 
 /// What a part of logging answers; that it cannot is a mistake of this machine.
-fn told<V>(answer: Result<V, LoggingError>, now: Time) -> V {
+pub(super) fn told<V>(answer: Result<V, LoggingError>, now: Time) -> V {
     match answer {
         Ok(value) => value,
         Err(error) => panic!("at {now}: {error}"),

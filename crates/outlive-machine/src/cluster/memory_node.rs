@@ -9,7 +9,7 @@ use super::event::{Event, Message, Stage, What};
 use super::under_way::Payload;
 use crate::description::Description;
 use crate::engine::{EventQueue, Time};
-use crate::line::LineAddress;
+use crate::line::{Line, LineAddress};
 use crate::parts::Memory;
 use crate::program::Thread;
 use crate::protocol::{DirectoryAction, Epoch, NodeId, ToDirectory, ToNode};
@@ -28,6 +28,13 @@ impl MemoryNode {
             dram: Memory::new(cxl.dram_latency, ours.dram_banks),
             pmem: Memory::new(cxl.pmem_latency, ours.pmem_banks),
         }
+    }
+
+    /// Reads or writes so many bytes of the log that stands here; when that is done.
+    pub fn go_through(&mut self, bytes: u64, now: Time) -> Time {
+        let places = 0..bytes.div_ceil(size_of::<Line>() as u64);
+        let done = places.map(|place| self.dram.access(now, LineAddress(place)));
+        done.max().unwrap_or(now)
     }
 }
 

@@ -72,6 +72,7 @@ mod statistics;
 mod store_buffer;
 mod stores;
 mod timing;
+mod truncation;
 mod under_way;
 mod write_through;
 
@@ -149,6 +150,10 @@ pub enum Breakage {
     SearchesNoUnits,
     /// FetchLatestVers goes to no memory node.
     SearchesNoArchives,
+    /// The logs in the memory nodes are truncated as if nobody owned a line.
+    TruncatesOwned,
+    /// The logs in the memory nodes are truncated as if a line that is being recalled had come.
+    TruncatesRecalled,
     /// What a line's former owners have logged counts as the dead one's.
     IgnoresEpochs,
     /// The dead are not buried where readers are being invalidated.
@@ -381,6 +386,9 @@ impl<T: Thread> Cluster<T> {
             }),
             archives: self.logs.as_ref().map_or(Vec::new(), |logs| {
                 logs.archives.iter().map(Archive::bytes).collect()
+            }),
+            truncated: self.logs.as_ref().map_or(Vec::new(), |logs| {
+                logs.truncations.iter().map(|one| one.done).collect()
             }),
             finished: end.filter(|_| self.is_finished()),
         }

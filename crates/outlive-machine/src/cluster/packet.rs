@@ -3,13 +3,15 @@
 //!
 //! What a node's core says to the node's own logging unit passes no link and takes no time but the unit's.
 
+use std::sync::Arc;
+
 use super::Cluster;
 use super::event::{Event, MessageKind, Stage};
 use super::failure::{self, Recovery};
 use super::under_way::Payload;
 use crate::engine::{EventQueue, Time};
 use crate::line::LineAddress;
-use crate::logging::{Begin, Clear, Cleared, Piece, Repl, ReplAck, Saved, Stored, Val};
+use crate::logging::{Begin, Clear, Cleared, Piece, Repl, ReplAck, Saved, Standing, Stored, Val};
 use crate::parts::{Content, Port};
 use crate::program::Thread;
 use crate::protocol::NodeId;
@@ -67,6 +69,10 @@ pub(super) enum Says {
     Saved(Saved),
     Clear(Clear),
     Cleared(Cleared),
+    /// From one memory node to another: what do the directories say of these lines?
+    AskStandings(Arc<[LineAddress]>),
+    /// The answer, in the order of the question.
+    TellStandings(Arc<[(LineAddress, Standing)]>),
     Recovery(Recovery),
 }
 
@@ -83,6 +89,8 @@ impl Says {
             Says::Saved(_) => MessageKind::DumpSaved,
             Says::Clear(_) => MessageKind::DumpClear,
             Says::Cleared(_) => MessageKind::DumpCleared,
+            Says::AskStandings(_) => MessageKind::StandingsAsked,
+            Says::TellStandings(_) => MessageKind::StandingsTold,
             Says::Recovery(recovery) => recovery.says.kind(),
         }
     }
@@ -95,6 +103,9 @@ impl Says {
             Says::Piece(_) => Content::Line,
             Says::Saved(_) => Content::Numbers(nodes as u32),
             Says::Clear(clear) => Content::Numbers((clear.saved.len() * nodes) as u32),
+            // An address is two numbers of 4 bytes; so are an epoch and an owner.
+            Says::AskStandings(lines) => Content::Numbers(2 * lines.len() as u32),
+            Says::TellStandings(standings) => Content::Numbers(2 * standings.len() as u32),
             Says::Recovery(recovery) => recovery.says.content(),
             Says::ReplAck { .. }
             | Says::Asked
@@ -217,6 +228,10 @@ impl<T: Thread> Cluster<T> {
             Says::Recovery(recovery) => {
                 self.recovery((packet.from, packet.to), recovery, now, queue);
             }
+            Says::AskStandings(lines) => {
+                self.standings_asked((packet.from, packet.to), &lines, now, queue);
+            }
+            Says::TellStandings(standings) => self.standings_told(packet.to, &standings, now),
             dump => self.dump_message(packet.to, dump, now, queue),
         }
     }

@@ -6,7 +6,7 @@ use std::ops::AddAssign;
 use super::caches::Level;
 use super::event::{MessageKind, Purpose};
 use crate::engine::Time;
-use crate::logging::LoggingCounts;
+use crate::logging::{LoggingCounts, Truncated};
 use crate::parts::{LinkCounts, MemoryCounts};
 
 /// What a core and its thread have done.
@@ -174,8 +174,10 @@ pub struct Statistics {
     pub local: Vec<MemoryCounts>,
     /// The logging unit of each compute node, in a machine that replicates.
     pub logging: Vec<LoggingCounts>,
-    /// Bytes of dumps in each memory node, compressed, in a machine that replicates.
+    /// Bytes of dumps in each memory node, compressed, in a machine that replicates. What was dropped is not among them.
     pub archives: Vec<u64>,
+    /// What each memory node has dropped of its dumps, in a machine that replicates.
+    pub truncated: Vec<Truncated>,
     /// When the last thread had finished; `None` while one runs.
     pub finished: Option<Time>,
 }
@@ -242,6 +244,15 @@ impl fmt::Display for Statistics {
                 unit.saved,
                 unit.dumped_bytes
             )?;
+        }
+        for (m, (bytes, gone)) in self.archives.iter().zip(&self.truncated).enumerate() {
+            if *bytes > 0 || gone.bytes > 0 {
+                writeln!(
+                    f,
+                    "archive {m}: {bytes} B; {} entries dropped, and {} B",
+                    gone.entries, gone.bytes
+                )?;
+            }
         }
         for kind in MessageKind::ALL {
             let Traffic { messages, bytes } = self.messages.of(*kind);

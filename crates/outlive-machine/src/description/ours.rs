@@ -151,7 +151,7 @@ choice! {
     pub enum OwnUnit {
         /// The group of a line logs all stores to it, and if it has the node that stores, only the others get messages.
         Counts = "counts",
-        /// A node of the group that stores itself is replaced by the node that follows the group.
+        /// A node of the group that stores itself is replaced by the node that follows the group, if so many live.
         Skipped = "skipped",
     }
 }
@@ -185,7 +185,11 @@ section! {
         /// paper says both: all updates to a line are logged in the same nodes, found from its address, and N_r of them
         /// survive N_r - 1 failures, the first of which is right without and the second with the requester's own; and that
         /// updates go to other nodes. "counts", after its hash; it saves a message in N_r of as many stores as there are nodes, so
-        /// this matters where N_r grows or nodes are few.
+        /// this matters where N_r grows or nodes are few. With "counts" N_r of the living log a store, or all if fewer live; with
+        /// "skipped" N_r others, or all others: a single one where two live. The last living node logs its stores itself, with either.
+        /// Either way nothing is lost if fewer than N_r nodes die before a recovery is over; or all but one, where all others log a
+        /// store: who lives then has logged it, or is the one who stored, and has the line. With "skipped", what the last living
+        /// node has committed before it was alone may be in its caches only; there is nobody left who could outlive it.
         pub own_unit: OwnUnit = OwnUnit::Counts,
         /// Whether stores to the words of locks, barriers and conditions are replicated, "replicated" or "left-out". A lock whose word
         /// dies with a node would be free or taken for good, so they are. The paper's simulator has synchronisation as events of its

@@ -1,16 +1,16 @@
 //! Logs in a memory node: the dumps of logging units.
 
-use std::collections::HashMap;
+use std::ops::AddAssign;
 use std::sync::Arc;
 
 use crate::line::LineAddress;
-use crate::program::Word;
 use crate::protocol::{Directory, Epoch, NodeId};
 
 use super::dump::{Piece, Stored};
-use super::entry::{Commit, LogEntry};
+use super::entry::LogEntry;
 use super::error::{FormError, LoggingError};
 use super::form;
+use super::needs::Needs;
 use super::versions::{LineVersions, Traversal};
 
 /// The dumps in a memory node, compressed as they came, from older to newer. Memory nodes do not fail.
@@ -38,9 +38,9 @@ use super::versions::{LineVersions, Traversal};
 /// assert_eq!(archive.fetch(&[Word(9).line()])?[0].updates, [entry]);
 /// // When the line is no longer owned as it was then, nobody needs the entry any more.
 /// let granted = |epoch, owner| move |_| Standing { epoch: Epoch(epoch), owner };
-/// assert_eq!(archive.truncate(granted(3, Some(requester.node)))?.dropped_dumps, 0);
-/// assert_eq!(archive.truncate(granted(2, None))?.dropped_dumps, 0); // an answer from before
-/// assert_eq!(archive.truncate(granted(3, None))?.dropped_dumps, 1);
+/// assert_eq!(archive.truncate(granted(3, Some(requester.node)))?.1, [Word(9).line()]);
+/// assert_eq!(archive.truncate(granted(2, None))?.0.dropped_dumps, 0); // an answer from before
+/// assert_eq!(archive.truncate(granted(3, None))?.0.dropped_dumps, 1);
 /// assert_eq!(archive.len(), 0);
 /// # Ok::<(), outlive_machine::logging::LoggingError>(())
 /// ```
@@ -68,8 +68,9 @@ struct Intake {
     missing: usize,
 }
 
-/// What the directory of a line said at some time: who owned it, and its last epoch.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+/// What the directory of a line said at some time: who owned it, and its last epoch. By default what it said before its first
+/// exclusive grant, by which nothing is past.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Standing {
     /// The number of the last exclusive grant.
     pub epoch: Epoch,
@@ -106,6 +107,18 @@ pub struct Truncated {
     pub entries: u64,
     /// Bytes that are free.
     pub bytes: u64,
+    /// Bytes of what was written anew.
+    pub written: u64,
+}
+
+impl AddAssign for Truncated {
+    fn add_assign(&mut self, other: Truncated) {
+        self.dropped_dumps += other.dropped_dumps;
+        self.rewritten_dumps += other.rewritten_dumps;
+        self.entries += other.entries;
+        self.bytes += other.bytes;
+        self.written += other.written;
+    }
 }
 
 impl Archive {
@@ -190,16 +203,20 @@ impl Archive {
         Ok(traversal.finish())
     }
 
-    /// Drops what is obsolete. An entry is when its line has [passed](Standing::is_past) from its node since, or when there
-    /// is one of a later commit of the same node to the same word here.
+    /// Drops what is obsolete, and says of which lines anything is needed, by rising address. An entry is obsolete when its line has
+    /// [passed](Standing::is_past) from its node since, or when there is one here of a later commit at the same epoch to the same
+    /// word.
     ///
-    /// This may be done at any time, of which the end of each round of dumps is a good one: that is when the archive has
-    /// grown. `standing` is what the lines' directories say, each for itself, now or at any time before; so those of other
-    /// memory nodes can be asked by messages, and nothing waits for their answers. Nothing is obsolete too early:
+    /// This may be done at any time, of which those are good ones at which the archive has grown. `standing` is what the lines'
+    /// directories say, each for itself, now or at any time before, and is asked once for each line. So those of other
+    /// memory nodes can be asked by messages, and nothing waits for their answers; the default will do where there is none.
+    /// Nothing is obsolete too early:
     ///
     /// * A recovery asks for entries of the owner and epoch that a directory has. An epoch passes once: whoever owns the line
     ///   next does so at a higher one. So what an old answer calls past is past; and of entries that are younger than the answer
     ///   it says nothing, for theirs is a higher epoch, or the one of an owner.
+    /// * An entry is as good as an answer: when it was committed, its node owned the line at its epoch, and all earlier ones
+    ///   were past.
     /// * While a transaction is under way that takes the line from its owner, the directory says that it is his still, until it
     ///   has the contents ([`Directory::owner`]).
     /// * A recovery wants the latest commit to each word. That a later one is here says that it is validated, and here it stays
@@ -214,26 +231,16 @@ impl Archive {
     pub fn truncate(
         &mut self,
         standing: impl Fn(LineAddress) -> Standing,
-    ) -> Result<Truncated, LoggingError> {
-        let counts = |entry: &LogEntry| !standing(entry.word.line()).is_past(entry);
-        let mut latest = HashMap::<(NodeId, Word), Commit>::new();
-        for dump in &self.dumps {
-            for entry in dump.entries()?.iter().filter(|entry| counts(entry)) {
-                let last = latest
-                    .entry((entry.requester.node, entry.word))
-                    .or_default();
-                *last = entry.commit.max(*last);
-            }
-        }
+    ) -> Result<(Truncated, Vec<LineAddress>), LoggingError> {
+        let unpacked: Result<Vec<_>, _> = self.dumps.iter().map(Dump::entries).collect();
+        let unpacked = unpacked?;
+        let needs = Needs::of(unpacked.iter().flatten(), standing);
         let mut done = Truncated::default();
         let mut kept = Vec::with_capacity(self.dumps.len());
-        for dump in &self.dumps {
-            let entries = dump.entries()?;
-            let needed = |entry: &&LogEntry| {
-                let last = latest.get(&(entry.requester.node, entry.word));
-                counts(entry) && last == Some(&entry.commit)
-            };
-            let needed: Vec<_> = entries.iter().filter(needed).copied().collect();
+        let mut is_needed = needs.verdicts();
+        for (dump, entries) in self.dumps.iter().zip(&unpacked) {
+            let needed = entries.iter().filter(|entry| is_needed(entry));
+            let needed: Vec<_> = needed.copied().collect();
             if needed.len() * 2 >= entries.len() && !needed.is_empty() {
                 kept.push(dump.clone());
                 continue;
@@ -246,6 +253,7 @@ impl Archive {
             }
             let packed = form::pack(dump.node, dump.round, &needed);
             done.rewritten_dumps += 1;
+            done.written += packed.len() as u64;
             done.bytes = done.bytes.saturating_sub(packed.len() as u64);
             kept.push(Dump {
                 packed: packed.into(),
@@ -253,7 +261,7 @@ impl Archive {
             });
         }
         self.dumps = kept;
-        Ok(done)
+        Ok((done, needs.lines()))
     }
 
     /// How many dumps there are.

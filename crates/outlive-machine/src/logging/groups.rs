@@ -11,7 +11,10 @@ use crate::protocol::{MAX_NODES, NodeId, NodeSet};
 /// N_r of them, and who is in a group depends on nothing but the address and who lived when the groups were formed.
 ///
 /// The group logs the line's stores, but for those of a member, if the description has its own unit
-/// [skipped](OwnUnit::Skipped): then the next of the ring logs these in its stead, unless nobody else lives.
+/// [skipped](OwnUnit::Skipped): then the next of the ring logs these in its stead. If as few live as there are replicas, or fewer,
+/// there is no such node, and all others log them. One replica less is no failure less that may happen: the requester has what
+/// it has stored itself, and a copy in its own unit would die with that. Only who lives alone logs for itself, so that what it
+/// commits goes on to the memory nodes.
 ///
 /// ```
 /// use outlive_machine::description::Description;
@@ -90,6 +93,11 @@ impl ReplicaGroups {
             .iter()
             .copied()
             .collect()
+    }
+
+    /// Whether a requester's own unit counts as one of those that log its stores.
+    pub fn own_unit(&self) -> OwnUnit {
+        self.own_unit
     }
 
     /// How many groups there are.

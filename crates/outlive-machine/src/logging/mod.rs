@@ -25,7 +25,7 @@
 //! | a `Stored` arrives | [`LoggingUnit::stored`] | `Saved` to the barrier |
 //! | a `Saved` arrives | [`DumpBarrier::saved`] | with the last one, [`Clear`] to the units |
 //! | a `Clear` arrives | [`LoggingUnit::clear`] | [`Cleared`] to the barrier: [`DumpBarrier::cleared`] |
-//! | the barrier is [idle](DumpBarrier::is_idle) again | [`Archive::truncate`], with what directories have [told](Standing) | |
+//! | a dump is whole, and the archive has grown | [`Archive::truncate`], with what directories have [told](Standing) | |
 //!
 //! # What recovery calls
 //!
@@ -61,7 +61,7 @@
 //!   is current for all that was committed before the epoch of the present owner, and after it nobody else has written.
 //! * **When the logs in the memory nodes are truncated**: an entry may go when its line's directory does not have its node and
 //!   epoch as the line's owner any more, or a later commit of the node to the word is there too; at any time, and by answers of
-//!   any age, so at the end of each round. See [`Archive::truncate`].
+//!   any age. See [`Archive::truncate`].
 //! * **Which recovery a message belongs to** need not be said, for none begins before all that was sent before it has arrived.
 
 mod archive;
@@ -74,6 +74,7 @@ mod form;
 mod groups;
 mod log;
 mod message;
+mod needs;
 mod port;
 mod share;
 mod unit;

@@ -26,6 +26,8 @@ pub struct Measures {
     pub dump_rate: f64,
     /// What they send to recover from deaths.
     pub recovery_rate: f64,
+    /// What memory nodes send to truncate logs. The paper has none, so it is apart from dumps.
+    pub truncation_rate: f64,
     /// The largest log of a unit so far, in bytes of its DRAM (Figure 13).
     pub largest_log: u64,
     /// What the busiest unit logs, in bytes per second.
@@ -58,11 +60,12 @@ impl Measures {
 }
 
 /// What rates are told of.
-const PURPOSES: [Purpose; 4] = [
+const PURPOSES: [Purpose; 5] = [
     Purpose::Access,
     Purpose::Replication,
     Purpose::Dump,
     Purpose::Recovery,
+    Purpose::Truncation,
 ];
 
 /// Counts of which differences are taken.
@@ -118,10 +121,15 @@ impl Sums {
             * description.system.cpu_frequency.hertz() as f64
             * statistics.cores.len() as f64;
         let ticks = cycles * f64::from(description.ours.core.width);
-        let [access_rate, replication_rate, dump_rate, recovery_rate] =
-            std::array::from_fn(|purpose| {
-                (self.bytes[purpose] - before.bytes[purpose]) as f64 / seconds
-            });
+        let [
+            access_rate,
+            replication_rate,
+            dump_rate,
+            recovery_rate,
+            truncation_rate,
+        ] = std::array::from_fn(|purpose| {
+            (self.bytes[purpose] - before.bytes[purpose]) as f64 / seconds
+        });
         let entry = description.ours.replication.log_entry.0;
         let earlier = |unit: usize| before.logged.get(unit).copied().unwrap_or(0);
         let logged = self.logged.iter().enumerate();
@@ -143,6 +151,7 @@ impl Sums {
             replication_rate,
             dump_rate,
             recovery_rate,
+            truncation_rate,
             largest_log: logs.max().unwrap_or(0) * entry,
             logging_rate: (busiest.unwrap_or(0) * entry) as f64 / seconds,
             dump_factor: share(

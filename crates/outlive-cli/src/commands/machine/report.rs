@@ -50,6 +50,7 @@ pub struct Report<'a> {
     replication_bytes_per_second: f64,
     dump_bytes_per_second: f64,
     recovery_bytes_per_second: f64,
+    truncation_bytes_per_second: f64,
     largest_log_bytes: u64,
     dump_factor: Option<f64>,
     /// Of the line that was asked for.
@@ -111,6 +112,7 @@ impl<'a> Report<'a> {
             replication_bytes_per_second: measures.replication_rate,
             dump_bytes_per_second: measures.dump_rate,
             recovery_bytes_per_second: measures.recovery_rate,
+            truncation_bytes_per_second: measures.truncation_rate,
             largest_log_bytes: measures.largest_log,
             dump_factor: measures.dump_factor,
             life: &outcome.life,
@@ -248,6 +250,13 @@ impl<'a> Report<'a> {
             rows.push((
                 "sent to recover",
                 rate(self.recovery_bytes_per_second),
+                none(),
+            ));
+        }
+        if self.truncation_bytes_per_second > 0.0 {
+            rows.push((
+                "sent to drop old dumps",
+                rate(self.truncation_bytes_per_second),
                 none(),
             ));
         }

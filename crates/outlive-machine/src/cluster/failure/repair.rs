@@ -115,10 +115,7 @@ impl<T: Thread> Cluster<T> {
                     Err(error) => panic!("memory node {m}, at {now}: {error}"),
                 };
                 let bytes = archive.bytes();
-                let dram = &mut self.memories[m].dram;
-                let read =
-                    (0..bytes.div_ceil(64)).map(|place| dram.access(now, LineAddress(place)));
-                (found, read.max().unwrap_or(now))
+                (found, self.memories[m].go_through(bytes, now))
             }
         };
         let updates = versions.into_iter().flat_map(|line| line.updates).collect();

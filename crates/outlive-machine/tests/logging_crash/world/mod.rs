@@ -332,7 +332,7 @@ impl World {
             }
         }
         let truncated = self.archive.truncate(|line| told[line.0 as usize]);
-        self.dropped += truncated.unwrap().entries;
+        self.dropped += truncated.unwrap().0.entries;
     }
 
     /// Commits the oldest store of a core, if it has or can get its line.
