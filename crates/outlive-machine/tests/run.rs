@@ -282,6 +282,52 @@ const EXACT: Replay = Replay {
 };
 
 #[test]
+fn locks_that_are_held_while_a_turn_is_awaited_keep_to_their_order() {
+    let (outer, inner) = (LockId(0), LockId(1));
+    let count = outlive_machine::program::EventCountId(2);
+    let mut writer = TraceWriter::new(Vec::new(), 2, Encoding::Plain).unwrap();
+    // The first thread came second: to the locks, and to the word whose order is to be kept.
+    for thread in 0..2 {
+        let turn = 1 - thread;
+        let events = [
+            Event::Lock { lock: outer, turn },
+            Event::Lock { lock: inner, turn },
+            Event::Await(count, turn),
+            Event::Store {
+                word: SUM,
+                value: thread,
+            },
+            Event::Advance(count),
+            Event::Unlock(inner),
+            Event::Unlock(outer),
+        ];
+        for event in events {
+            writer.event(thread as u32, event).unwrap();
+        }
+    }
+    let lock = |number: u32| TracedLock {
+        word: Word(u64::from(number) * 8),
+        order: Some(outlive_machine::program::EventCountId(number)),
+    };
+    let about = About {
+        words: 1024,
+        threads: 2,
+        locks: vec![lock(0), lock(1)],
+        event_counts: vec![false, false, true],
+        ..About::default()
+    };
+    let trace = Trace::from_bytes(writer.finish(&about).unwrap()).unwrap();
+    for seed in 0..20 {
+        let threads = trace.threads(Replay::default()).unwrap();
+        let (image, synchronisation) = (trace.image().unwrap(), about.synchronisation());
+        let mut machine =
+            Reference::new(&image, &synchronisation, threads, Order::Sequential, seed);
+        machine.run().unwrap();
+        assert_eq!(machine.word(SUM), 0);
+    }
+}
+
+#[test]
 fn a_trace_leaves_in_every_configuration_what_it_left_when_it_was_recorded() {
     let trace = trace();
     let synchronisation = trace.about().synchronisation();

@@ -12,7 +12,8 @@ pub enum Order {
     /// What the trace says must be kept to. Of recorded programs: threads begin after they were made; those who waited
     /// at a condition variable or semaphore go on after what they waited for; atomic variables that threads may
     /// synchronise by keep to their order, and if threads were seen to spin, counters, too. Locks go to whoever the
-    /// machine gives them to, but for those that condition variables were used with.
+    /// machine gives them to, but for those that condition variables were used with, and those that were held while something was
+    /// done that keeps to its order: who took such a lock too early would wait for those who need it.
     #[default]
     Needed,
     /// All locks and atomics go in the recorded order. In a program without data races, each word then gets the values
@@ -50,7 +51,7 @@ impl Trace {
     pub fn threads(&self, replay: Replay) -> Result<Vec<TraceThread>, TraceError> {
         let survey = self.survey()?;
         let about = self.about();
-        let plan = Arc::new(Plan {
+        let mut plan = Plan {
             replay,
             in_parts: survey.in_parts,
             locks: about.locks.iter().map(|lock| lock.order).collect(),
@@ -59,7 +60,9 @@ impl Trace {
                 .iter()
                 .map(|must| *must || replay.order == Order::Recorded)
                 .collect(),
-        });
+        };
+        plan.keep_around(&survey.within);
+        let plan = Arc::new(plan);
         let thread = |thread| TraceThread {
             cursor: Cursor::new(self.clone(), thread),
             plan: plan.clone(),
@@ -81,6 +84,21 @@ struct Plan {
 impl Plan {
     fn keeps(&self, count: EventCountId) -> bool {
         self.kept[count.0 as usize]
+    }
+
+    /// Keeps the order of locks, too, that are held while something is awaited.
+    fn keep_around(&mut self, within: &BTreeSet<(LockId, EventCountId)>) {
+        loop {
+            let free = |count: &EventCountId| !self.keeps(*count);
+            let found = within.iter().find_map(|(lock, count)| {
+                let order = self.locks[lock.0 as usize].filter(free)?;
+                self.keeps(*count).then_some(order)
+            });
+            match found {
+                Some(order) => self.kept[order.0 as usize] = true,
+                None => return,
+            }
+        }
     }
 
     fn order_of(&self, lock: LockId) -> Option<EventCountId> {

@@ -1,7 +1,7 @@
 //! Reads all of a trace: whether it is whole, and what is in it.
 
-use super::{Event, Trace, TraceError};
-use crate::program::Word;
+use super::{About, Event, Trace, TraceError};
+use crate::program::{EventCountId, LockId, Word};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// How often what was done, by a thread or by all. One that reads and writes more than a word is as many as it has
@@ -90,6 +90,40 @@ pub struct Survey {
     /// Words of which several threads wrote a part each. They are written again in a way of their own
     /// ([`Parts::Exact`](super::Parts::Exact)).
     pub in_parts: BTreeSet<Word>,
+    /// Locks with what was awaited while they were held: event counts, and those of locks that were taken.
+    pub within: BTreeSet<(LockId, EventCountId)>,
+}
+
+/// What a thread holds, as its events go by.
+#[derive(Default)]
+struct Held(Vec<LockId>);
+
+impl Held {
+    /// What the event awaits, if anything, is awaited within all that is held.
+    fn follow(
+        &mut self,
+        event: &Event,
+        about: &About,
+        within: &mut BTreeSet<(LockId, EventCountId)>,
+    ) {
+        let awaited = match event {
+            Event::Await(count, _) => Some(*count),
+            Event::Lock { lock, .. } | Event::WaitEnd { lock, .. } => {
+                about.locks[lock.0 as usize].order
+            }
+            _ => None,
+        };
+        if let Some(count) = awaited {
+            within.extend(self.0.iter().map(|lock| (*lock, count)));
+        }
+        match event {
+            Event::Lock { lock, .. } | Event::WaitEnd { lock, .. } => self.0.push(*lock),
+            Event::Unlock(lock) | Event::WaitBegin { lock, .. } => {
+                self.0.retain(|held| held != lock);
+            }
+            _ => {}
+        }
+    }
 }
 
 impl Trace {
@@ -110,10 +144,11 @@ impl Trace {
         };
         let mut writers = BTreeMap::new();
         for thread in 0..self.about().threads {
-            let mut counts = Counts::default();
+            let (mut counts, mut held) = (Counts::default(), Held::default());
             for event in self.events(thread) {
                 let event = event?;
                 counts.add(&event);
+                held.follow(&event, self.about(), &mut survey.within);
                 let part = match event {
                     Event::StorePart { word, .. } => Some(word),
                     Event::Atomic { word, mask, .. } if mask != 0xff => Some(word),
