@@ -158,8 +158,14 @@ fn who_dies_after_a_resize_is_replaced_by_one_that_was_sent_away() {
             .into_iter()
             .find(|it| u64::from(it.pid) == pid);
         process.expect("a host of the run").kill();
+        // Who dies before it has begun a task has not taken over.
+        let has_begun = |pool: &Value| {
+            let workers = pool["workers"].as_array().unwrap().iter();
+            let mut living = workers.filter(|worker| worker["lives"] == true);
+            pool["living"] == 1 && living.any(|worker| worker["task"].is_string())
+        };
         wait_until("another one works", || {
-            processes_of(pod).len() == left && pool(pod).is_some_and(|pool| pool["living"] == 1)
+            processes_of(pod).len() == left && pool(pod).as_ref().is_some_and(has_begun)
         });
     }
     let said = running.ends();
