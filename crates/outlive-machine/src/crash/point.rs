@@ -59,7 +59,7 @@ pub fn is_judging() -> bool {
 /// What is wrong with a machine after a crash.
 #[derive(Debug)]
 pub(super) enum Wrong {
-    /// What was committed is not there.
+    /// What was committed is not there, or a program breaks on what it reads before the recovery is over.
     Lost(String),
     /// Anything else.
     Other(String),
@@ -138,15 +138,16 @@ impl Point {
                 after
                     .unwrap_or_else(|panic| match told(&*panic) {
                         // Its code has met what the dead have left half done, and every value was judged.
-                        what if what.starts_with("thread ") && what.contains(" panicked: ") => {
-                            Ok(())
-                        }
+                        what if is_of_a_program(&what) => Ok(()),
                         what => Err(Wrong::Other(what)),
                     })
                     .map(|()| outcome)
             }
             Ok(Err(wrong)) => Err(wrong),
-            Err(panic) => Err(Wrong::Other(told(&*panic))),
+            Err(panic) => Err(match told(&*panic) {
+                what if is_of_a_program(&what) => Wrong::Lost(what),
+                what => Wrong::Other(what),
+            }),
         };
         JUDGING.set(false);
         outcome
@@ -219,6 +220,11 @@ fn go_on<T: Thread>(mut simulation: Simulation<Cluster<T>>, goal: Goal) -> Resul
     let machine = simulation.machine();
     let sound = machine.check().and_then(|()| machine.check_recovered());
     sound.map_err(Wrong::Other)
+}
+
+/// Whether it was a thread's code that has panicked, and not the machine or its judge.
+fn is_of_a_program(what: &str) -> bool {
+    what.starts_with("thread ") && what.contains(" panicked: ")
 }
 
 fn told(panic: &(dyn Any + Send)) -> String {

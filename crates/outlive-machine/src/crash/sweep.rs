@@ -88,11 +88,11 @@ pub struct Report {
     pub recoveries: u64,
     /// Commits before the deaths, summed over the points: all of them are judged.
     pub stores: u64,
-    /// Lines that a dead node owned, and that were repaired from the logs.
+    /// Lines that a dead node owned, and to which a recovery gave contents, from logs or memory.
     pub restored: u64,
     /// Points after which something was wrong.
     pub failed: u64,
-    /// Of those, the ones after which a line was not what had been committed to it.
+    /// Of those, the ones after which a line was not what had been committed to it, or a program broke on what it read.
     pub lost: u64,
     /// The first of them, a few.
     pub failures: Vec<Failed>,

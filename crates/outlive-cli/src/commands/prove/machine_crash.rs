@@ -37,7 +37,7 @@ pub struct MachineCrash {
     /// So many points of each that, with --all, at least 100,000 may lose nothing: half an hour
     #[arg(long)]
     full: bool,
-    /// How many points of each program are tried on each configuration [default: 100]
+    /// How many points of each program are tried on each configuration: at least 20, as many as programs are drawn [default: 100]
     #[arg(long, value_name = "N", conflicts_with = "full", value_parser = clap::value_parser!(u64).range(20..))]
     points: Option<u64>,
     /// What the points and all that a machine leaves to chance follow from
@@ -64,7 +64,7 @@ struct Details {
     recoveries: u64,
     /// Commits before the deaths, over all points.
     stores: u64,
-    /// Lines of dead owners that were repaired from logs.
+    /// Lines of dead owners to which recoveries gave contents.
     restored: u64,
     /// Points after which committed stores were missing: failures, unless the configuration does nothing against that.
     lost: u64,
@@ -175,7 +175,8 @@ fn found(
             let others = report.failed - report.lost;
             let message =
                 format!("{others} points were followed by something worse than lost stores");
-            (others, vec![message])
+            let first = report.failures.iter().map(tell);
+            (others, std::iter::once(message).chain(first).collect())
         }
     };
     Proof {
@@ -200,7 +201,10 @@ fn say(proof: &Proof<Details>) -> Result<(), Failure> {
     let more = &proof.more;
     let verdict = match (proof.failures, more.protects) {
         (0, true) => "nothing lost".to_owned(),
-        (0, false) => format!("stores lost after {} of them, as it must be", more.lost),
+        (0, false) => format!(
+            "stores lost after {} of the points, as it must be",
+            more.lost
+        ),
         (failures, _) => format!("{failures} failures"),
     };
     output::line(format_args!(
