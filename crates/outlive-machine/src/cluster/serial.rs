@@ -1,9 +1,10 @@
 //! What is serialised: atomics, fences, and what threads synchronise by.
 //!
-//! Such an operation begins when all instructions before it have retired and all stores before it are committed (but a lock that is
-//! taken by a store, which goes behind them), and nothing after it begins before it is done. An atomic binds the old value and writes the new one at one moment, at which its node
-//! may write the line: its store goes into the (empty) store buffer and is committed at once. In a machine that writes
-//! through or replicates, the line is pinned from that moment to the commit.
+//! Such an operation begins when all instructions before it have retired and all stores before it are committed, and nothing
+//! after it begins before it is done. (A lock that is taken by a store goes behind the stores before it, and is done when it is
+//! committed.) An atomic binds the old value and writes the new one at one moment, at which its node may write the line: its
+//! store goes into the (empty) store buffer and is committed at once. In a machine that writes through or replicates, the line
+//! is pinned from that moment to the commit.
 //!
 //! Locks, barriers and conditions make real accesses to their words, and when these are committed the machine's
 //! [objects](super::objects) decide who has to wait: an atomic that is not committed has changed nothing. Who waits costs nothing; when it may go on it makes a new access, as one who spun would.
