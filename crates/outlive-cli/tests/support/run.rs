@@ -150,11 +150,17 @@ impl Seen {
         })
     }
 
-    /// Whether nothing of it is left, its locks neither: it gives its environment away before them.
+    /// Whether nothing of it is left, its locks neither: it gives its environment away before them, and its first thread may
+    /// be a zombie while others still hold what all of them share.
     pub fn has_ended(&self) -> bool {
         let stat = fs::read_to_string(format!("/proc/{}/stat", self.pid)).unwrap_or_default();
         let state = stat.rsplit_once(") ").map(|(_, rest)| rest.as_bytes()[0]);
-        matches!(state, None | Some(b'Z' | b'X'))
+        let threads = fs::read_dir(format!("/proc/{}/task", self.pid)).map_or(0, Iterator::count);
+        match state {
+            None | Some(b'X') => true,
+            Some(b'Z') => threads <= 1,
+            Some(_) => false,
+        }
     }
 
     pub fn kill(self) {
