@@ -4,7 +4,7 @@ mod support;
 
 use outlive_machine::cluster::{self, Breakage, MessageKind, Workload};
 use outlive_machine::crash::{Goal, Points, Report, Sweep, SweepError};
-use outlive_machine::description::{Description, OwnUnit, Protocol, SynchronisationWords};
+use outlive_machine::description::{Description, OwnUnit, Protocol, Synchronising};
 use outlive_machine::program::Neighbour;
 use outlive_machine::protocol::NodeId;
 use support::tiny::Tiny;
@@ -189,10 +189,16 @@ fn nothing_is_lost_while_memory_nodes_ask_each_other_what_may_be_dropped() {
 
 #[test]
 fn a_machine_that_leaves_locks_out_is_not_swept() {
-    let mut description = machine(Protocol::Proactive, 3, 1, 2, "5 us");
-    description.ours.replication.synchronisation = SynchronisationWords::LeftOut;
-    let swept = Sweep::new(&description, 1).run(&|| neighbours(1, 3, 3, 18), &|_| {});
-    assert_eq!(swept, Err(SweepError::LeftOut));
+    for (protocol, without) in [
+        (Protocol::Proactive, Synchronising::LeftOut),
+        (Protocol::Proactive, Synchronising::Events),
+        (Protocol::WriteBack, Synchronising::Events),
+    ] {
+        let mut description = machine(protocol, 3, 1, 2, "5 us");
+        description.ours.core.synchronisation = without;
+        let swept = Sweep::new(&description, 1).run(&|| neighbours(1, 3, 3, 18), &|_| {});
+        assert_eq!(swept, Err(SweepError::LeftOut));
+    }
 }
 
 #[test]

@@ -3,9 +3,7 @@
 mod support;
 
 use outlive_machine::cluster::{Cluster, MessageKind, Purpose, Workload};
-use outlive_machine::description::{
-    Coalescing, Description, OwnUnit, Protocol, SynchronisationWords,
-};
+use outlive_machine::description::{Coalescing, Description, OwnUnit, Protocol, Synchronising};
 use outlive_machine::engine::Time;
 use outlive_machine::line::LineAddress;
 use outlive_machine::logging::{LoggingCounts, ReplicaGroups};
@@ -246,11 +244,12 @@ fn locking(count: usize) -> Workload<Script> {
 fn locks_are_replicated_unless_they_are_left_out() {
     for protocol in replicating() {
         for (words, each) in [
-            (SynchronisationWords::Replicated, 3),
-            (SynchronisationWords::LeftOut, 1),
+            (Synchronising::Replicated, 3),
+            (Synchronising::LeftOut, 1),
+            (Synchronising::Events, 1),
         ] {
             let mut description = with(protocol, 3);
-            description.ours.replication.synchronisation = words;
+            description.ours.core.synchronisation = words;
             let mut simulation = support::judged(&description, locking(10), 1);
             support::finish(&mut simulation);
             let machine = simulation.machine();
@@ -287,7 +286,7 @@ fn adaptive_replicates_a_lock_while_its_line_is_on_the_way() {
 #[should_panic(expected = "no node may fail")]
 fn a_machine_that_leaves_locks_out_cannot_be_crashed() {
     let mut description = with(Protocol::Proactive, 3);
-    description.ours.replication.synchronisation = SynchronisationWords::LeftOut;
+    description.ours.core.synchronisation = Synchronising::LeftOut;
     let mut simulation = support::judged(&description, locking(10), 1);
     outlive_machine::cluster::crash(&mut simulation, NodeId::new(0), 0);
 }

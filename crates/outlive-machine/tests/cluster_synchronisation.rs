@@ -66,7 +66,17 @@ impl Thread for Program {
     }
 }
 
-fn description(protocol: &str) -> Description {
+/// A protocol, and what locks and barriers are to the memory.
+type Machine = (&'static str, &'static str);
+
+const WRITE_BACK: Machine = ("wb", "replicated");
+
+fn machines() -> impl Iterator<Item = Machine> {
+    let protocols = Protocol::ALL.iter().map(|protocol| protocol.name());
+    protocols.flat_map(|protocol| ["replicated", "events"].map(|locks| (protocol, locks)))
+}
+
+fn description((protocol, synchronisation): Machine) -> Description {
     format!(
         r#"
         [system]
@@ -77,6 +87,8 @@ fn description(protocol: &str) -> Description {
         size = "64 KiB"
         [ours.coherence]
         protocol = "{protocol}"
+        [ours.core]
+        synchronisation = "{synchronisation}"
         "#
     )
     .parse()
@@ -84,7 +96,7 @@ fn description(protocol: &str) -> Description {
 }
 
 fn simulation(
-    protocol: &str,
+    machine: Machine,
     step: fn(u64, u64, u64) -> Option<Op>,
 ) -> Simulation<Cluster<Program>> {
     let thread = |number| Program {
@@ -99,11 +111,11 @@ fn simulation(
         image: image(),
         synchronisation: objects(),
     };
-    judged(protocol, workload)
+    judged(machine, workload)
 }
 
-fn judged<T: Thread>(protocol: &str, workload: Workload<T>) -> Simulation<Cluster<T>> {
-    support::judged(&description(protocol), workload, 5)
+fn judged<T: Thread>(machine: Machine, workload: Workload<T>) -> Simulation<Cluster<T>> {
+    support::judged(&description(machine), workload, 5)
 }
 
 fn finish<T: Thread>(mut simulation: Simulation<Cluster<T>>) -> Simulation<Cluster<T>> {
@@ -113,9 +125,9 @@ fn finish<T: Thread>(mut simulation: Simulation<Cluster<T>>) -> Simulation<Clust
 
 #[test]
 fn a_lock_admits_one_at_a_time() {
-    for protocol in Protocol::ALL.iter().map(|protocol| protocol.name()) {
+    for which in machines() {
         // Read, wait, write back one more: without a lock most of it would be lost.
-        let simulation = finish(simulation(protocol, |number, step, last| {
+        let simulation = finish(simulation(which, |number, step, last| {
             let within = [
                 Op::Lock(LOCK),
                 Op::Load(COUNTER),
@@ -127,14 +139,18 @@ fn a_lock_admits_one_at_a_time() {
             (step < 6 * 100).then(|| within[step as usize % 6])
         }));
         let machine = simulation.machine();
-        assert_eq!(machine.word(COUNTER), 100 * THREADS as u64, "{protocol}");
+        assert_eq!(machine.word(COUNTER), 100 * THREADS as u64, "{which:?}");
         assert_eq!(machine.word(Word(0)), 0, "the lock is free");
+        let total = machine.statistics().total();
+        // While one is within, for 50 cycles at least, the others mostly wait.
+        assert!(total.lock_ticks > 800 * 50 * 3, "{which:?}: {total:?}");
+        assert_eq!(total.meeting_ticks, 0);
     }
 }
 
 #[test]
 fn without_the_lock_it_would_be_noticed() {
-    let simulation = finish(simulation("wb", |number, step, last| {
+    let simulation = finish(simulation(WRITE_BACK, |number, step, last| {
         let within = [
             Op::Load(COUNTER),
             Op::Compute(50 + number as u32 * 7),
@@ -147,9 +163,9 @@ fn without_the_lock_it_would_be_noticed() {
 
 #[test]
 fn a_barrier_is_passed_when_all_have_arrived() {
-    for protocol in Protocol::ALL.iter().map(|protocol| protocol.name()) {
+    for which in machines() {
         // In each round everybody writes his own word, and after the barrier reads his neighbour's.
-        let simulation = finish(simulation(protocol, |number, step, last| {
+        let simulation = finish(simulation(which, |number, step, last| {
             let (round, own) = (step / 5, COUNTER.offset(number));
             let neighbour = COUNTER.offset((number + 1) % THREADS as u64);
             if step % 5 == 4 {
@@ -166,19 +182,23 @@ fn a_barrier_is_passed_when_all_have_arrived() {
         }));
         let machine = simulation.machine();
         assert_eq!(machine.word(Word(16)), 0, "nobody is counted any more");
+        let opened = if which.1 == "events" { 0 } else { 120 };
         assert_eq!(
             machine.word(Word(24)),
-            120,
+            opened,
             "the flag says how often it was opened"
         );
+        let total = machine.statistics().total();
+        assert!(total.meeting_ticks > 0);
+        assert_eq!(total.lock_ticks, 0);
     }
 }
 
 #[test]
 fn who_waits_for_a_condition_is_woken() {
-    for protocol in Protocol::ALL.iter().map(|protocol| protocol.name()) {
+    for which in machines() {
         // The first half waits, one after another, for tokens that the other half makes.
-        let simulation = finish(simulation(protocol, |number, step, last| {
+        let simulation = finish(simulation(which, |number, step, last| {
             let producer = number >= THREADS as u64 / 2;
             let round = step / 6;
             let op = match (step % 6, producer) {
@@ -204,7 +224,7 @@ fn who_waits_for_a_condition_is_woken() {
 }
 
 /// One reads a word before it advances the count and another writes that word after it has awaited it: what both read.
-fn read_around_a_count(protocol: &str, wanted: u64) -> (Vec<u64>, Vec<u64>) {
+fn read_around_a_count(machine: Machine, wanted: u64) -> (Vec<u64>, Vec<u64>) {
     const LATER: Word = Word(96);
     // Nobody waits for values, so only the count can hold anything back.
     let threads = vec![
@@ -238,24 +258,24 @@ fn read_around_a_count(protocol: &str, wanted: u64) -> (Vec<u64>, Vec<u64>) {
         image: image(),
         synchronisation: objects(),
     };
-    let simulation = finish(judged(protocol, workload));
+    let simulation = finish(judged(machine, workload));
     let read = |thread| simulation.machine().thread(thread).results().to_vec();
     (read(0), [read(2), read(3)].concat())
 }
 
 #[test]
 fn who_awaits_a_count_comes_after_who_advanced_it() {
-    for protocol in Protocol::ALL.iter().map(|protocol| protocol.name()) {
-        let (before, after) = read_around_a_count(protocol, 3);
-        assert_eq!((before, after), (vec![0], vec![7, 8, 8]), "{protocol}");
-        let (_, at_once) = read_around_a_count(protocol, 0);
-        assert_eq!(at_once, [0, 0, 0], "{protocol}: nothing holds them back");
+    for which in machines() {
+        let (before, after) = read_around_a_count(which, 3);
+        assert_eq!((before, after), (vec![0], vec![7, 8, 8]), "{which:?}");
+        let (_, at_once) = read_around_a_count(which, 0);
+        assert_eq!(at_once, [0, 0, 0], "{which:?}: nothing holds them back");
     }
 }
 
 #[test]
 fn a_deadlock_is_told_with_who_waits_for_what() {
-    let mut stuck = simulation("wb", |number, step, _| match (number, step) {
+    let mut stuck = simulation(WRITE_BACK, |number, step, _| match (number, step) {
         (0, 0) => Some(Op::Lock(LOCK)),
         (1, 0) => Some(Op::Compute(100_000)),
         (1, 1) => Some(Op::Lock(LOCK)),

@@ -6,8 +6,7 @@
 
 use super::Cluster;
 use super::reorder_buffer::{Group, Kind};
-use super::store_buffer::{ALL_BYTES, Store, Then};
-use crate::line::LineAddress;
+use super::store_buffer::Then;
 use crate::program::{EventCountId, Thread};
 
 impl<T: Thread> Cluster<T> {
@@ -23,22 +22,12 @@ impl<T: Thread> Cluster<T> {
 
     /// Begins to advance a count; `false` if there is no room among the stores.
     pub(super) fn advance(&mut self, c: usize, count: EventCountId) -> bool {
-        let core = &mut self.cores[c];
-        if !core.has_room_for_store() {
+        if !self.cores[c].has_room_for_store() {
             return false;
         }
-        let number = core.rob.next();
-        core.stores.begin(Store {
-            line: LineAddress(0),
-            place: 0,
-            bytes: ALL_BYTES,
-            // Needs no line of the shared memory, and has no value that a load could find.
-            private: true,
-            value: 0,
-            then: Then::Advance(count),
-            number,
-            ready: core.tick,
-        });
+        let mark = self.mark(c, Then::Advance(count));
+        let core = &mut self.cores[c];
+        core.stores.begin(mark);
         core.rob.push(Group {
             done: core.tick,
             count: 1,

@@ -98,7 +98,7 @@ use under_way::UnderWay;
 
 use std::sync::LazyLock;
 
-use crate::description::{Description, Protocol, SynchronisationWords};
+use crate::description::{Description, Protocol, Synchronising};
 use crate::engine::{Divisor, EventQueue, Machine, Simulation, Time};
 use crate::line::{Line, LineAddress};
 use crate::logging::{Archive, LoggingUnit};
@@ -191,8 +191,7 @@ pub struct Cluster<T> {
     sizes: WireSizes,
     protocol: Protocol,
     eager_stores: usize,
-    /// Stores of locks, barriers and conditions are not replicated.
-    leaves_out: bool,
+    synchronisation: Synchronising,
     write_backs: usize,
     cores_per_node: usize,
     /// Lines in a piece of shared memory that stands on one memory node.
@@ -284,8 +283,7 @@ impl<T: Thread> Cluster<T> {
             sizes: WireSizes::new(&description.ours.wire),
             protocol: description.ours.coherence.protocol,
             eager_stores: description.ours.core.eager_stores as usize,
-            leaves_out: description.ours.replication.synchronisation
-                == SynchronisationWords::LeftOut,
+            synchronisation: description.ours.core.synchronisation,
             write_backs: description.ours.coherence.write_back_buffer as usize,
             cores_per_node: per_node,
             interleave: Divisor::new(

@@ -26,7 +26,7 @@ use super::event::Event;
 use super::packet::Says;
 use super::store_buffer::Entry;
 use super::{Breakage, Cluster};
-use crate::description::Protocol;
+use crate::description::{Protocol, Synchronising};
 use crate::engine::{EventQueue, Time};
 use crate::line::LineAddress;
 use crate::logging::{Commit, Epoch, Repl, ReplAck, Requester, Val};
@@ -98,7 +98,8 @@ impl<T: Thread> Cluster<T> {
 
     /// Whether other nodes log an entry.
     pub(super) fn is_replicated(&self, entry: &Entry) -> bool {
-        let left_out = self.leaves_out && entry.then.is_of_synchronisation();
+        let left_out =
+            self.synchronisation == Synchronising::LeftOut && entry.then.is_of_synchronisation();
         self.protocol.replicates() && !entry.private && !left_out
     }
 

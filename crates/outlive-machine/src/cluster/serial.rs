@@ -7,13 +7,14 @@
 //! is pinned from that moment to the commit.
 //!
 //! Locks, barriers and conditions make real accesses to their words, and when these are committed the machine's
-//! [objects](super::objects) decide who has to wait: an atomic that is not committed has changed nothing. Who waits costs nothing; when it may go on it makes a new access, as one who spun would.
+//! [objects](super::objects) decide who has to wait: an atomic that is not committed has changed nothing. Who waits costs nothing;
+//! when it may go on it makes a new access, as one who spun would. (Where they are events, they take the same steps without accesses.)
 
 use super::event::Event;
 use super::objects::Turn;
 use super::store_buffer::Then;
 use super::{Breakage, Cluster};
-use crate::description::Protocol;
+use crate::description::{Protocol, Synchronising};
 use crate::engine::{EventQueue, Time};
 use crate::program::{LockId, Op, Thread, Update, Word};
 
@@ -27,6 +28,8 @@ pub(super) struct Serial {
     pub waits: bool,
     /// What its atomic has got it, since that is committed.
     pub turn: Turn,
+    /// When the core first came to it.
+    since: Option<u64>,
 }
 
 impl Serial {
@@ -89,8 +92,12 @@ impl<T: Thread> Cluster<T> {
         }
         let tick = self.cores[c].tick;
         if !serial.begun {
-            self.cores[c].serial.begun = true;
-            if let Some(word) = self.word_of(op) {
+            let serial = &mut self.cores[c].serial;
+            serial.begun = true;
+            serial.since.get_or_insert(tick);
+            let word = self.word_of(op);
+            if let Some(word) = word.filter(|_| matches!(op, Op::Atomic(..)) || !self.has_events())
+            {
                 self.check_word(word);
                 self.prefetch(c, word.line(), tick, now, queue);
             }
@@ -98,7 +105,7 @@ impl<T: Thread> Cluster<T> {
         if self.cores[c].rob.is_empty() {
             match (op, serial.step) {
                 (Op::Lock(lock), Step::Begin) | (Op::Wait(_, lock), Step::Retake)
-                    if self.protocol == Protocol::Adaptive =>
+                    if self.protocol == Protocol::Adaptive && !self.has_events() =>
                 {
                     return self.take(c, lock, now, queue);
                 }
@@ -178,6 +185,11 @@ impl<T: Thread> Cluster<T> {
         }
     }
 
+    /// Whether locks, barriers and conditions are no accesses.
+    fn has_events(&self) -> bool {
+        self.synchronisation == Synchronising::Events
+    }
+
     /// The word by which an operation begins, if that is to be written.
     fn word_of(&self, op: Op) -> Option<Word> {
         match op {
@@ -239,8 +251,15 @@ impl<T: Thread> Cluster<T> {
         now: Time,
         queue: &mut EventQueue<Event>,
     ) -> bool {
+        let has_events = self.has_events();
         let core = &mut self.cores[c];
         let tick = core.tick;
+        if has_events && then.is_of_synchronisation() {
+            core.stores.enter_mark(then, tick);
+            (core.serial.step, core.serial.turn) = (Step::Committing(0), Turn::Go);
+            self.commit_oldest(c, tick, now, queue);
+            return true;
+        }
         let caches = &mut self.nodes[core.node as usize].caches;
         let Some(hit) = caches.write(core.place, word.line()) else {
             return self.wait_for(c, word, true, now, queue);
@@ -300,6 +319,9 @@ impl<T: Thread> Cluster<T> {
 
     /// Reads a word for the operation's own use; `false` if that cannot be now.
     fn look(&mut self, c: usize, word: Word, now: Time, queue: &mut EventQueue<Event>) -> bool {
+        if self.has_events() {
+            return true;
+        }
         let core = &mut self.cores[c];
         let caches = &mut self.nodes[core.node as usize].caches;
         let Some(hit) = caches.read(core.place, word.line()) else {
@@ -316,9 +338,16 @@ impl<T: Thread> Cluster<T> {
     /// The operation is done.
     fn done(&mut self, c: usize) -> bool {
         let core = &mut self.cores[c];
-        core.held = None;
+        let op = core.held.take();
+        let since = core.serial.since.unwrap_or(core.tick);
         core.serial = Serial::default();
         core.tick += 1;
+        let taken = core.tick.saturating_sub(since);
+        match op {
+            Some(Op::Lock(_)) => core.counts.lock_ticks += taken,
+            Some(Op::Barrier(_) | Op::Wait(..)) => core.counts.meeting_ticks += taken,
+            _ => {}
+        }
         core.counts.instructions += 1;
         core.rob.retired = core.rob.retired.max(core.tick);
         true

@@ -56,6 +56,11 @@ pub struct CoreCounts {
     pub buffer_full: u64,
     /// How long that was, in ticks.
     pub buffer_full_ticks: u64,
+    /// How long the thread was at locks, from when it came to one until it had it, in ticks: the stores before it are committed
+    /// first.
+    pub lock_ticks: u64,
+    /// How long it was at barriers and conditions.
+    pub meeting_ticks: u64,
     /// When the thread's last instruction was retired and its last store committed; zero while it runs.
     pub finished: Time,
 }
@@ -97,6 +102,8 @@ impl AddAssign for CoreCounts {
         self.buffer_ticks += other.buffer_ticks;
         self.buffer_full += other.buffer_full;
         self.buffer_full_ticks += other.buffer_full_ticks;
+        self.lock_ticks += other.lock_ticks;
+        self.meeting_ticks += other.meeting_ticks;
         self.finished = self.finished.max(other.finished);
     }
 }

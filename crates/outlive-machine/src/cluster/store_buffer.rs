@@ -87,6 +87,24 @@ pub(super) struct Entry {
     pub pinned_at: Option<u64>,
 }
 
+impl Entry {
+    /// One that writes nothing yet, and that nothing joins.
+    fn of_its_own(line: LineAddress, then: Then, at: u64) -> Self {
+        Self {
+            line,
+            private: true,
+            words: 0,
+            values: [0; 8],
+            then,
+            entered: at,
+            ready: at,
+            sealed: true,
+            replication: Replication::default(),
+            pinned_at: None,
+        }
+    }
+}
+
 /// What has become of the oldest store that had not retired.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Retired {
@@ -192,16 +210,12 @@ impl StoreBuffer {
         let mut values = [0; 8];
         values[store.place as usize] = store.value;
         self.entries.push_back(Entry {
-            line: store.line,
             private: store.private,
             words: bit,
             values,
-            then: store.then,
-            entered: at,
             ready: store.ready,
             sealed: store.then != Then::Nothing,
-            replication: Replication::default(),
-            pinned_at: None,
+            ..Entry::of_its_own(store.line, store.then, at)
         });
         Retired::Entered
     }
@@ -213,17 +227,18 @@ impl StoreBuffer {
         let mut values = [0; 8];
         values[word.place()] = value;
         self.entries.push_back(Entry {
-            line: word.line(),
-            private: false,
             words: 1 << word.place(),
             values,
-            then,
-            entered: at,
-            ready: at,
-            sealed: true,
-            replication: Replication::default(),
-            pinned_at: None,
+            private: false,
+            ..Entry::of_its_own(word.line(), then, at)
         });
+    }
+
+    /// What follows when it is committed, and nothing else: no line is written.
+    pub fn enter_mark(&mut self, then: Then, at: u64) {
+        debug_assert!(self.queue.is_empty() && !self.is_full());
+        self.entries
+            .push_back(Entry::of_its_own(LineAddress(0), then, at));
     }
 
     /// The write of an atomic that is not committed, and is the only store here, is undone.

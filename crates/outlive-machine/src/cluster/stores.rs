@@ -8,7 +8,7 @@ use super::misses::PENDING;
 use super::reorder_buffer::Kind;
 use super::store_buffer::{ALL_BYTES, Store, Then};
 use super::{Breakage, Cluster};
-use crate::description::Protocol;
+use crate::description::{Protocol, Synchronising};
 use crate::engine::{EventQueue, Time};
 use crate::line::LineAddress;
 use crate::parts::Slot;
@@ -40,7 +40,7 @@ impl<T: Thread> Cluster<T> {
         self.store_then(c, word, 0, Then::Unlock(lock), now, queue)
     }
 
-    /// A store of a whole word, and what follows when it is committed.
+    /// A store of a whole word of a lock, a barrier or a condition, and what follows when it is committed.
     pub(super) fn store_then(
         &mut self,
         c: usize,
@@ -50,7 +50,31 @@ impl<T: Thread> Cluster<T> {
         now: Time,
         queue: &mut EventQueue<Event>,
     ) -> bool {
+        if self.synchronisation == Synchronising::Events {
+            if !self.cores[c].has_room_for_store() {
+                return false;
+            }
+            let mark = self.mark(c, then);
+            self.begin_store(c, mark);
+            return true;
+        }
         self.store_part(c, word, (value, ALL_BYTES), then, now, queue)
+    }
+
+    /// What takes a place among the core's stores, and is none: it needs no line of the shared memory, and has no value that a load
+    /// could find.
+    pub(super) fn mark(&self, c: usize, then: Then) -> Store {
+        let core = &self.cores[c];
+        Store {
+            line: LineAddress(0),
+            place: 0,
+            bytes: ALL_BYTES,
+            private: true,
+            value: 0,
+            then,
+            number: core.rob.next(),
+            ready: core.tick,
+        }
     }
 
     fn store_part(

@@ -8,7 +8,7 @@ use thiserror::Error;
 
 use super::point::{Point, Wrong};
 use crate::cluster::{self, Breakage, Cluster, ClusterError, Stuck, Workload};
-use crate::description::{Description, SynchronisationWords};
+use crate::description::{Description, Synchronising};
 use crate::engine::{Random, Simulation};
 use crate::program::Thread;
 
@@ -62,8 +62,8 @@ pub enum SweepError {
     Stuck(#[from] Stuck),
     /// The machine leaves out what would have to be there after a crash.
     #[error(
-        "ours.replication.synchronisation is \"left-out\": a lock would die with its node, so such a machine cannot be crashed; \
-         set it to \"replicated\""
+        "ours.core.synchronisation leaves locks out: one would die with its node, so such a machine cannot be crashed; set it to \
+         \"replicated\""
     )]
     LeftOut,
 }
@@ -125,10 +125,13 @@ impl<'a> Sweep<'a> {
         workload: &(dyn Fn() -> Workload<T> + Sync),
         progress: &(dyn Fn(u64) + Sync),
     ) -> Result<Report, SweepError> {
-        let replication = &self.description.ours.replication;
-        if self.description.ours.coherence.protocol.replicates()
-            && replication.synchronisation == SynchronisationWords::LeftOut
-        {
+        let ours = &self.description.ours;
+        let left_out = match ours.core.synchronisation {
+            Synchronising::Replicated => false,
+            Synchronising::LeftOut => ours.coherence.protocol.replicates(),
+            Synchronising::Events => true,
+        };
+        if left_out {
             return Err(SweepError::LeftOut);
         }
         let mut whole = self.begin(workload)?;

@@ -44,7 +44,7 @@ use std::fmt;
 pub use error::{DescriptionError, Impossible};
 pub use ours::{
     Coalescing, Coherence, Core, Fabric, Failure, Memories, OwnUnit, Protocol, ReplicaHash,
-    Replication, SynchronisationWords, Wire,
+    Replication, Synchronising, Wire,
 };
 pub use paper::{Cache, Cxl, LocalMemory, LoggingUnit, System};
 pub use quantity::{Bytes, Cycles, Rate};

@@ -16,6 +16,18 @@ choice! {
     }
 }
 
+choice! {
+    /// What the operations of locks, barriers and conditions are to the memory.
+    pub enum Synchronising {
+        /// Atomics, loads and stores of their words, which are replicated as others: whoever dies with one leaves it as it was.
+        Replicated = "replicated",
+        /// The same, but they are not replicated: for comparison only, since no node may then fail.
+        LeftOut = "left-out",
+        /// Nothing: the machine knows who has to wait, and who does goes on at the moment another lets it. No node may fail.
+        Events = "events",
+    }
+}
+
 section! {
     /// Of a core. The paper's queues and private caches are those of Intel's Sunny Cove, so the rest is taken from there.
     pub struct Core {
@@ -36,6 +48,12 @@ section! {
         /// Up to so many entries of the store buffer "recxl-adaptive" replicates each store as it enters: 9, an eighth of the buffer. Then
         /// what little there is will be waited for soon; with more, there is time for others to join.
         pub eager_stores: u32 = 9,
+        /// What locks, barriers and conditions are to the memory: "replicated", "left-out" or "events". A lock whose word dies with a
+        /// node would be free or taken for good, so stores to these words are replicated as others. The paper's traces have
+        /// synchronisation as events, without such stores, and it does not say what those cost in its simulator. With "left-out" they
+        /// are not replicated; with "events" they are no accesses at all, and nobody waits for a line to come round. Both are for
+        /// comparisons, and such machines cannot be crashed ("left-out" can where nothing is replicated).
+        pub synchronisation: Synchronising = Synchronising::Replicated,
         /// How far a core runs ahead of the rest of the machine at a time: 20 ns, a fifth of the way to another node. It
         /// moves when things happen by that much, never in which order a program may see them.
         pub quantum: Time = Time::from_nanos(20),
@@ -156,16 +174,6 @@ choice! {
     }
 }
 
-choice! {
-    /// Whether stores to the words of locks, barriers and conditions are replicated as others.
-    pub enum SynchronisationWords {
-        /// They are: whoever dies with one leaves it as it was.
-        Replicated = "replicated",
-        /// They are not: for comparison only, since no node may then fail.
-        LeftOut = "left-out",
-    }
-}
-
 section! {
     /// Of what happens when a node fails.
     pub struct Failure {
@@ -191,10 +199,6 @@ section! {
         /// store: who lives then has logged it, or is the one who stored, and has the line. With "skipped", what the last living
         /// node has committed before it was alone may be in its caches only; there is nobody left who could outlive it.
         pub own_unit: OwnUnit = OwnUnit::Counts,
-        /// Whether stores to the words of locks, barriers and conditions are replicated, "replicated" or "left-out". A lock whose word
-        /// dies with a node would be free or taken for good, so they are. The paper's simulator has synchronisation as events of its
-        /// traces, without such stores: "left-out" is for comparisons with it. A machine that leaves them out cannot be crashed.
-        pub synchronisation: SynchronisationWords = SynchronisationWords::Replicated,
         /// An entry of a log: 24 B, for requester 2, number of the commit 4, epoch 4, number of the word 6, value 8.
         pub log_entry: Bytes = Bytes(24),
         /// Entries of a REPL that a logging unit writes into its SRAM in a cycle, and carries from there to its log: 8, as many as a

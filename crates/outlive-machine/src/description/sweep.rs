@@ -73,8 +73,8 @@ pub const SWEPT: &[Swept] = &[
         &["\"multiply\"", "\"modulo\""],
     ),
     swept(
-        "ours.replication.synchronisation",
-        &["\"replicated\"", "\"left-out\""],
+        "ours.core.synchronisation",
+        &["\"replicated\"", "\"left-out\"", "\"events\""],
     ),
 ];
 

@@ -16,6 +16,10 @@ pub struct Measures {
     pub buffer_full: f64,
     /// The share of the cores' time in which the oldest store waited for its replicas alone.
     pub replica_wait: f64,
+    /// The share of the cores' time in which their threads were at locks, until they had them.
+    pub at_locks: f64,
+    /// The share in which they were at barriers and conditions.
+    pub at_barriers: f64,
     /// Of the replicated entries, the share that was replicated only when it was the oldest (the paper's Figure 11).
     pub replicated_oldest: Option<f64>,
     /// What all nodes send for accesses to shared memory, in bytes per second (Figure 14).
@@ -76,6 +80,8 @@ struct Sums {
     shared_coalesced: u64,
     buffer_full: u64,
     replica_wait: u64,
+    at_locks: u64,
+    at_barriers: u64,
     replicated: u64,
     replicated_oldest: u64,
     /// For each purpose, in the order of [`PURPOSES`].
@@ -97,6 +103,8 @@ impl Sums {
             shared_coalesced: total.shared_coalesced,
             buffer_full: total.buffer_full_ticks,
             replica_wait: total.replica_ticks,
+            at_locks: total.lock_ticks,
+            at_barriers: total.meeting_ticks,
             replicated: total.replicated,
             replicated_oldest: total.replicated_oldest,
             bytes: PURPOSES.map(|purpose| statistics.messages.for_purpose(purpose).bytes),
@@ -143,6 +151,8 @@ impl Sums {
             ),
             buffer_full: more(|sums| sums.buffer_full) / ticks,
             replica_wait: more(|sums| sums.replica_wait) / ticks,
+            at_locks: more(|sums| sums.at_locks) / ticks,
+            at_barriers: more(|sums| sums.at_barriers) / ticks,
             replicated_oldest: share(
                 more(|sums| sums.replicated_oldest),
                 more(|sums| sums.replicated),

@@ -7,7 +7,7 @@ use super::paper::{self, Paper};
 use super::{MEAN, row, with};
 use crate::row::{How, Row};
 use crate::{Effort, Run, Study, StudyError};
-use outlive_machine::description::Protocol;
+use outlive_machine::description::{Protocol, Synchronising};
 
 pub const STUDY: Study = Study {
     name: "recxl-fig18",
@@ -15,9 +15,29 @@ pub const STUDY: Study = Study {
     body: study,
 };
 
-const PROTOCOLS: [(Protocol, Paper); 2] = [
-    (Protocol::WriteBack, paper::FOUR_NODES_WB),
-    (Protocol::Proactive, paper::FOUR_NODES_PROACTIVE),
+/// Who is scaled, and its number in the paper.
+const SCALED: [(Protocol, Synchronising, Paper); 4] = [
+    (
+        Protocol::WriteBack,
+        Synchronising::Replicated,
+        paper::FOUR_NODES_WB,
+    ),
+    (
+        Protocol::Proactive,
+        Synchronising::Replicated,
+        paper::FOUR_NODES_PROACTIVE,
+    ),
+    // What is left of the difference when threads hand locks over at once.
+    (
+        Protocol::WriteBack,
+        Synchronising::Events,
+        paper::FOUR_NODES_WB,
+    ),
+    (
+        Protocol::Proactive,
+        Synchronising::Events,
+        paper::FOUR_NODES_PROACTIVE,
+    ),
 ];
 
 fn study(run: &mut Run<'_>) -> Result<(), StudyError> {
@@ -27,39 +47,47 @@ fn study(run: &mut Run<'_>) -> Result<(), StudyError> {
         Effort::Tiny => &[4, 6],
         Effort::Quick | Effort::Full => &[4, 8, 12, 16],
     };
+    let metric = |protocol: Protocol, synchronisation: Synchronising, nodes: u32| {
+        let so = match synchronisation {
+            Synchronising::Replicated => "",
+            Synchronising::LeftOut => ", without locks and barriers",
+            Synchronising::Events => ", locks and barriers as events",
+        };
+        format!("{}, {nodes} nodes{so}", protocol.name())
+    };
     let mut variants = Vec::new();
-    for (protocol, _) in PROTOCOLS {
+    for (protocol, synchronisation, _) in SCALED {
         for nodes in nodes {
             let mut description = with(&lengths.description, protocol);
             description.system.compute_nodes = *nodes;
-            let name = format!("{}, {nodes} nodes", protocol.name());
+            description.ours.core.synchronisation = synchronisation;
+            let name = metric(protocol, synchronisation, *nodes);
             variants.push(Variant::new(name, description));
         }
     }
     let grid = Grid::new(&lengths, variants);
     let most = nodes[nodes.len() - 1];
     let unit = format!("times {most} nodes");
-    let times = |line: &Line, protocol: usize, place: usize| {
-        let these = &line.cells[protocol * nodes.len()..][..nodes.len()];
+    let times = |line: &Line, scaled: usize, place: usize| {
+        let these = &line.cells[scaled * nodes.len()..][..nodes.len()];
         these[place].times(&these[nodes.len() - 1])
     };
     let fewer = || nodes[..nodes.len() - 1].iter().enumerate();
-    let metric = |protocol: Protocol, nodes: u32| format!("{}, {nodes} nodes", protocol.name());
     let lines = grid.measure(run, |line| {
         let mut rows = Vec::new();
-        for (at, (protocol, _)) in PROTOCOLS.iter().enumerate() {
+        for (at, (protocol, synchronisation, _)) in SCALED.iter().enumerate() {
             rows.extend(fewer().map(|(place, nodes)| {
-                let metric = metric(*protocol, *nodes);
+                let metric = metric(*protocol, *synchronisation, *nodes);
                 row(line.workload, metric, &unit, &times(line, at, place))
             }));
         }
         rows
     })?;
     let mut means = Vec::new();
-    for (at, (protocol, paper)) in PROTOCOLS.iter().enumerate() {
+    for (at, (protocol, synchronisation, paper)) in SCALED.iter().enumerate() {
         for (place, nodes) in fewer() {
             let mean = geometric_mean(&lines, |line| times(line, at, place));
-            let row = Row::new(MEAN, metric(*protocol, *nodes), &unit)
+            let row = Row::new(MEAN, metric(*protocol, *synchronisation, *nodes), &unit)
                 .ours_within(mean)
                 .how(How::Simulated);
             means.push(match (nodes, most) {

@@ -44,6 +44,8 @@ pub struct Report<'a> {
     coalesced: Option<f64>,
     buffer_full: f64,
     replica_wait: f64,
+    at_locks: f64,
+    at_barriers: f64,
     replicated_oldest: Option<f64>,
     messages: BTreeMap<String, Traffic>,
     access_bytes_per_second: f64,
@@ -106,6 +108,8 @@ impl<'a> Report<'a> {
             coalesced: measures.coalesced,
             buffer_full: measures.buffer_full,
             replica_wait: measures.replica_wait,
+            at_locks: measures.at_locks,
+            at_barriers: measures.at_barriers,
             replicated_oldest: measures.replicated_oldest,
             messages: kinds.filter(|(_, traffic)| traffic.messages > 0).collect(),
             access_bytes_per_second: measures.access_rate,
@@ -201,6 +205,16 @@ impl<'a> Report<'a> {
             (
                 "time with a full store buffer",
                 percent(Some(self.buffer_full)),
+                none(),
+            ),
+            (
+                "time of threads at locks",
+                percent(Some(self.at_locks)),
+                none(),
+            ),
+            (
+                "time of threads at barriers, conditions",
+                percent(Some(self.at_barriers)),
                 none(),
             ),
             (

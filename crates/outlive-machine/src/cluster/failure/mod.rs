@@ -52,6 +52,7 @@ use super::Cluster;
 use super::event::{Event, Message, MessageKind, Stage};
 use super::packet::{Packet, Says};
 use super::under_way::Payload;
+use crate::description::Synchronising;
 use crate::engine::{EventQueue, Simulation, Time};
 use crate::parts::Port;
 use crate::program::Thread;
@@ -99,7 +100,8 @@ pub(super) struct Failures {
 ///
 /// # Panics
 ///
-/// If the machine replicates and [leaves out](crate::description::SynchronisationWords::LeftOut) locks and barriers.
+/// If locks and barriers would be lost: where they are [events](crate::description::Synchronising::Events), or
+/// [left out](crate::description::Synchronising::LeftOut) of what is replicated.
 ///
 /// ```
 /// use outlive_machine::cluster::{self, Cluster, Workload};
@@ -128,13 +130,21 @@ pub fn crash<T: Thread>(simulation: &mut Simulation<Cluster<T>>, node: NodeId, l
     let now = simulation.now();
     let (cluster, queue) = simulation.parts_mut();
     assert!(
-        !(cluster.leaves_out && cluster.protocol.replicates()),
-        "the words of locks and barriers are not replicated, so no node may fail"
+        cluster.can_be_crashed(),
+        "locks and barriers would die with their nodes, so no node may fail"
     );
     cluster.crash(node, lost, now, queue);
 }
 
 impl<T: Thread> Cluster<T> {
+    fn can_be_crashed(&self) -> bool {
+        match self.synchronisation {
+            Synchronising::Replicated => true,
+            Synchronising::LeftOut => !self.protocol.replicates(),
+            Synchronising::Events => false,
+        }
+    }
+
     fn crash(&mut self, node: NodeId, lost: u64, now: Time, queue: &mut EventQueue<Event>) {
         let (ports, memories) = (self.tally.ports(), self.memories.len());
         let failures = self.failures.get_or_insert_with(|| {
