@@ -58,9 +58,9 @@ const WRONG: &[(&str, usize, usize, &str, &str)] = &[
     ("[ours.memory]\ninterleave = \"0 B\"", 2, 14, "no whole number of lines", ""),
     ("[system]\ncompute_nodes = 0", 2, 17, "there cannot be 0", "from 1 to 64"),
     ("[system]\ncompute_nodes = 65", 2, 17, "there cannot be 65", ""),
-    ("[system]\ncompute_nodes = 3", 2, 17, "3 other nodes cannot log a store where there are 3", "factor of 2 at most"),
-    ("[logging_unit]\nreplication_factor = 16", 2, 22, "16 other nodes cannot log", "15 at most"),
-    ("[system]\ncompute_nodes = 3\n[logging_unit]\nreplication_factor = 3", 4, 22, "3 other nodes cannot log a store", "2 at most"),
+    ("[system]\ncompute_nodes = 3\n[ours.coherence]\nprotocol = \"recxl-parallel\"", 2, 17, "3 other nodes cannot log a store where there are 3", "factor of 2 at most"),
+    ("[logging_unit]\nreplication_factor = 16\n[ours.coherence]\nprotocol = \"recxl-baseline\"", 2, 22, "16 other nodes cannot log", "15 at most"),
+    ("[system]\ncompute_nodes = 3\n[logging_unit]\nreplication_factor = 3\n[ours.coherence]\nprotocol = \"recxl-adaptive\"", 4, 22, "3 other nodes cannot log a store", "2 at most"),
     ("[logging_unit]\ndump_period = \"0 ms\"", 2, 15, "without end", ""),
     ("[logging_unit]\nsram_size = \"16 B\"", 2, 13, "16 B has no room for an entry of 24 B", "24 B at least"),
     ("[ours.replication]\nlog_entry = \"8 B\"", 2, 13, "8 B is no log entry", "from 16 B"),
@@ -72,6 +72,15 @@ const WRONG: &[(&str, usize, usize, &str, &str)] = &[
     ("[ours.core]\nwidth = 0", 2, 9, "there cannot be 0", ""),
     ("[ours.memory]\npmem_banks = 0", 2, 14, "there cannot be 0", ""),
 ];
+
+#[test]
+fn who_does_not_replicate_needs_no_nodes_for_it() {
+    for protocol in ["wb", "wt"] {
+        let text =
+            format!("[system]\ncompute_nodes = 1\n[ours.coherence]\nprotocol = \"{protocol}\"");
+        text.parse::<Description>().unwrap();
+    }
+}
 
 #[test]
 fn what_is_wrong_is_told_with_its_place_and_what_would_be_right() {

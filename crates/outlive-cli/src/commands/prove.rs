@@ -4,6 +4,7 @@ mod chaos;
 mod kill;
 mod machine_crash;
 mod schedule;
+mod selection;
 
 use crate::failure::Failure;
 use clap::Subcommand;

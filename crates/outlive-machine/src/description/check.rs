@@ -173,13 +173,13 @@ impl Description {
     fn check_logging(&self) -> Result<(), Impossible> {
         let (unit, entry) = (&self.logging_unit, self.ours.replication.log_entry);
         let (copies, nodes) = (unit.replication_factor, self.system.compute_nodes);
+        let protocol = self.ours.coherence.protocol;
         require(
-            copies < nodes,
+            copies < nodes || !protocol.replicates(),
             &["logging_unit.replication_factor", "system.compute_nodes"],
             format!("{copies} other nodes cannot log a store where there are {nodes} in all"),
             || format!("give a factor of {} at most, or more nodes", nodes - 1),
         )?;
-        let protocol = self.ours.coherence.protocol;
         require(
             copies > 0 || !protocol.replicates(),
             &["logging_unit.replication_factor", "ours.coherence.protocol"],

@@ -12,6 +12,7 @@ use outlive_machine::engine::Time;
 use outlive_machine::run::{Outcome, Run};
 use serde::Serialize;
 use std::collections::BTreeMap;
+use std::path::Path;
 
 /// The paper's compression of dumps.
 const PAPERS_DUMP_FACTOR: f64 = 5.8;
@@ -24,6 +25,8 @@ pub struct Report<'a> {
     size: Option<String>,
     threads: usize,
     seed: u64,
+    /// The file that describes it; without one it is the paper's.
+    machine: Option<String>,
     configuration: &'static str,
     /// Whether the result was checked, and so is right.
     checked: bool,
@@ -73,6 +76,7 @@ impl<'a> Report<'a> {
     pub fn new(
         workload: &'a str,
         found: &Found,
+        machine: Option<&Path>,
         run: &Run<'_>,
         outcome: &'a Outcome,
         host_seconds: f64,
@@ -91,6 +95,7 @@ impl<'a> Report<'a> {
             size: size.map(|size| size.get_name().to_owned()),
             threads: found.subject.thread_count(),
             seed: run.seed,
+            machine: machine.map(|file| file.display().to_string()),
             configuration: run.description.ours.coherence.protocol.name(),
             checked: outcome.checked,
             seconds: outcome.end.as_seconds(),
@@ -131,8 +136,11 @@ impl<'a> Report<'a> {
             .size
             .as_deref()
             .map_or(String::new(), |size| format!(", {size}"));
+        let machine = self.machine.as_deref().map_or(String::new(), |file| {
+            format!(" on the machine of {}", file.escape_debug())
+        });
         let what = format!(
-            "{}{size}, {} threads, {}, seed {}",
+            "{}{size}, {} threads, {}{machine}, seed {}",
             self.workload.escape_debug(),
             self.threads,
             self.configuration,

@@ -89,7 +89,14 @@ impl Run {
             })?;
         let host_seconds = line.seconds();
         drop(line);
-        let report = Report::new(&self.what, &found, &run, &outcome, host_seconds);
+        let report = Report::new(
+            &self.what,
+            &found,
+            self.machine.as_deref(),
+            &run,
+            &outcome,
+            host_seconds,
+        );
         match self.json {
             true => output::json(&report),
             false => report.tell(),

@@ -1,5 +1,6 @@
 //! `outlive prove kill`: a death at every instruction.
 
+use super::selection::{Choice, Selection};
 use super::{Progress, Proof};
 use crate::failure::Failure;
 use crate::output;
@@ -13,7 +14,7 @@ use serde::Serialize;
 /// Kill sweeps of every recoverable operation.
 #[derive(Args, Debug)]
 #[command(
-    override_usage = "outlive prove kill <--all|NAME...|--list> [--full] [--json]",
+    override_usage = "outlive prove kill <--all|NAME...|--list [NAME...]> [--full] [--json]",
     after_help = "Examples:\n  \
     outlive prove kill --list\n  \
     outlive prove kill group              # every operation with \"group\" in its name\n  \
@@ -24,23 +25,22 @@ use serde::Serialize;
     JSON: an array of {name, points, failures, seconds, messages, ...}; docs/json.md names the rest."
 )]
 pub struct Kill {
-    /// Only operations whose name contains one of these
-    #[arg(value_name = "NAME")]
-    names: Vec<String>,
-    /// Every operation
-    #[arg(long, conflicts_with = "names")]
-    all: bool,
+    #[command(flatten)]
+    selection: Selection,
     /// Really kill after every instruction, and sweep the recovery of every image: about an hour. Of
     /// joining, where every kill takes a pod of its own, an evenly spread share; the report says which
     #[arg(long)]
     full: bool,
-    /// Print the names of the operations instead
-    #[arg(long, conflicts_with_all = ["all", "full", "names"])]
-    list: bool,
     /// Print what was found as JSON: one array, one object for each operation
     #[arg(long)]
     json: bool,
 }
+
+const OPERATIONS: Choice = Choice {
+    command: "kill",
+    things: "operations",
+    example: "buddy",
+};
 
 #[derive(Default, Serialize)]
 struct Details {
@@ -63,34 +63,16 @@ impl Kill {
         outlive_tasks::proofs::sweeps::add_to(&mut suite);
         outlive_workloads::sweeps::add_to(&mut suite);
         let names = suite.names();
-        if self.list {
+        let chosen = self.selection.among(&names, &OPERATIONS)?;
+        let mut names = names;
+        names.retain(|name| chosen(name));
+        if self.selection.lists() {
             return match self.json {
                 true => output::json(&names),
                 false => names.iter().try_for_each(output::line),
             };
         }
-        if self.names.is_empty() && !self.all {
-            return Err(Failure::Usage(
-                "say which operations: --all, or a part of their names (`outlive prove kill --list` prints \
-                 them), as in `outlive prove kill --all` or `outlive prove kill buddy`"
-                    .into(),
-            ));
-        }
-        for wanted in &self.names {
-            if !names.iter().any(|name| name.contains(wanted.as_str())) {
-                return Err(Failure::Usage(format!(
-                    "no operation has {wanted:?} in its name; `outlive prove kill --list` names them"
-                )));
-            }
-        }
-        let chosen = |name: &str| {
-            self.all
-                || self
-                    .names
-                    .iter()
-                    .any(|wanted| name.contains(wanted.as_str()))
-        };
-        let progress = Progress::new(names.iter().filter(|name| chosen(name)).count());
+        let progress = Progress::new(names.len());
         let plan = if self.full {
             Plan::full()
         } else {

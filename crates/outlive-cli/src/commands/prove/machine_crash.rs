@@ -1,6 +1,7 @@
 //! `outlive prove machine-crash`: nodes of the simulated machine die at many moments of a run.
 
 use super::Proof;
+use super::selection::{Choice, Selection};
 use crate::failure::Failure;
 use crate::output;
 use clap::Args;
@@ -13,7 +14,7 @@ use std::time::Instant;
 /// Crashes of nodes of the simulated machine.
 #[derive(Args, Debug)]
 #[command(
-    override_usage = "outlive prove machine-crash <--all|NAME...|--list> [--full|--points N] [--seed N] [--json]",
+    override_usage = "outlive prove machine-crash <--all|NAME...|--list [NAME...]> [--full|--points N] [--seed N] [--json]",
     after_help = "Examples:\n  \
     outlive prove machine-crash --list\n  \
     outlive prove machine-crash recxl-adaptive      # every program, on this configuration\n  \
@@ -28,28 +29,27 @@ use std::time::Instant;
     JSON: an array of {name, points, failures, seconds, messages, ...}; docs/json.md names the rest."
 )]
 pub struct MachineCrash {
-    /// Only configurations and programs whose name contains one of these
-    #[arg(value_name = "NAME")]
-    names: Vec<String>,
-    /// Every configuration and program
-    #[arg(long, conflicts_with = "names")]
-    all: bool,
+    #[command(flatten)]
+    selection: Selection,
     /// So many points of each that, with --all, at least 100,000 may lose nothing: half an hour
     #[arg(long)]
     full: bool,
     /// How many points of each program are tried on each configuration: at least 20, as many as programs are drawn [default: 100]
-    #[arg(long, value_name = "N", conflicts_with = "full", value_parser = clap::value_parser!(u64).range(20..))]
+    #[arg(long, value_name = "N", conflicts_with_all = ["full", "list"], value_parser = clap::value_parser!(u64).range(20..))]
     points: Option<u64>,
     /// What the points and all that a machine leaves to chance follow from
-    #[arg(long, value_name = "N", default_value_t = 1)]
+    #[arg(long, value_name = "N", default_value_t = 1, conflicts_with = "list")]
     seed: u64,
-    /// Print the names of the proofs instead
-    #[arg(long, conflicts_with_all = ["all", "full", "names", "points"])]
-    list: bool,
     /// Print what was found as JSON: one array, one object for each proof
     #[arg(long)]
     json: bool,
 }
+
+const PROOFS: Choice = Choice {
+    command: "machine-crash",
+    things: "configurations and programs",
+    example: "ycsb",
+};
 
 /// How many points are tried in full, over all proofs in which nothing may be lost.
 const FULL: u64 = 100_000;
@@ -77,37 +77,21 @@ impl MachineCrash {
     pub fn run(self) -> Result<(), Failure> {
         let all = crash::Proof::all();
         let names: Vec<String> = all.iter().map(crash::Proof::name).collect();
-        if self.list {
+        let is_chosen = self.selection.among(&names, &PROOFS)?;
+        let is_chosen = |(_, name): &(&crash::Proof, &String)| is_chosen(name);
+        let chosen: Vec<_> = all.iter().zip(&names).filter(is_chosen).collect();
+        if self.selection.lists() {
+            let names: Vec<_> = chosen.into_iter().map(|(_, name)| name).collect();
             return match self.json {
                 true => output::json(&names),
                 false => names.iter().try_for_each(output::line),
             };
-        }
-        if self.names.is_empty() && !self.all {
-            return Err(Failure::Usage(
-                "say which: --all, or a part of the names of configurations or programs (`outlive prove machine-crash --list` \
-                 prints them), as in `outlive prove machine-crash ycsb`"
-                    .into(),
-            ));
-        }
-        for wanted in &self.names {
-            if !names.iter().any(|name| name.contains(wanted.as_str())) {
-                return Err(Failure::Usage(format!(
-                    "neither a configuration nor a program has {wanted:?} in its name; `outlive prove machine-crash --list` \
-                     names them"
-                )));
-            }
         }
         let protecting = all.iter().filter(|proof| proof.protects()).count() as u64;
         let points = match self.full {
             true => FULL.div_ceil(protecting),
             false => self.points.unwrap_or(SOME),
         };
-        let chosen: Vec<_> = all
-            .iter()
-            .zip(&names)
-            .filter(|(_, name)| self.all || self.names.iter().any(|part| name.contains(part)))
-            .collect();
         // What a judge says by a panic is told in the report.
         let usual = panic::take_hook();
         panic::set_hook(Box::new(move |panic| {

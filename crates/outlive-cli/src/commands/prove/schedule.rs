@@ -1,5 +1,6 @@
 //! `outlive prove schedule`: every interleaving, with deaths.
 
+use super::selection::{Choice, Selection};
 use super::{Progress, Proof as Proven};
 use crate::failure::Failure;
 use crate::output;
@@ -14,7 +15,7 @@ use serde::Serialize;
 /// Every interleaving of small scenarios, with deaths.
 #[derive(Args, Debug)]
 #[command(
-    override_usage = "outlive prove schedule <--all|NAME...|--list> [--full] [--seed SEED] [--json]",
+    override_usage = "outlive prove schedule <--all|NAME...|--list [NAME...]> [--full] [--seed SEED] [--json]",
     after_help = "Examples:\n  \
     outlive prove schedule --list\n  \
     outlive prove schedule queue          # every scenario with \"queue\" in its name\n  \
@@ -28,25 +29,24 @@ use serde::Serialize;
     JSON: an array of {name, points, failures, seconds, complete, seed, deaths, messages}; see docs/json.md."
 )]
 pub struct Schedule {
-    /// Only scenarios whose name contains one of these
-    #[arg(value_name = "NAME")]
-    names: Vec<String>,
-    /// Every scenario
-    #[arg(long, conflicts_with = "names")]
-    all: bool,
+    #[command(flatten)]
+    selection: Selection,
     /// Wider bounds and larger samples: takes long
     #[arg(long)]
     full: bool,
     /// What the draws begin with, instead of each scenario's own seed
-    #[arg(long)]
+    #[arg(long, conflicts_with = "list")]
     seed: Option<u64>,
-    /// Print the names of the scenarios instead, and how far each is explored by default and with --full
-    #[arg(long, conflicts_with_all = ["all", "full", "names", "seed"])]
-    list: bool,
     /// Print what was found as JSON: one array, one object for each scenario
     #[arg(long)]
     json: bool,
 }
+
+const SCENARIOS: Choice = Choice {
+    command: "schedule",
+    things: "scenarios",
+    example: "queue",
+};
 
 /// A scenario, listed.
 #[derive(Serialize)]
@@ -74,32 +74,12 @@ impl Schedule {
         scenarios.extend(outlive_tasks::scenarios::all());
         scenarios.extend(outlive_tasks::proofs::scenarios::all());
         scenarios.extend(outlive_workloads::scenarios::all());
-        if self.list {
+        let names: Vec<_> = scenarios.iter().map(Proof::name).collect();
+        let chosen = self.selection.among(&names, &SCENARIOS)?;
+        scenarios.retain(|proof| chosen(&proof.name()));
+        if self.selection.lists() {
             return self.list(&scenarios);
         }
-        let names: Vec<_> = scenarios.iter().map(Proof::name).collect();
-        if self.names.is_empty() && !self.all {
-            return Err(Failure::Usage(
-                "say which scenarios: --all, or a part of their names (`outlive prove schedule --list` \
-                 prints them), as in `outlive prove schedule --all` or `outlive prove schedule queue`"
-                    .into(),
-            ));
-        }
-        for wanted in &self.names {
-            if !names.iter().any(|name| name.contains(wanted.as_str())) {
-                return Err(Failure::Usage(format!(
-                    "no scenario has {wanted:?} in its name; `outlive prove schedule --list` names them"
-                )));
-            }
-        }
-        scenarios.retain(|proof| {
-            let name = proof.name();
-            self.all
-                || self
-                    .names
-                    .iter()
-                    .any(|wanted| name.contains(wanted.as_str()))
-        });
         let progress = Progress::new(scenarios.len());
         let mut proofs = Vec::new();
         let mut unheard = None;
