@@ -1,0 +1,130 @@
+//! Which proofs are asked for: those with a part of their names, or all.
+
+use crate::failure::Failure;
+use clap::Args;
+
+/// Which proofs of a command are asked for.
+#[derive(Args, Debug)]
+pub struct Selection {
+    /// Only those whose name contains one of these, or is one of these
+    #[arg(value_name = "NAME")]
+    names: Vec<String>,
+    /// All of them
+    #[arg(long, conflicts_with = "names")]
+    all: bool,
+    /// Print their names instead: of all, or of those with a NAME
+    #[arg(long, conflicts_with_all = ["all", "full"])]
+    list: bool,
+}
+
+/// What is chosen from, for people.
+pub struct Choice {
+    /// As in `outlive prove kill`.
+    pub command: &'static str,
+    /// As in "operations".
+    pub things: &'static str,
+    /// A part of a name.
+    pub example: &'static str,
+}
+
+impl Selection {
+    /// Whether nothing is to be proven, but names are to be printed.
+    pub fn lists(&self) -> bool {
+        self.list
+    }
+
+    /// Which of `names` are asked for.
+    ///
+    /// # Errors
+    /// If nothing was said about it, or there is nothing of which somebody asks for a part of the name.
+    pub fn among<'a>(
+        &'a self,
+        names: &[String],
+        choice: &Choice,
+    ) -> Result<impl Fn(&str) -> bool + use<'a>, Failure> {
+        let Choice {
+            command,
+            things,
+            example,
+        } = choice;
+        if self.names.is_empty() && !self.all && !self.list {
+            return Err(Failure::Usage(format!(
+                "say which {things}: --all, or a part of their names (`outlive prove {command} --list` prints them), as in \
+                 `outlive prove {command} --all` or `outlive prove {command} {example}`"
+            )));
+        }
+        let mut wanted = Vec::new();
+        for part in &self.names {
+            let is_whole = names.contains(part);
+            if !is_whole && !names.iter().any(|name| name.contains(part.as_str())) {
+                return Err(Failure::Usage(format!(
+                    "none of the {things} has {part:?} in its name; `outlive prove {command} --list` names them"
+                )));
+            }
+            wanted.push((part.as_str(), is_whole));
+        }
+        let every = wanted.is_empty();
+        Ok(move |name: &str| {
+            let is = |(part, whole): &(&str, bool)| match whole {
+                true => name == *part,
+                false => name.contains(part),
+            };
+            every || wanted.iter().any(is)
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::Parser;
+
+    #[derive(Parser)]
+    struct Command {
+        #[command(flatten)]
+        selection: Selection,
+        #[arg(long)]
+        full: bool,
+    }
+
+    const CHOICE: Choice = Choice {
+        command: "kill",
+        things: "operations",
+        example: "buddy",
+    };
+
+    fn chosen(given: &[&str]) -> Result<Vec<String>, String> {
+        let names = ["wb, one", "recxl, one", "recxl, one more", "recxl, two"].map(String::from);
+        let given = std::iter::once("prove").chain(given.iter().copied());
+        let command = Command::try_parse_from(given).map_err(|error| error.to_string())?;
+        let is_chosen = command
+            .selection
+            .among(&names, &CHOICE)
+            .map_err(|failure| format!("{failure:?}"))?;
+        Ok(names.into_iter().filter(|name| is_chosen(name)).collect())
+    }
+
+    #[test]
+    fn a_part_of_a_name_is_enough_and_a_whole_name_is_that_alone() {
+        let of = |given: &[&str]| chosen(given).unwrap();
+        assert_eq!(of(&["--all"]).len(), 4);
+        assert_eq!(of(&["--list"]).len(), 4);
+        assert_eq!(of(&["one"]), ["wb, one", "recxl, one", "recxl, one more"]);
+        assert_eq!(of(&["recxl, one"]), ["recxl, one"]);
+        assert_eq!(of(&["two", "wb", "--list"]), ["wb, one", "recxl, two"]);
+    }
+
+    #[test]
+    fn who_says_nothing_or_what_is_not_there_is_told_what_can_be_said() {
+        assert!(chosen(&[]).unwrap_err().contains("say which operations"));
+        let said = chosen(&["one", "three"]).unwrap_err();
+        assert!(said.contains("three") && said.contains("--list"), "{said}");
+        for both in [
+            &["--all", "one"][..],
+            &["--list", "--full"],
+            &["--all", "--list"],
+        ] {
+            assert!(chosen(both).unwrap_err().contains("cannot be used with"));
+        }
+    }
+}
