@@ -9,7 +9,7 @@ use super::modules::Modules;
 use super::plan::Plan;
 use super::report::{At, Crash, Failure, SweepReport};
 use super::sweep::warm_up;
-use super::tracer::{Cut, Killed, Trace, Tracer, Window};
+use super::tracer::{Approach, Cut, Killed, Trace, Tracer, Window};
 use super::turns;
 use std::time::Instant;
 
@@ -173,7 +173,7 @@ impl<S: RealSweep> Run<'_, S> {
     ) -> Result<Option<Death>, KillError> {
         let operate = operation(self.sweep, world);
         let killed = match at {
-            At::Instruction(step) => self.tracer.kill_at(trace, step, operate)?,
+            At::Instruction(step) => self.tracer.kill_at(trace, step, Approach::Once, operate)?,
             At::SystemCall(nth) => self.tracer.kill_at_call(nth, operate)?,
         };
         match killed {
@@ -280,13 +280,17 @@ impl<S: RealSweep> Run<'_, S> {
                 continue;
             };
             let recover = recovery(sweep, &world, &death.crash);
-            let second = match self.tracer.kill_at(&trace_of_recovery, step, recover)? {
-                Ok(second) => second,
-                Err(cut) => {
-                    self.fail(death, format!("recovery fails: {}", cut.reason));
-                    continue;
-                }
-            };
+            let second =
+                match self
+                    .tracer
+                    .kill_at(&trace_of_recovery, step, Approach::Once, recover)?
+                {
+                    Ok(second) => second,
+                    Err(cut) => {
+                        self.fail(death, format!("recovery fails: {}", cut.reason));
+                        continue;
+                    }
+                };
             self.cover();
             self.report.second_kills += 1;
             death.crash.recoverers_lost = 1;

@@ -11,7 +11,7 @@ use super::modules::Modules;
 use super::plan::Plan;
 use super::report::{At, Crash, Failure, SweepReport};
 use super::stores::Stores;
-use super::tracer::{Cut, Trace, Tracer, Window};
+use super::tracer::{Approach, Cut, Killed, Trace, Tracer, Window};
 use super::turns;
 use super::watch::Watch;
 use core::sync::atomic::Ordering;
@@ -277,9 +277,18 @@ impl<'a, S: Sweep + ?Sized> Run<'a, S> {
             if first.trace.is_amid_repetition(step) && !changed {
                 continue;
             }
-            self.memory.fill(initial);
-            let operate = operation(self.sweep, self.victims());
-            let killed = match self.tracer.kill_at(&first.trace, step, operate)? {
+            while at <= first.cases.at_step(step) {
+                replay.advance();
+                at += 1;
+            }
+            let mut killed = self.kill_at(initial, &first.trace, step, Approach::Counted)?;
+            if self.differs(&killed, replay.image()).is_some() {
+                // It may have died in another round of a loop.
+                self.tracer.kills -= 1;
+                killed = self.kill_at(initial, &first.trace, step, Approach::Once)?;
+            }
+            let differs = self.differs(&killed, replay.image());
+            let killed = match killed {
                 Ok(killed) => killed,
                 Err(cut) => {
                     let crash = crash_of(first.cases.get(first.cases.at_step(step)), None);
@@ -289,14 +298,7 @@ impl<'a, S: Sweep + ?Sized> Run<'a, S> {
                 }
             };
             left.note_alone(self.memory.words(), self.control, killed.moment);
-            while at <= first.cases.at_step(step) {
-                replay.advance();
-                at += 1;
-            }
-            let mut words = self.memory.words().iter().zip(replay.image());
-            let differing = words.position(|(word, image)| word.load(Ordering::Relaxed) != *image);
-            let comparable = self.sweep.is_deterministic() && !killed.strayed;
-            if let (true, Some(word)) = (comparable, differing) {
+            if let Some(word) = differs {
                 let crash = crash_of(left.get(left.len() - 1), None);
                 let message = format!(
                     "a victim really killed here left other memory than the image of this step, at \
@@ -307,6 +309,28 @@ impl<'a, S: Sweep + ?Sized> Run<'a, S> {
             }
         }
         self.survive(&left, None)
+    }
+
+    /// Kills a victim of the operation for real.
+    fn kill_at(
+        &mut self,
+        initial: &[u64],
+        trace: &Trace,
+        step: u64,
+        approach: Approach,
+    ) -> Result<Result<Killed, Cut>, KillError> {
+        self.memory.fill(initial);
+        let operate = operation(self.sweep, self.victims());
+        self.tracer.kill_at(trace, step, approach, operate)
+    }
+
+    /// The first word that a victim left otherwise than it stands in the image of its step, if it should have left that.
+    fn differs(&self, killed: &Result<Killed, Cut>, image: &[u64]) -> Option<usize> {
+        let comparable =
+            self.sweep.is_deterministic() && killed.as_ref().is_ok_and(|it| !it.strayed);
+        let mut words = self.memory.words().iter().zip(image);
+        let differing = words.position(|(word, image)| word.load(Ordering::Relaxed) != *image);
+        differing.filter(|_| comparable)
     }
 
     /// Kills recoverers: sweeps the recovery of some of the crash states in turn.

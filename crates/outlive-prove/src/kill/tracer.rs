@@ -1,9 +1,10 @@
 //! Stepped runs: every instruction of a child's window, once to record it, and again to die in it.
 //!
 //! The second time need not be stepped from the start. Where the processor has breakpoints, the child
-//! runs freely to the last instruction before the one that is to be its last that the recorded run had
-//! not come by earlier, and is stepped from there. That makes a real kill after every instruction nearly
-//! linear but for long loops. A run that goes another way than the recorded one (a system call that
+//! runs freely to an instruction not far before the one that is to be its last, and is stepped from there: to the last one that the
+//! recorded run had not come by earlier, or, where that is long ago and whoever asks can tell if it went wrong, to one in a loop that is
+//! let pass as often as the recorded run came by. That makes a real kill after every instruction nearly
+//! linear. A run that goes another way than the recorded one (a system call that
 //! took longer, another thread) is killed wherever it is then, which is as good a death; it is counted as
 //! strayed.
 
@@ -99,7 +100,23 @@ pub(super) struct Trace {
     repeating: HashSet<u64>,
     /// The instructions that are of this binary.
     own: HashSet<u64>,
+    /// The steps of each of these, but for the start.
+    met: HashMap<u64, Vec<u32>>,
 }
+
+/// How a victim that is to be killed comes near its end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Approach {
+    /// Freely to an instruction that the recorded run had not come by before: that a breakpoint there is met at the right time can be
+    /// seen.
+    Once,
+    /// Or to one that it had come by some times, if that is nearer. On a loaded virtual machine counting them has gone wrong; where it
+    /// goes by other instructions from there it is seen to have strayed, and in a loop it dies in another round.
+    Counted,
+}
+
+/// What it takes to let a breakpoint pass once, in steps: it is switched off, stepped over and met again.
+const PASS: usize = 3;
 
 impl Trace {
     fn of(way: Vec<u64>, is_own: impl Fn(u64) -> bool) -> Self {
@@ -114,12 +131,19 @@ impl Trace {
                 repeating.insert(*instruction);
             }
         }
-        let own = seen.into_keys().filter(|at| is_own(*at)).collect();
+        let own: HashSet<u64> = seen.into_keys().filter(|at| is_own(*at)).collect();
+        let mut met: HashMap<u64, Vec<u32>> = HashMap::new();
+        for (step, instruction) in way.iter().enumerate().skip(1) {
+            if own.contains(instruction) && !repeating.contains(instruction) {
+                met.entry(*instruction).or_default().push(step as u32);
+            }
+        }
         Self {
             way,
             passes,
             repeating,
             own,
+            met,
         }
     }
 
@@ -151,6 +175,31 @@ impl Trace {
             |at: &usize| self.passes[*at] == 0 && !self.repeating.contains(&self.way[*at]);
         let lands = |at: &usize| first_pass(at) && self.own.contains(&self.way[*at]);
         (3..=last).rev().find(lands)
+    }
+
+    /// The steps at which a breakpoint is met on the way to `step`, the last of them to land there; none if it is best stepped
+    /// from the start.
+    fn breakpoints(&self, step: u64, approach: Approach) -> &[u32] {
+        let Some(first) = self.landing(step) else {
+            return &[];
+        };
+        let last = (step as usize).min(self.way.len() - 1);
+        let cost = |at: usize| last - at + PASS * self.passes[at] as usize;
+        let mut best = first;
+        if approach == Approach::Counted {
+            for at in (first..=last).rev() {
+                // Farther back nothing is nearer.
+                if last - at >= cost(best) {
+                    break;
+                }
+                let met = self.met.get(&self.way[at]);
+                // The first step is made before there is a breakpoint.
+                if cost(at) < cost(best) && met.is_some_and(|steps| steps[0] >= 3) {
+                    best = at;
+                }
+            }
+        }
+        &self.met[&self.way[best]][..=self.passes[best] as usize]
     }
 }
 
@@ -302,6 +351,7 @@ impl Tracer {
         &mut self,
         trace: &Trace,
         step: u64,
+        approach: Approach,
         work: impl FnOnce(Window),
     ) -> Result<Result<Killed, Cut>, KillError> {
         let mut child = match self.start(work)? {
@@ -310,15 +360,23 @@ impl Tracer {
         };
         let mut at = 0;
         let mut stop = Stop::Trapped;
-        if let Some(landing) = trace.landing(step) {
+        for breakpoint in trace.breakpoints(step, approach) {
+            // Off the one where it stands: whether the processor would stop there again is not left to it.
             stop = child.resume(Resume::Step).map_err(self.system("ptrace"))?;
-            at = 1;
-            if stop == Stop::Trapped && child.set_breakpoint(Some(trace.way[landing])) {
-                stop = child.resume(Resume::Run).map_err(self.system("ptrace"))?;
-                if stop == Stop::Trapped {
-                    child.set_breakpoint(None);
-                }
-                at = landing as u64;
+            at += 1;
+            let address = trace.way[*breakpoint as usize];
+            let runs = stop == Stop::Trapped && self.control.phase() == Phase::Inside;
+            if !runs || !child.set_breakpoint(Some(address)) {
+                break;
+            }
+            stop = child.resume(Resume::Run).map_err(self.system("ptrace"))?;
+            at = u64::from(*breakpoint);
+            if stop != Stop::Trapped {
+                break;
+            }
+            child.set_breakpoint(None);
+            if self.control.phase() != Phase::Inside {
+                break;
             }
         }
         while at < step && stop == Stop::Trapped && self.control.phase() == Phase::Inside {
@@ -413,6 +471,39 @@ mod tests {
         let elsewhere = way.iter().position(|at| *at == 300).unwrap();
         assert_eq!(trace.landing(elsewhere as u64), Some(elsewhere - 1));
         assert_eq!(trace.landing(1), None);
+    }
+
+    #[test]
+    fn where_breakpoints_may_be_counted_the_nearest_loop_is_taken() {
+        let mut way = vec![1, 2, 3, 10, 11];
+        for _ in 0..4 {
+            way.extend(20..60u64);
+        }
+        let trace = Trace::of(way.clone(), |at| at != 59);
+        for step in 0..way.len() as u64 {
+            let once = trace.breakpoints(step, Approach::Once);
+            assert_eq!(once.last().map(|at| *at as usize), trace.landing(step));
+            assert!(once.len() <= 1);
+            let counted = trace.breakpoints(step, Approach::Counted);
+            let (Some(landing), Some(nearest)) = (once.last(), counted.last()) else {
+                assert_eq!(once, counted, "at {step}");
+                continue;
+            };
+            assert!(landing <= nearest && u64::from(*nearest) <= step);
+            let costs =
+                |steps: &[u32], at: u32| step - u64::from(at) + PASS as u64 * steps.len() as u64;
+            assert!(
+                costs(counted, *nearest) <= costs(once, *landing),
+                "at {step}"
+            );
+            // It is met at each of them, and nowhere between.
+            let instruction = way[*nearest as usize];
+            let met = (3..=*nearest).filter(|at| way[*at as usize] == instruction);
+            assert!(met.eq(counted.iter().copied()), "at {step}");
+        }
+        // In the last round it would be a hundred steps.
+        assert_eq!(trace.breakpoints(164, Approach::Once), [43]);
+        assert_eq!(trace.breakpoints(164, Approach::Counted).len(), 4);
     }
 
     #[test]

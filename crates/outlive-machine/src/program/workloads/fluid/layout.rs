@@ -5,10 +5,10 @@ use super::super::combining::Combining;
 use super::super::vector::Vector;
 use super::physics::{Fluid, Particle};
 
-/// Particles that a cell has room for.
+/// Particles that a link of a cell's chain has room for.
 pub(super) const ROOM: u64 = 16;
 
-/// A field of the particles of a cell: all of one kind stand together, as in the original.
+/// A field of the particles of a link: all of one kind stand together, as in the original.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Field(u64);
 
@@ -33,7 +33,12 @@ pub(super) struct Layout {
     locks: LockId,
     /// How many particles each cell has.
     pub(super) counts: [Array<u64>; 2],
+    /// The first link of each cell.
     cells: [Array<f64>; 2],
+    /// The second of each, then the third of each, and so on.
+    chained: [Array<f64>; 2],
+    /// Of each cell, the first among them.
+    links: u64,
     /// For each cell whether a thread that has another cell around it can touch it: then its lock is needed.
     pub(super) borders: Array<u64>,
 }
@@ -43,6 +48,7 @@ impl Layout {
         memory: &mut Allocator,
         fluid: Fluid,
         particles: &[Particle],
+        links: u64,
         threads: usize,
     ) -> Self {
         let count = fluid.cell_count();
@@ -73,6 +79,8 @@ impl Layout {
             counts: [memory.array_of(&counts), memory.array(count)],
             cells: [memory.array_of(&cells), memory.array(count * Field::END)],
             borders: memory.array_of(&borders),
+            chained: [(); 2].map(|()| memory.array(count * (links - 1) * Field::END)),
+            links,
         }
     }
 
@@ -80,14 +88,33 @@ impl Layout {
         LockId(self.locks.0 + cell as u32)
     }
 
+    /// How many particles a cell has room for.
+    pub(super) fn room(&self) -> u64 {
+        self.links * ROOM
+    }
+
     /// The word of a field with one word.
     pub(super) fn word(&self, grid: usize, cell: u64, field: Field, slot: u64) -> Word {
-        self.cells[grid].word(cell * Field::END + field.0 + slot)
+        let (links, first) = self.link(grid, cell, slot);
+        links.word(first + field.0 + slot % ROOM)
+    }
+
+    /// Where the link of a slot begins, and among which.
+    fn link(&self, grid: usize, cell: u64, slot: u64) -> (Array<f64>, u64) {
+        match (slot / ROOM).checked_sub(1) {
+            None => (self.cells[grid], cell * Field::END),
+            Some(link) => {
+                let before = link * self.fluid.cell_count() + cell;
+                (self.chained[grid], before * Field::END)
+            }
+        }
     }
 
     /// The words of a field with three.
     pub(super) fn words(&self, grid: usize, cell: u64, field: Field, slot: u64) -> [Word; 3] {
-        [0, 1, 2].map(|axis| self.cells[grid].word(cell * Field::END + field.0 + 3 * slot + axis))
+        let (links, first) = self.link(grid, cell, slot);
+        let first = first + field.0 + 3 * (slot % ROOM);
+        [0, 1, 2].map(|axis| links.word(first + axis))
     }
 
     /// All particles of a grid, in no order, from a memory at rest.
@@ -97,7 +124,7 @@ impl Layout {
                 .map(|word| f64::from_bits(memory(word)))
         };
         let all = (0..self.fluid.cell_count()).flat_map(|cell| {
-            let count = self.counts[grid].at(memory, cell).min(ROOM);
+            let count = self.counts[grid].at(memory, cell).min(self.room());
             (0..count).map(move |slot| Particle {
                 number: memory(self.word(grid, cell, Field::NUMBER, slot)),
                 at: vector(cell, Field::AT, slot),

@@ -7,8 +7,9 @@
 //! border of a block are also written by the neighbours, under a lock of the cell, taken for each single sum, as in the
 //! original (which has several locks a cell).
 //!
-//! Cells have room for 16 particles, as in the original, which chains another cell when there are more; here that is a panic:
-//! the fluid hardly yields, and cells have eight at most at the beginning. Particles have numbers, so that the result can be
+//! Cells are chains of links with room for 16 particles, as in the original. That one appends a link when it needs it; here a cell's links
+//! have their places from the beginning, so that nobody allocates, and a longer run, in which the fluid piles up, is given more of
+//! them. Particles have numbers, so that the result can be
 //! compared. Numbers have double precision.
 //!
 //! Private is the list of a cell's neighbours. What a thread knows of its particle while it looks at the others (where it is)
@@ -34,6 +35,8 @@ pub struct Fluidanimate {
     pub particles: u64,
     /// Frames of 5 ms.
     pub frames: u32,
+    /// Of the chain of a cell: for so many times 16 particles.
+    pub links: u64,
     /// Of the disorder at the beginning.
     pub seed: u64,
 }
@@ -41,15 +44,16 @@ pub struct Fluidanimate {
 impl Fluidanimate {
     /// The parameters at a scale. `simmedium` has 100,000 particles and 5 frames.
     pub fn at(scale: Scale) -> Self {
-        let (particles, frames) = match scale {
-            Scale::Test => (200, 2),
-            Scale::Study => (16_000, 1),
-            Scale::Tenfold => (32_000, 5),
-            Scale::Full => (100_000, 32),
+        let (particles, frames, links) = match scale {
+            Scale::Test => (200, 2, 1),
+            Scale::Study => (16_000, 1, 1),
+            Scale::Tenfold => (32_000, 5, 2),
+            Scale::Full => (100_000, 32, 7),
         };
         Self {
             particles,
             frames,
+            links,
             seed: 1,
         }
     }
@@ -64,7 +68,7 @@ impl Fluidanimate {
         let fluid = Fluid::new(self.particles);
         let block = fluid.block(self.seed);
         let mut memory = Allocator::new();
-        let layout = Layout::new(&mut memory, fluid, &block, threads);
+        let layout = Layout::new(&mut memory, fluid, &block, self.links, threads);
         Workload::new(
             "fluidanimate",
             threads,
@@ -107,5 +111,31 @@ fn origin() -> Origin {
         shared_stores: None,
         source: "PARSEC, TR-811-08, table 1",
         differs: None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::super::{Recording, Reference};
+    use super::*;
+
+    /// Particles that go through second links stay right, and without those it is seen that there are too many for one.
+    #[test]
+    fn who_finds_a_full_cell_goes_into_the_next_link_of_its_chain() {
+        let dense = |links| Fluidanimate {
+            particles: 6_000,
+            frames: 14,
+            links,
+            seed: 1,
+        };
+        let run = |links| {
+            let workload = dense(links).workload(4);
+            let mut machine = Reference::of(&workload, Recording::Off, 3);
+            machine.run().unwrap();
+            workload.check(&|word| machine.word(word))
+        };
+        assert_eq!(run(2), Ok(()));
+        let full = std::panic::catch_unwind(|| run(1));
+        assert!(full.is_err(), "no cell was ever full");
     }
 }

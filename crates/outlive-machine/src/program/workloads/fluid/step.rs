@@ -105,8 +105,8 @@ impl Thread {
         }
         let slot = self.layout.counts[grid].get(cpu, to);
         assert!(
-            slot < ROOM,
-            "cell {to} has no room for more than {ROOM} particles: the fluid is too dense"
+            slot < self.layout.room(),
+            "cell {to} has no room for more than {slot} particles: give its chain another link"
         );
         cpu.compute(3);
         self.layout.counts[grid].set(cpu, to, slot + 1);
@@ -272,17 +272,20 @@ impl Thread {
                     } else {
                         neighbour.count
                     };
-                    // All of a cell are asked for at once, as a core reads ahead.
-                    let mut asked = [None; ROOM as usize];
-                    for (asked, other) in asked.iter_mut().zip(0..end) {
-                        let words = self.layout.words(grid, neighbour.index, Field::AT, other);
-                        *asked = Some(words.map(|word| cpu.load_later_f64(word)));
-                    }
-                    let places = asked.map(|asked| asked.map(|at| at.map(|part| cpu.value(part))));
-                    for (there, other) in places.into_iter().flatten().zip(0..) {
-                        cpu.compute(Fluid::SQUARE);
-                        if let Some(square) = self.layout.fluid.square(at, there) {
-                            each(cpu, square, (own, slot, at), (neighbour, other, there));
+                    // All of a link are asked for at once, as a core reads ahead.
+                    for first in (0..end).step_by(ROOM as usize) {
+                        let mut asked = [None; ROOM as usize];
+                        for (asked, other) in asked.iter_mut().zip(first..end) {
+                            let words = self.layout.words(grid, neighbour.index, Field::AT, other);
+                            *asked = Some(words.map(|word| cpu.load_later_f64(word)));
+                        }
+                        let places =
+                            asked.map(|asked| asked.map(|at| at.map(|part| cpu.value(part))));
+                        for (there, other) in places.into_iter().flatten().zip(first..) {
+                            cpu.compute(Fluid::SQUARE);
+                            if let Some(square) = self.layout.fluid.square(at, there) {
+                                each(cpu, square, (own, slot, at), (neighbour, other, there));
+                            }
                         }
                     }
                 }
