@@ -34,8 +34,8 @@ pub fn line(row: &Row) -> String {
     let ratio = row.ratio.map(|ratio| format!("ratio {}", number(ratio)));
     let said: Vec<_> = [ours, peer, ratio].into_iter().flatten().collect();
     let mut line = format!("{}, {}: {}", row.case, row.metric, said.join(", "));
-    if let (Some(low), Some(high)) = (row.low, row.high) {
-        line += &format!(" ({}..{})", number(low), number(high));
+    if let Some(interval) = interval(row) {
+        line += &format!(" ({interval})");
     }
     if let (Some(asked), Some(holds)) = (&row.goal, row.holds) {
         let verdict = if holds { "holds" } else { "MISSED" };
@@ -44,11 +44,31 @@ pub fn line(row: &Row) -> String {
     line
 }
 
+/// In which it was found; `None` if there is none, or nothing varied.
+fn interval(row: &Row) -> Option<String> {
+    let (low, high) = (row.low?, row.high?);
+    (low < high).then(|| format!("{}..{}", number(low), number(high)))
+}
+
 /// The rows as a table: a line for each case, and under it its metrics; below the table, why ours is far from the paper's where
 /// that is to be said.
 pub fn table(rows: &[Row]) -> String {
+    // What is simulated does not vary but with its seed, and there are few of these.
+    let is_simulated = |row: &Row| matches!(row.how, None | Some(crate::How::Simulated));
+    let interval_heading = match rows.iter().all(is_simulated) {
+        true => "of seeds",
+        false => "95%",
+    };
     let headings = [
-        "", "ours", "peer", "ratio", "95%", "paper", "goal", "", "beside",
+        "",
+        "ours",
+        "peer",
+        "ratio",
+        interval_heading,
+        "paper",
+        "goal",
+        "",
+        "beside",
     ];
     let mut lines: Vec<Vec<String>> = vec![headings.map(str::to_owned).to_vec()];
     let mut case = "";
@@ -58,10 +78,6 @@ pub fn table(rows: &[Row]) -> String {
             lines.push(vec![case.to_owned()]);
         }
         let some = |value: Option<f64>| value.map_or_else(String::new, number);
-        let interval = match (row.low, row.high) {
-            (Some(low), Some(high)) => format!("{}..{}", number(low), number(high)),
-            _ => String::new(),
-        };
         let verdict = match row.holds {
             None => "",
             Some(true) => "holds",
@@ -78,7 +94,7 @@ pub fn table(rows: &[Row]) -> String {
             some(row.ours),
             some(row.peer),
             some(row.ratio),
-            interval,
+            interval(row).unwrap_or_default(),
             some(row.paper),
             row.goal.as_ref().map_or_else(String::new, goal),
             verdict.to_owned(),

@@ -28,7 +28,8 @@ use std::sync::Arc;
     outlive study all --output /tmp/studies --json\n\n\
     Every claim is a ratio to a named peer, measured in turns in one run; a goal holds when the 95% interval of \
     the median ratio reaches it. Lines \"A/A\" are the peer beside itself: what this machine makes of equal things. \
-    Exits with 1 if a goal does not hold. Keep the machine quiet meanwhile."
+    What is simulated (recxl-...) is the same each time: its intervals are from the least to the greatest of its seeds, and with --quick \
+    its inputs are those of tests, too short to say much of times. Exits with 1 if a goal does not hold. Keep the machine quiet meanwhile."
 )]
 pub struct Study {
     /// Which studies; `list` names them, `all` is all of them
@@ -47,7 +48,7 @@ pub struct Study {
     /// Print the rows as JSON: one array
     #[arg(long)]
     json: bool,
-    /// Where to write NAME.csv and NAME.svg
+    /// Where to write NAME.csv and NAME.svg; the directory is made if it is not there
     #[arg(long, value_name = "DIR", default_value = "studies")]
     output: PathBuf,
 }
@@ -76,7 +77,7 @@ impl Study {
         let chosen = self.chosen()?;
         fs::create_dir_all(&self.output).map_err(|error| {
             Failure::new(format_args!(
-                "{} cannot be created for the results: {error}",
+                "{} cannot be created for the results: {error}; give another directory by --output",
                 self.output.display()
             ))
         })?;

@@ -201,7 +201,7 @@ mod tests {
     /// Each cell has one owner, and a cell that another thread can reach says so.
     #[test]
     fn blocks_cover_all_cells() {
-        let fluid = Fluid::new(2000);
+        let fluid = Fluid::new(2000, 0.005);
         for threads in [1, 2, 3, 6, 7, 16, 64] {
             let blocks = Blocks::of(threads);
             let mut owners = vec![None; fluid.cell_count() as usize];

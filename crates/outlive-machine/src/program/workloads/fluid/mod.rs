@@ -33,8 +33,10 @@ use super::super::{Allocator, Cpu, Origin, Scale, Workload};
 pub struct Fluidanimate {
     /// About so many particles.
     pub particles: u64,
-    /// Frames of 5 ms.
+    /// How many frames.
     pub frames: u32,
+    /// From frame to frame, in microseconds: 5,000 in the original.
+    pub frame_micros: u32,
     /// Of the chain of a cell: for so many times 16 particles.
     pub links: u64,
     /// Of the disorder at the beginning.
@@ -42,17 +44,19 @@ pub struct Fluidanimate {
 }
 
 impl Fluidanimate {
-    /// The parameters at a scale. `simmedium` has 100,000 particles and 5 frames.
+    /// The parameters at a scale. `simmedium` has 100,000 particles and 5 frames. At full scale these 25 ms are cut into 25 frames: so many
+    /// particles do not stay together in longer ones, and come further than to the next cell in one, where the original has a race.
     pub fn at(scale: Scale) -> Self {
-        let (particles, frames, links) = match scale {
-            Scale::Test => (200, 2, 1),
-            Scale::Study => (16_000, 1, 1),
-            Scale::Tenfold => (32_000, 5, 2),
-            Scale::Full => (100_000, 32, 7),
+        let (particles, frames, frame_micros, links) = match scale {
+            Scale::Test => (200, 2, 5_000, 1),
+            Scale::Study => (16_000, 1, 5_000, 1),
+            Scale::Tenfold => (32_000, 5, 5_000, 2),
+            Scale::Full => (100_000, 25, 1_000, 2),
         };
         Self {
             particles,
             frames,
+            frame_micros,
             links,
             seed: 1,
         }
@@ -65,7 +69,7 @@ impl Fluidanimate {
 
     /// The workload; or without `care` one without locks.
     pub(super) fn build(self, threads: usize, care: bool) -> Workload {
-        let fluid = Fluid::new(self.particles);
+        let fluid = Fluid::new(self.particles, f64::from(self.frame_micros) * 1e-6);
         let block = fluid.block(self.seed);
         let mut memory = Allocator::new();
         let layout = Layout::new(&mut memory, fluid, &block, self.links, threads);
@@ -125,6 +129,7 @@ mod tests {
         let dense = |links| Fluidanimate {
             particles: 6_000,
             frames: 14,
+            frame_micros: 5_000,
             links,
             seed: 1,
         };

@@ -8,8 +8,6 @@ pub(super) const LOW: Vector = [-0.065, -0.08, -0.065];
 pub(super) const HIGH: Vector = [0.065, 0.1, 0.065];
 /// Of the box along each axis, so much is filled at the beginning.
 const FILLED: Vector = [0.7, 0.7, 1.0];
-/// Seconds from frame to frame.
-const STEP: f64 = 0.005;
 /// Twice the density at rest, in kg per cubic metre.
 const TWICE_REST: f64 = 2000.0;
 const GRAVITY: Vector = [0.0, -9.8, 0.0];
@@ -48,6 +46,8 @@ pub(super) struct Fluid {
     /// Cells of the box along each axis, none shorter than the range.
     pub(super) cells: [u64; 3],
     edges: Vector,
+    /// Seconds from frame to frame.
+    step: f64,
 }
 
 impl Fluid {
@@ -66,7 +66,7 @@ impl Fluid {
     pub(super) const ADVANCE: u32 = 21;
 
     /// Of about so many particles.
-    pub(super) fn new(particles: u64) -> Self {
+    pub(super) fn new(particles: u64, step: f64) -> Self {
         let volume: f64 = (0..3)
             .map(|axis| FILLED[axis] * (HIGH[axis] - LOW[axis]))
             .product();
@@ -83,6 +83,7 @@ impl Fluid {
             viscosity: VISCOSITY * 45.0 * mass / (pi * range.powi(6)),
             cells,
             edges: std::array::from_fn(|axis| (HIGH[axis] - LOW[axis]) / cells[axis] as f64),
+            step,
         }
     }
 
@@ -185,8 +186,8 @@ impl Fluid {
     }
 
     /// What the walls do along an axis, if the particle is at one.
-    pub(super) fn wall(axis: usize, at: f64, half: f64, speed: f64) -> Option<f64> {
-        let at = at + half * STEP;
+    pub(super) fn wall(&self, axis: usize, at: f64, half: f64, speed: f64) -> Option<f64> {
+        let at = at + half * self.step;
         let low = SIZE - (at - LOW[axis]);
         if low > NO_DISTANCE {
             return Some(WALL_STIFFNESS * low - WALL_DAMPING * speed);
@@ -196,10 +197,10 @@ impl Fluid {
     }
 
     /// The particle after a frame in which it is accelerated so.
-    pub(super) fn advance(particle: Particle, acceleration: Vector) -> Particle {
-        let half = add(particle.half, scale(acceleration, STEP));
+    pub(super) fn advance(&self, particle: Particle, acceleration: Vector) -> Particle {
+        let half = add(particle.half, scale(acceleration, self.step));
         Particle {
-            at: add(particle.at, scale(half, STEP)),
+            at: add(particle.at, scale(half, self.step)),
             speed: scale(add(particle.half, half), 0.5),
             half,
             acceleration,
@@ -214,9 +215,9 @@ impl Fluid {
         let by = self.range * 1e-6;
         a.number == b.number
             && close(a.at, b.at, by)
-            && close(a.half, b.half, by / STEP)
-            && close(a.speed, b.speed, by / STEP)
-            && close(a.acceleration, b.acceleration, by / (STEP * STEP))
+            && close(a.half, b.half, by / self.step)
+            && close(a.speed, b.speed, by / self.step)
+            && close(a.acceleration, b.acceleration, by / (self.step * self.step))
             && (a.density - b.density).abs() < TWICE_REST * 1e-6
     }
 }

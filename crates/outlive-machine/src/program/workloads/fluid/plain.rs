@@ -59,7 +59,7 @@ fn frame(fluid: &Fluid, particles: &mut [Particle]) {
     });
     for (particle, mut one) in particles.iter_mut().zip(all) {
         for axis in 0..3 {
-            let wall = Fluid::wall(
+            let wall = fluid.wall(
                 axis,
                 particle.at[axis],
                 particle.half[axis],
@@ -67,7 +67,7 @@ fn frame(fluid: &Fluid, particles: &mut [Particle]) {
             );
             one.acceleration[axis] += wall.unwrap_or(0.0);
         }
-        *particle = Fluid::advance(*particle, one.acceleration);
+        *particle = fluid.advance(*particle, one.acceleration);
         particle.density = one.density;
     }
 }
@@ -101,7 +101,7 @@ mod tests {
     /// The cells hide no pair.
     #[test]
     fn each_pair_in_reach_is_met_once() {
-        let fluid = Fluid::new(300);
+        let fluid = Fluid::new(300, 0.005);
         let particles = simulate(&fluid, fluid.block(1), 3);
         let mut cells = vec![Vec::new(); fluid.cell_count() as usize];
         for particle in &particles {
@@ -125,7 +125,7 @@ mod tests {
     /// Forces of particles on one another add up to nothing, so a fluid away from the walls falls as a stone does.
     #[test]
     fn the_fluid_neither_bursts_nor_leaks() {
-        let fluid = Fluid::new(2000);
+        let fluid = Fluid::new(2000, 0.005);
         let particles = simulate(&fluid, fluid.block(1), 20);
         let fastest = particles
             .iter()

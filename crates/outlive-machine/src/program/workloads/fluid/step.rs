@@ -193,7 +193,11 @@ impl Thread {
             let [at, half, speed] = words.map(|words| words.map(|word| cpu.value(word)));
             cpu.compute(Fluid::WALL);
             for axis in 0..3 {
-                if let Some(more) = Fluid::wall(axis, at[axis], half[axis], speed[axis]) {
+                if let Some(more) = self
+                    .layout
+                    .fluid
+                    .wall(axis, at[axis], half[axis], speed[axis])
+                {
                     let word = self
                         .layout
                         .words(grid, cell.index, Field::ACCELERATION, slot)[axis];
@@ -217,7 +221,7 @@ impl Thread {
                 half,
                 ..Particle::default()
             };
-            let after = Fluid::advance(before, acceleration);
+            let after = self.layout.fluid.advance(before, acceleration);
             for (field, values) in [
                 (Field::AT, after.at),
                 (Field::SPEED, after.speed),

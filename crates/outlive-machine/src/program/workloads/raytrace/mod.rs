@@ -12,7 +12,8 @@
 //! Left out of the original: transparency, highlights, antialiasing and the hierarchy of grids; preprocessing and files.
 //! In place of the hierarchy there is one grid. With the original's teapot there are, for each ray, 8 steps, 3 descents into a finer
 //! grid, and 25 tests, 7 in a voxel that has primitives. One grid with as many tests would take 37 steps; this one is a little coarser:
-//! 26 steps and 38 tests, 11 in a voxel.
+//! 26 steps and 38 tests, 11 in a voxel. It was chosen of five, with the published share of stores in view; with a finer one, of 42 cells
+//! a side, that is 22% instead of 17%.
 //!
 //! Private are the ray that is traced and the one that is made of it, the stack of rays, the walk through the grid and the record
 //! of the nearest hit. The original keeps all of these in structures that it reaches by pointers, so they are accesses there and
