@@ -101,18 +101,16 @@ fn workers_come_when_more_have_failed_than_may() {
     let (expected, _) = run(&stage, &rank);
     let elastic = ["--hosts", "4", "--spares", "3", "--elastic", "4..4"];
     let kill = ["--kill", "3", "--supervise", "none"];
-    // Of four, one may be missing; none may; all but the last.
-    for (may_fail, came) in [("0.25", 2), ("0", 3), ("1", 0)] {
+    // Of four, one may be missing; none may; all but the last. Of two spares that hear of one death at the same moment both come, if
+    // there is the place of another dead one.
+    for (may_fail, came) in [("0.25", 2..=3), ("0", 3..=3), ("1", 0..=0)] {
         let part = ["--may-fail", may_fail];
         let all = [&rank[..], &elastic, &kill, &part].concat();
         let (found, summary) = run(&stage, &all);
         assert!(found == expected, "{summary:#}");
         assert_killed(&summary, 3, true);
-        assert_eq!(
-            counted(&summary, "came", "by_failures"),
-            came,
-            "{may_fail}: {summary:#}"
-        );
+        let counted_came = counted(&summary, "came", "by_failures");
+        assert!(came.contains(&counted_came), "{may_fail}: {summary:#}");
         assert_eq!(counted(&summary, "came", "by_ready"), 0, "{summary:#}");
     }
 }

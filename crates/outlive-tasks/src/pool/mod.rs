@@ -182,7 +182,8 @@ impl WorkerPool {
     }
 
     /// A hot spare: waits until the pool has fewer workers than it wants, then [works](Self::work), and so on, until `stop`
-    /// says so. A pool that [resizes itself](Options::elastic) may do without some of its dead.
+    /// says so. A pool that [resizes itself](Options::elastic) may do without some of its dead; of spares that hear of a death at the same
+    /// moment several may come, and then more of the dead are replaced than had to be, but no more than are wanted stay.
     ///
     /// # Errors
     /// As [`work`](Self::work).
