@@ -109,6 +109,9 @@ fn what_a_program_made_impossible_is_told_too() {
     let mut description = Description::default();
     assert_eq!(description.check(), Ok(()));
     description.logging_unit.replication_factor = 40;
+    // Nobody needs replicas where nothing is replicated.
+    assert_eq!(description.check(), Ok(()));
+    description.ours.coherence.protocol = Protocol::Baseline;
     let impossible = description.check().unwrap_err();
     assert_eq!(
         impossible.fields,

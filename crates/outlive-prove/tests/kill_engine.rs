@@ -119,9 +119,10 @@ fn each_effect_is_a_state_and_real_kills_agree(operation: Known) -> Option<Sweep
     report.assert_clean();
     // The memory before, after each effect, and after the return.
     assert_eq!(report.images, 1 + EFFECTS + 1);
-    assert_eq!(report.kills, report.instructions + 1);
-    // A breakpoint that the machine missed would show here; seldom, if ever.
+    assert_eq!(report.kills, report.instructions + 1 + report.killed_again);
+    // A breakpoint that the machine missed would show here; seldom, if ever. One that is counted wrongly does in each loop.
     assert!(report.strayed * 20 <= report.kills, "{report}");
+    assert!(report.killed_again * 20 <= report.kills, "{report}");
     assert_eq!(report.recoveries_swept, 3);
     Some(report)
 }
@@ -183,8 +184,8 @@ fn real_kills_in_loops_fall_on_the_instruction_meant() {
         return;
     };
     report.assert_clean();
-    assert_eq!(report.kills, 5);
-    assert!(report.strayed <= 1, "{report}");
+    assert_eq!(report.kills, 5 + report.killed_again);
+    assert!(report.strayed <= 1 && report.killed_again <= 1, "{report}");
     assert!(report.images > 10 * 6, "{report}");
     assert!(report.addresses < report.instructions / 5, "{report}");
 }

@@ -55,8 +55,8 @@ fn interval(row: &Row) -> Option<String> {
 pub fn table(rows: &[Row]) -> String {
     // What is simulated does not vary but with its seed, and there are few of these.
     let is_simulated = |row: &Row| matches!(row.how, None | Some(crate::How::Simulated));
-    let mut varied = rows.iter().filter(|row| interval(row).is_some());
-    let interval_heading = match varied.all(is_simulated) {
+    let varied: Vec<_> = rows.iter().filter(|row| interval(row).is_some()).collect();
+    let interval_heading = match !varied.is_empty() && varied.into_iter().all(is_simulated) {
         true => "of seeds",
         false => "95%",
     };

@@ -55,7 +55,10 @@ impl<T: Thread> Cluster<T> {
                 return false;
             }
             let mark = self.mark(c, then);
-            self.begin_store(c, mark);
+            let core = &mut self.cores[c];
+            core.stores.begin(mark);
+            let done = core.tick + self.timing.cycle;
+            self.begin(c, Kind::Store, done);
             return true;
         }
         self.store_part(c, word, (value, ALL_BYTES), then, now, queue)

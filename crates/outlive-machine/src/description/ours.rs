@@ -51,7 +51,8 @@ section! {
         /// What locks, barriers and conditions are to the memory: "replicated", "left-out" or "events". A lock whose word dies with a
         /// node would be free or taken for good, so stores to these words are replicated as others. The paper's traces have
         /// synchronisation as events, without such stores, and it does not say what those cost in its simulator. With "left-out" they
-        /// are not replicated; with "events" they are no accesses at all, and nobody waits for a line to come round. Both are for
+        /// are not replicated; with "events" they are no accesses at all, and nobody waits for a line to come round (but a core that has run
+        /// ahead by a quantum may let others go on that much early). Both are for
         /// comparisons, and such machines cannot be crashed ("left-out" can where nothing is replicated).
         pub synchronisation: Synchronising = Synchronising::Replicated,
         /// How far a core runs ahead of the rest of the machine at a time: 20 ns, a fifth of the way to another node. It

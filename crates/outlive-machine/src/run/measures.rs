@@ -16,7 +16,8 @@ pub struct Measures {
     pub buffer_full: f64,
     /// The share of the cores' time in which the oldest store waited for its replicas alone.
     pub replica_wait: f64,
-    /// The share of the cores' time in which their threads were at locks, until they had them.
+    /// The share of the cores' time in which their threads were at locks, until they had them: the stores before a lock are committed
+    /// first. What is not over yet is not in it.
     pub at_locks: f64,
     /// The share in which they were at barriers and conditions.
     pub at_barriers: f64,

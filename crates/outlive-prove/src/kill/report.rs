@@ -119,6 +119,9 @@ pub struct SweepReport {
     /// Of the victims really killed, those that had gone another way than the recorded run, so that
     /// they died elsewhere than at the instruction meant for them. Each is as good a death.
     pub strayed: u64,
+    /// Of the victims really killed, those that had strayed, or had died in another round of a loop, after a breakpoint that was
+    /// counted; another one was killed in their stead, without counting. All of them are survived.
+    pub killed_again: u64,
     /// Recoveries that survivors ran.
     pub recoveries: u64,
     /// Of the images, those whose recovery was swept in turn.
@@ -151,6 +154,7 @@ impl SweepReport {
             kills: 0,
             share: None,
             strayed: 0,
+            killed_again: 0,
             recoveries: 0,
             recoveries_swept: 0,
             recovery_instructions: 0,
@@ -203,6 +207,9 @@ impl SweepReport {
         }
         if self.strayed != 0 {
             write!(f, "; {} kills strayed", self.strayed)?;
+        }
+        if self.killed_again != 0 {
+            write!(f, ", {} killed again", self.killed_again)?;
         }
         let micros = self.step.as_secs_f64() * 1e6;
         write!(

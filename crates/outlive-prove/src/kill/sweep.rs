@@ -281,10 +281,19 @@ impl<'a, S: Sweep + ?Sized> Run<'a, S> {
                 replay.advance();
                 at += 1;
             }
-            let mut killed = self.kill_at(initial, &first.trace, step, Approach::Counted)?;
-            if self.differs(&killed, replay.image()).is_some() {
-                // It may have died in another round of a loop.
-                self.tracer.kills -= 1;
+            // Only where another round of a loop would be seen by what it leaves.
+            let approach = match self.sweep.is_deterministic() {
+                true => Approach::Counted,
+                false => Approach::Once,
+            };
+            let mut killed = self.kill_at(initial, &first.trace, step, approach)?;
+            if approach == Approach::Counted
+                && let Ok(astray) = killed
+                && (astray.strayed || self.differs(&killed, replay.image()).is_some())
+            {
+                // Wherever it died, that is to be survived, too.
+                left.note_alone(self.memory.words(), self.control, astray.moment);
+                self.report.killed_again += 1;
                 killed = self.kill_at(initial, &first.trace, step, Approach::Once)?;
             }
             let differs = self.differs(&killed, replay.image());

@@ -375,7 +375,9 @@ impl Tracer {
                 break;
             }
             child.set_breakpoint(None);
-            if self.control.phase() != Phase::Inside {
+            // Another trap than this one: it has strayed, and counting on would go wrong for certain.
+            let stands = child.registers().map_err(self.system("ptrace"))?;
+            if self.control.phase() != Phase::Inside || stands.instruction() != address {
                 break;
             }
         }

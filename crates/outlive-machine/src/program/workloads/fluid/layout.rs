@@ -51,6 +51,7 @@ impl Layout {
         links: u64,
         threads: usize,
     ) -> Self {
+        assert!(links > 0, "a cell has one link at least");
         let count = fluid.cell_count();
         let mut counts = vec![0; count as usize];
         let mut cells = vec![0.0; (count * Field::END) as usize];
