@@ -54,8 +54,7 @@ impl Directory {
                 (requester && all_through, BurialEvent::RequesterLast),
                 (requester, BurialEvent::Requester),
                 (some_awaited && all_through, BurialEvent::AwaitedLast),
-                (some_awaited, BurialEvent::Awaited),
-                (some_held, BurialEvent::Reader),
+                (some_awaited || some_held, BurialEvent::Reader),
             ]),
             OS | OX => pick(&[
                 (requester && some_held, BurialEvent::OwnerAndRequester),
@@ -84,7 +83,8 @@ impl BurialTable {
     /// Nothing of the dead may be under way to the directory any more.
     ///
     /// # Errors
-    /// [`ProtocolError::BurialUndefined`] if the table is unsound, or else what `directories` says.
+    /// [`ProtocolError::BurialUndefined`] if the directory waits for one who is not among the dead, or else what
+    /// `directories` says.
     pub fn bury<D: Copy>(
         &self,
         directories: &DirectoryTable,
@@ -114,7 +114,7 @@ impl BurialTable {
                     actions.push(DirectoryAction::WriteMemory(()))?;
                 }
                 Do::Forget => next.holders = next.holders.minus(dead),
-                Do::KeepAwaited => next.holders = next.awaited,
+                Do::ForgetAll => next.holders = NodeSet::EMPTY,
                 Do::Own => next.own()?,
                 Do::GrantE => actions.push(next.grant(ToNode::GrantE(()))?)?,
                 Do::GrantM => actions.push(next.grant(ToNode::GrantM(()))?)?,

@@ -6,19 +6,17 @@ use crate::protocol::{DirectoryEvent, DirectoryOperation, DirectoryState};
 names! {
     /// What some nodes' death amounts to for a line: the columns of the table.
     pub enum BurialEvent {
-        /// Readers have died, and others are left. None of the dead is awaited or served.
+        /// Readers have died, and others are left.
         Reader,
         /// All readers have died.
         LastReader,
-        /// Invalidations of the dead are through; others are to come.
-        Awaited,
-        /// Invalidations of the dead are through, and these were the last.
+        /// All who have not answered have died, and who is served lives.
         AwaitedLast,
         /// The owner has died; if somebody is served, he lives.
         Owner,
-        /// Who was served has died; others may have copies.
+        /// Who was served has died; others have copies.
         Requester,
-        /// Who was served has died, and nobody else has a copy.
+        /// Who was served has died, and so have all who had copies or have not answered.
         RequesterLast,
         /// Who was served has died, and the owner too, who may be the same.
         OwnerAndRequester,
@@ -32,8 +30,8 @@ pub enum BurialOperation {
     Restore,
     /// The dead are no holders any more.
     Forget,
-    /// Who has not answered yet is a holder, and nobody else.
-    KeepAwaited,
+    /// Nobody is a holder.
+    ForgetAll,
     /// The requester is the only holder now, at a new epoch.
     Own,
     /// `GrantE` with memory's contents to the requester.
@@ -47,11 +45,14 @@ pub enum BurialOperation {
 }
 
 use BurialEvent as On;
-use BurialOperation::{Finish, Forget, GrantE, GrantM, GrantUpgrade, KeepAwaited, Own, Restore};
+use BurialOperation::{Finish, Forget, ForgetAll, GrantE, GrantM, GrantUpgrade, Own, Restore};
 use DirectoryState::{I, O, OD, OS, OX, S, SD, SU, SX};
 
 /// How a directory buries the dead when nothing of the living is under way to it. *Finished in the name of the dead* is
 /// what they would have answered; *undone* is what they have asked for.
+///
+/// All whom a directory waits for are then known to be dead: whoever dies after his part of *Restart* has answered before it.
+/// So nothing is here for a line that waits for one who lives; that would be an error of the recovery.
 #[rustfmt::skip]
 pub const BURIAL: &[Row<DirectoryState, BurialEvent, BurialOperation>] = &[
     row(S,  On::Reader,            &[Forget],                    S),
@@ -59,28 +60,18 @@ pub const BURIAL: &[Row<DirectoryState, BurialEvent, BurialOperation>] = &[
 
     row(O,  On::Owner,             &[Restore, Forget],           I),
 
-    row(SX, On::Reader,            &[Forget],                    SX),
-    row(SX, On::Awaited,           &[Forget],                    SX),
     row(SX, On::AwaitedLast,       &[Own, GrantM],               OD),
-    // Who has not answered although nothing is under way has died too, and that is not known yet.
-    row(SX, On::Requester,         &[KeepAwaited, Finish],       S),
-    row(SX, On::RequesterLast,     &[KeepAwaited, Finish],       I),
+    row(SX, On::RequesterLast,     &[ForgetAll, Finish],         I),
 
-    row(SU, On::Reader,            &[Forget],                    SU),
-    row(SU, On::Awaited,           &[Forget],                    SU),
     row(SU, On::AwaitedLast,       &[Own, GrantUpgrade],         OD),
-    row(SU, On::Requester,         &[KeepAwaited, Finish],       S),
-    row(SU, On::RequesterLast,     &[KeepAwaited, Finish],       I),
+    row(SU, On::RequesterLast,     &[ForgetAll, Finish],         I),
 
     row(OS, On::Owner,             &[Restore, Own, GrantE],      OD),
     row(OS, On::OwnerAndRequester, &[Restore, Forget, Finish],   I),
-    row(OS, On::Requester,         &[Finish],                    O),
 
     row(OX, On::Owner,             &[Restore, Own, GrantM],      OD),
     row(OX, On::OwnerAndRequester, &[Restore, Forget, Finish],   I),
-    row(OX, On::Requester,         &[Finish],                    O),
 
-    row(SD, On::Reader,            &[Forget],                    SD),
     row(SD, On::Requester,         &[Forget, Finish],            S),
     row(SD, On::RequesterLast,     &[Forget, Finish],            I),
 

@@ -120,8 +120,8 @@
 //! it, and none needs to be told from those of after. Nor could directories be
 //! repaired earlier: while an answer of a living node is under way, whom they await is not known to be dead.
 //!
-//! Table [`BURIAL`] nevertheless leaves in a record whoever has not answered and is not known to be dead: he has died since,
-//! and is buried in the recovery from that.
+//! All whom a record awaits when it is buried are known to be dead: all the others have restarted, and so have answered before,
+//! also those who have died since. [`BURIAL`] has no rows for anything else.
 //!
 //! ```
 //! use outlive_machine::protocol::{NodeId, NodeSet, STORE, Store, StoreAction, StoreInput, StoreTable};
