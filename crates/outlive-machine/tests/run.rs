@@ -8,7 +8,7 @@ use outlive_machine::program::{
     Barrier, BarrierId, LockId, Neighbour, Order, Recording, Reference, Scale, Word, workloads,
 };
 use outlive_machine::protocol::NodeId;
-use outlive_machine::run::{Measures, Outcome, Run, RunError, Subject, unwatched};
+use outlive_machine::run::{Measures, Outcome, Placement, Run, RunError, Subject, unwatched};
 use outlive_machine::trace::{
     About, Encoding, Event, Parts, Replay, Trace, TraceWriter, TracedLock,
 };
@@ -138,6 +138,47 @@ fn operations_are_counted_as_the_machine_without_time_counts_them() {
             machine >= own && machine < own + own / 10,
             "{name}: {machine}, {own}"
         );
+    }
+}
+
+/// Every workload computes the same, and what one thread alone touches costs the network and the logs nothing.
+#[test]
+fn what_one_thread_alone_touches_may_be_local() {
+    let description = machine(Protocol::Proactive);
+    let local = Run {
+        placement: Placement::Touched,
+        counting: true,
+        ..Run::new(&description, 1)
+    };
+    let counting = Run {
+        placement: Placement::Allocated,
+        ..local.clone()
+    };
+    for &(name, _) in workloads::ALL {
+        let (all, some) = (
+            outcome(&counting, &subject(name)),
+            outcome(&local, &subject(name)),
+        );
+        assert!(all.checked && some.checked, "{name}");
+        let counts = some.counts.unwrap();
+        let stores = |outcome: &Outcome| {
+            let total = outcome.statistics.total();
+            (total.shared_stores, total.stores)
+        };
+        assert!(stores(&some).0 <= stores(&all).0, "{name}");
+        // In ocean the order of threads changes nothing, so no line turns out to be somebody else's as well.
+        if name == "ocean-cp" {
+            assert_eq!((all.strays, some.strays), (None, Some(0)));
+            assert_eq!(counts, all.counts.unwrap());
+            let expected = counts.stores_to_touched_by_several;
+            let found = stores(&some).0;
+            assert!(
+                found >= expected && found < expected + expected / 4,
+                "{found}, {expected}"
+            );
+        }
+        let again = outcome(&local, &subject(name));
+        assert_eq!(again, some, "{name}");
     }
 }
 

@@ -2,6 +2,7 @@
 
 mod configuration;
 mod list;
+mod placement;
 mod progress;
 mod record_build;
 mod report;

@@ -3,7 +3,7 @@
 use std::cell::RefCell;
 use std::rc::Rc;
 
-use super::counts::{Counts, Touches};
+use super::counts::{Access, Counts, Touches};
 use super::{Next, Op, Thread};
 
 /// What threads have done together. Each of them has a share in it.
@@ -36,8 +36,11 @@ impl Tally {
         let mut sums = self.0.borrow_mut();
         sums.counts.count(op);
         match op {
-            Op::Load(word) => sums.touches.touch(thread, word, false),
-            Op::Store(word, _) | Op::Atomic(word, _) => sums.touches.touch(thread, word, true),
+            Op::Load(word) => sums.touches.touch(thread, word, Access::Load),
+            Op::Store(word, _) | Op::StorePart(word, ..) => {
+                sums.touches.touch(thread, word, Access::Store)
+            }
+            Op::Atomic(word, _) => sums.touches.touch(thread, word, Access::Atomic),
             _ => {}
         }
     }

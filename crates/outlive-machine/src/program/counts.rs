@@ -1,6 +1,7 @@
 //! What threads did: how many operations of each kind, and how much of what they wrote several of them touch.
 
 use super::{Op, Word};
+use crate::line::LineAddress;
 
 /// How many operations of each kind.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -81,7 +82,17 @@ pub(super) struct Touches {
 struct Touch {
     /// Nobody (0), one thread (its number plus 1), or several.
     by: u16,
+    /// Whether one of them was an atomic.
+    atomic: bool,
     stores: u32,
+}
+
+/// What a thread does to a line.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Access {
+    Load,
+    Store,
+    Atomic,
 }
 
 const SEVERAL: u16 = u16::MAX;
@@ -94,13 +105,25 @@ impl Touches {
     }
 
     #[inline]
-    pub fn touch(&mut self, thread: usize, word: Word, store: bool) {
+    pub fn touch(&mut self, thread: usize, word: Word, access: Access) {
         let touch = &mut self.lines[word.line().0 as usize];
         let thread = (thread + 1) as u16;
         if touch.by != thread {
             touch.by = if touch.by == 0 { thread } else { SEVERAL };
         }
-        touch.stores = touch.stores.saturating_add(u32::from(store));
+        touch.atomic |= access == Access::Atomic;
+        touch.stores = touch
+            .stores
+            .saturating_add(u32::from(access != Access::Load));
+    }
+
+    /// Lines that one thread touches, and never by an atomic, and which thread that is.
+    pub fn by_one(&self) -> impl Iterator<Item = (LineAddress, u16)> + '_ {
+        let lines = (0..).map(LineAddress).zip(&self.lines);
+        lines.filter_map(|(line, touch)| {
+            let one = touch.by != 0 && touch.by != SEVERAL && !touch.atomic;
+            one.then(|| (line, touch.by - 1))
+        })
     }
 
     pub fn stores_to_touched_by_several(&self) -> u64 {

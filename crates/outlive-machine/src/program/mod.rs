@@ -13,6 +13,7 @@ mod counts;
 mod cpu;
 mod drawn;
 mod outcomes;
+mod placed;
 mod reference;
 mod script;
 mod waits;
@@ -26,6 +27,7 @@ pub use counts::Counts;
 pub use cpu::{Cpu, Pending, Value};
 pub use drawn::{Neighbour, Walker};
 pub use outcomes::{Outcome, outcomes};
+pub use placed::{OwnLines, Placed};
 pub use reference::{Order, Reference, ReferenceError};
 pub use script::Script;
 pub use waits::{Wait, Waits};
@@ -180,6 +182,16 @@ pub trait Thread {
 
     /// What the oldest load or atomic that has not been delivered got.
     fn deliver(&mut self, value: u64);
+}
+
+impl<T: Thread + ?Sized> Thread for Box<T> {
+    fn next(&mut self) -> Next {
+        (**self).next()
+    }
+
+    fn deliver(&mut self, value: u64) {
+        (**self).deliver(value);
+    }
 }
 
 /// Where the objects stand that threads synchronise by. A machine performs real accesses to these words for the operations on

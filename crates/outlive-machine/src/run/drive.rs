@@ -3,11 +3,11 @@
 use std::cell::Cell;
 
 use super::subject::Threads;
-use super::{Look, Outcome, Progress, Run, RunError, Subject, Watch};
+use super::{Look, Outcome, Placement, Progress, Run, RunError, Subject, Watch};
 use crate::cluster::{self, Cluster, Workload};
 use crate::engine::{Simulation, Time};
 use crate::line::{Line, LineAddress};
-use crate::program::{Counted, Tally, Thread, Word};
+use crate::program::{Counted, OwnLines, Placed, Tally, Thread, Word};
 use crate::protocol::NodeId;
 
 /// Events between two words of how far it is: some milliseconds of the host's.
@@ -21,9 +21,10 @@ pub(super) fn drive(
     subject: &Subject,
     watch: &mut Watch<'_>,
 ) -> Result<Outcome, RunError> {
-    match subject.threads() {
-        Threads::Program(threads) => counted(run, subject, threads, watch),
-        Threads::Trace(threads) => counted(run, subject, threads, watch),
+    match (subject.threads(), run.placement) {
+        (Threads::Program(threads), Placement::Allocated) => counted(run, subject, threads, watch),
+        (Threads::Trace(threads), Placement::Allocated) => counted(run, subject, threads, watch),
+        (_, Placement::Touched) => placed(run, subject, watch),
     }
 }
 
@@ -34,20 +35,56 @@ fn counted<T: Thread>(
     watch: &mut Watch<'_>,
 ) -> Result<Outcome, RunError> {
     if !run.counting {
-        return whole(run, subject, threads, watch);
+        return whole(run, subject, threads, None, watch);
     }
     let tally = Tally::new(subject.image().words);
     let numbered = threads.into_iter().enumerate();
     let threads = numbered.map(|(number, thread)| Counted::new(thread, number, &tally));
-    let outcome = whole(run, subject, threads.collect(), watch)?;
+    let outcome = whole(run, subject, threads.collect(), None, watch)?;
     let counts = Some(tally.counts());
     Ok(Outcome { counts, ..outcome })
+}
+
+/// Lines that one thread alone touches are in local memory. Threads are called through pointers here, for it would be two more
+/// machines to compile.
+fn placed(run: &Run<'_>, subject: &Subject, watch: &mut Watch<'_>) -> Result<Outcome, RunError> {
+    let (image, synchronisation) = (subject.image(), subject.synchronisation());
+    let lines = OwnLines::find(image, synchronisation, boxed(subject.threads()))?;
+    let tally = run.counting.then(|| Tally::new(image.words));
+    let numbered = boxed(subject.threads()).into_iter().enumerate();
+    let threads = numbered.map(|(number, thread)| {
+        let thread: Box<dyn Thread> = match &tally {
+            Some(tally) => Box::new(Counted::new(thread, number, tally)),
+            None => thread,
+        };
+        Placed::new(thread, number, &lines)
+    });
+    let outcome = whole(run, subject, threads.collect(), Some(&lines), watch)?;
+    Ok(Outcome {
+        counts: tally.map(|tally| tally.counts()),
+        strays: Some(lines.strays()),
+        ..outcome
+    })
+}
+
+fn boxed(threads: Threads) -> Vec<Box<dyn Thread>> {
+    match threads {
+        Threads::Program(threads) => threads
+            .into_iter()
+            .map(|thread| Box::new(thread) as Box<dyn Thread>)
+            .collect(),
+        Threads::Trace(threads) => threads
+            .into_iter()
+            .map(|thread| Box::new(thread) as Box<dyn Thread>)
+            .collect(),
+    }
 }
 
 fn whole<T: Thread>(
     run: &Run<'_>,
     subject: &Subject,
     threads: Vec<T>,
+    own: Option<&OwnLines>,
     watch: &mut Watch<'_>,
 ) -> Result<Outcome, RunError> {
     let workload = Workload {
@@ -70,7 +107,7 @@ fn whole<T: Thread>(
     let Drive { mut simulation, .. } = drive;
     let (finished, end, checked) = if finished {
         let end = cluster::run(&mut simulation)?;
-        (true, end, checked(subject, simulation.machine())?)
+        (true, end, checked(subject, simulation.machine(), own)?)
     } else {
         (false, simulation.now(), false)
     };
@@ -83,14 +120,22 @@ fn whole<T: Thread>(
         looks,
         life: machine.life().to_vec(),
         counts: None,
+        strays: None,
         checked,
     })
 }
 
 /// Checks what is left in memory. A check reads word after word, so the last line is kept.
-fn checked<T: Thread>(subject: &Subject, machine: &Cluster<T>) -> Result<bool, RunError> {
+fn checked<T: Thread>(
+    subject: &Subject,
+    machine: &Cluster<T>,
+    own: Option<&OwnLines>,
+) -> Result<bool, RunError> {
     let last: Cell<Option<(LineAddress, Line)>> = Cell::new(None);
     let word = |word: Word| {
+        if let Some(value) = own.and_then(|own| own.word(word)) {
+            return value;
+        }
         let line = match last.get() {
             Some((address, line)) if address == word.line() => line,
             _ => machine.line(word.line()),

@@ -28,7 +28,7 @@ use crate::cluster::{ClusterError, Stuck};
 use crate::description::Description;
 use crate::engine::Time;
 use crate::line::LineAddress;
-use crate::program::WrongResult;
+use crate::program::{ReferenceError, WrongResult};
 
 pub use measures::Measures;
 pub use outcome::{Look, Outcome};
@@ -49,6 +49,19 @@ pub struct Run<'d> {
     pub follow: Option<LineAddress>,
     /// Whether the threads' operations are counted as well ([`Outcome::counts`]).
     pub counting: bool,
+    /// What stands in the shared memory.
+    pub placement: Placement,
+}
+
+/// What of a program's memory stands in the memory nodes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Placement {
+    /// All that its threads share, as it has allocated it: whole arrays.
+    #[default]
+    Allocated,
+    /// Of that, the lines that several threads touch, found out by a run without time before. The others are in the local memory of their
+    /// threads' nodes, and would be lost with these.
+    Touched,
 }
 
 /// How far a run is.
@@ -80,6 +93,9 @@ pub enum RunError {
     /// Threads wait for each other.
     #[error(transparent)]
     Stuck(#[from] Stuck),
+    /// The run without time, which finds out which lines several threads touch, did not come to its end.
+    #[error("which lines several threads touch was not found out: {0}")]
+    Untimed(#[from] ReferenceError),
     /// It came to its end, with a wrong result.
     #[error(transparent)]
     Wrong(#[from] WrongResult),
@@ -106,6 +122,7 @@ impl<'d> Run<'d> {
             until: None,
             follow: None,
             counting: false,
+            placement: Placement::default(),
         }
     }
 

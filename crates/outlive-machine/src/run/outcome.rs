@@ -24,6 +24,9 @@ pub struct Outcome {
     /// What the threads have done, if that was asked for. Unlike the machine's own counts it says nothing of the accesses that
     /// locks and barriers make, and tells stores to lines that several threads touch from others.
     pub counts: Option<Counts>,
+    /// Where only what several threads touch is shared: how many accesses were to lines that had been found to be another thread's. They
+    /// took the time of local ones.
+    pub strays: Option<u64>,
     /// Whether the result was checked, and so is right.
     pub checked: bool,
 }

@@ -1,6 +1,7 @@
 //! What came of a run, for people and as JSON.
 
 use super::list::percent;
+use super::placement;
 use super::subject::Found;
 use crate::amount::Bytes;
 use crate::failure::Failure;
@@ -28,6 +29,9 @@ pub struct Report<'a> {
     /// The file that describes it; without one it is the paper's.
     machine: Option<String>,
     configuration: &'static str,
+    placement: &'static str,
+    /// Accesses to lines that had been found to be another thread's.
+    strays: Option<u64>,
     /// Whether the result was checked, and so is right.
     checked: bool,
     /// Simulated.
@@ -97,6 +101,8 @@ impl<'a> Report<'a> {
             seed: run.seed,
             machine: machine.map(|file| file.display().to_string()),
             configuration: run.description.ours.coherence.protocol.name(),
+            placement: placement::name(run.placement),
+            strays: outcome.strays,
             checked: outcome.checked,
             seconds: outcome.end.as_seconds(),
             instructions: outcome.statistics.total().instructions,
@@ -139,8 +145,12 @@ impl<'a> Report<'a> {
         let machine = self.machine.as_deref().map_or(String::new(), |file| {
             format!(" on the machine of {}", file.escape_debug())
         });
+        let local = match self.strays {
+            Some(_) => ", what one thread alone touches in local memory",
+            None => "",
+        };
         let what = format!(
-            "{}{size}, {} threads, {}{machine}, seed {}",
+            "{}{size}, {} threads, {}{machine}{local}, seed {}",
             self.workload.escape_debug(),
             self.threads,
             self.configuration,
@@ -205,6 +215,12 @@ impl<'a> Report<'a> {
                 percent(Some(self.shared_store_fraction)),
                 published(self.published_shared_store_fraction),
             ),
+        ];
+        if let Some(strays) = self.strays {
+            let what = "accesses to another thread's local line";
+            rows.push((what, strays.to_string(), none()));
+        }
+        rows.extend([
             (
                 "shared stores that joined another",
                 percent(self.coalesced),
@@ -230,7 +246,7 @@ impl<'a> Report<'a> {
                 rate(self.access_bytes_per_second),
                 none(),
             ),
-        ];
+        ]);
         if self.replicated_oldest.is_some() {
             let factor = self
                 .dump_factor

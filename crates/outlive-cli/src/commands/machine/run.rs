@@ -1,6 +1,7 @@
 //! `outlive machine run`: a workload or a trace on the simulated machine.
 
 use super::configuration::Configuration;
+use super::placement::Place;
 use super::progress::Line;
 use super::report::Report;
 use super::show::described;
@@ -42,6 +43,9 @@ pub struct Run {
     /// Of what the description leaves to chance
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
+    /// What of the program's memory stands in the shared memory
+    #[arg(long, value_name = "WHAT", default_value_t, value_enum)]
+    placement: Place,
     /// Do a trace again with all locks and atomics in the order in which they were recorded
     #[arg(long)]
     recorded_order: bool,
@@ -76,6 +80,7 @@ impl Run {
         let run = run::Run {
             follow: self.trace,
             counting: true,
+            placement: self.placement.into(),
             ..run::Run::new(&description, self.seed)
         };
         let line = Line::new(self.what.clone());

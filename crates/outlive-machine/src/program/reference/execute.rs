@@ -1,5 +1,6 @@
 //! What each operation does on the machine without time.
 
+use super::super::counts::Access;
 use super::super::{LockId, Next, Op, Thread, Word};
 use super::{Order, Reference, ReferenceError, State};
 
@@ -46,18 +47,18 @@ impl<T: Thread> Reference<T> {
             Op::Compute(_) | Op::PrivateLoad(_) | Op::PrivateStore(_) | Op::Fence => {}
             Op::Acquire(_) | Op::Release(_) => {}
             Op::Load(word) => {
-                let old = self.access(thread, word, op, false)?;
+                let old = self.access(thread, word, op, Access::Load)?;
                 self.give(thread, old);
             }
             Op::Store(word, value) | Op::StorePart(word, value, _) => {
-                self.access(thread, word, op, true)?;
+                self.access(thread, word, op, Access::Store)?;
                 match self.order {
                     Order::Sequential => self.memory[word.0 as usize] = value,
                     Order::TotalStore => self.threads[thread].buffer.push_back((word, value)),
                 }
             }
             Op::Atomic(word, update) => {
-                let old = self.access(thread, word, op, true)?;
+                let old = self.access(thread, word, op, Access::Atomic)?;
                 self.memory[word.0 as usize] = update.apply(old);
                 self.give(thread, old);
             }
@@ -117,13 +118,13 @@ impl<T: Thread> Reference<T> {
         thread: usize,
         word: Word,
         op: Op,
-        store: bool,
+        access: Access,
     ) -> Result<u64, ReferenceError> {
         let words = self.memory.len() as u64;
         let Some(value) = self.memory.get(word.0 as usize) else {
             return Err(ReferenceError::Outside { thread, op, words });
         };
-        self.touches.touch(thread, word, store);
+        self.touches.touch(thread, word, access);
         let mut own = self.threads[thread].buffer.iter().rev();
         let own = own.find(|(other, _)| *other == word);
         Ok(own.map_or(*value, |(_, value)| *value))

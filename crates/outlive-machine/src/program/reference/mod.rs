@@ -10,6 +10,7 @@ use super::{
     Coroutine, Image, LockId, Op, Recording, Synchronisation, Thread, Wait, Waits, Word, Workload,
 };
 use crate::engine::Random;
+use crate::line::LineAddress;
 pub use error::ReferenceError;
 pub(super) use execute::waits_for_stores;
 
@@ -197,6 +198,11 @@ impl<T: Thread> Reference<T> {
             stores_to_touched_by_several: self.touches.stores_to_touched_by_several(),
             ..self.counts
         }
+    }
+
+    /// Lines that one thread has touched so far, and never by an atomic, and which thread that is.
+    pub(super) fn touched_by_one(&self) -> impl Iterator<Item = (LineAddress, u16)> + '_ {
+        self.touches.by_one()
     }
 
     /// Who waits for what.

@@ -205,9 +205,7 @@ const STORES: [(StoreEvent, StoreEvent); 4] = {
 
 /// What a burial might fail to tell apart.
 const BURIALS: [(BurialEvent, BurialEvent); 6] = {
-    use BurialEvent::{
-        LastReader, Owner, OwnerAndRequester, Reader, Requester, RequesterLast,
-    };
+    use BurialEvent::{LastReader, Owner, OwnerAndRequester, Reader, Requester, RequesterLast};
     [
         (Reader, LastReader),
         (LastReader, Reader),
