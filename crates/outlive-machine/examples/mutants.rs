@@ -14,8 +14,8 @@ use std::time::{Duration, Instant};
 
 use outlive_machine::protocol::{ReplicatedTables, Tables};
 use outlive_machine::search::{
-    Budget, Claims, REPLICATED_SURVIVORS, ReplicatedSearch, ReplicatedSuite, SURVIVORS, Search,
-    Setup, Shape, Suite, Violation, Walk, mutants, replicated_mutants,
+    Claims, REPLICATED_SURVIVORS, ReplicatedSuite, SURVIVORS, Search, Shape, Suite, Violation,
+    Walk, mutants, replicated_mutants,
 };
 
 fn suite(claims: Claims) -> Suite {
@@ -94,26 +94,7 @@ fn on_all_processors<M: Sync, K: Send>(mutants: &[M], kill: impl Fn(&M) -> K + S
 
 /// The tables of stores and of burials; whether the survivors are those that are explained.
 fn replication(each: bool) -> bool {
-    let mut suite = ReplicatedSuite::small(300);
-    // Two of three that all read die, and the manager knows of one.
-    let larger = |others| ReplicatedSearch {
-        setup: Setup {
-            buffer: 1,
-            deaths: 2,
-            ..Setup::proactive(
-                3,
-                3,
-                Budget {
-                    stores: &[1],
-                    others,
-                },
-            )
-        },
-        most_states: 10_000_000,
-    };
-    suite
-        .searches
-        .extend([larger(&[0, 1, 1]), larger(&[1, 1, 1])]);
+    let suite = ReplicatedSuite::small(300);
     let mutants = replicated_mutants(ReplicatedTables::recxl());
     let mut scores = BTreeMap::<_, [usize; 4]>::new();
     let mut survivors = Vec::new();

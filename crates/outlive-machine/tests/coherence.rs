@@ -167,7 +167,6 @@ fn a_pair_without_a_row_is_named() {
     assert_eq!(violation, Violation::Protocol(expected));
 }
 
-/// Every ninth mutant; the example takes them all.
 /// A directory that asks again and again for a line that is gone: every state has a next one, and none is at rest.
 #[test]
 fn messages_that_go_round_are_found() {

@@ -1,5 +1,7 @@
 //! Event counts carry an order into a machine: who awaits goes on when others have advanced so often, and sees what they wrote.
 
+use outlive_machine::cluster::{self, Cluster, Workload};
+use outlive_machine::description::Description;
 use outlive_machine::program::{
     EventCountId, Image, Op, Order, Reference, ReferenceError, Script, Synchronisation, Word,
     outcomes,
@@ -39,6 +41,30 @@ fn who_awaits_sees_what_was_stored_before_the_advance() {
     };
     assert_eq!(loads(true), [vec![7, 7]].into());
     assert_eq!(loads(false).len(), 4);
+}
+
+/// The machine says how long they waited.
+#[test]
+fn time_awaited_is_told() {
+    let (image, synchronisation) = memory();
+    let waited = |compute| {
+        let workload = Workload {
+            threads: vec![
+                Script::new([Op::Compute(compute), Op::Advance(COUNT)]),
+                Script::new([Op::Await(COUNT, 1), Op::Compute(10)]),
+            ],
+            image: image.clone(),
+            synchronisation: synchronisation.clone(),
+        };
+        let description = Description::default();
+        let mut simulation = Cluster::simulation(&description, workload, 1).unwrap();
+        cluster::run(&mut simulation).unwrap();
+        simulation.machine().statistics().total().meeting_ticks
+    };
+    let (short, long) = (waited(1_000), waited(41_000));
+    assert!(short > 0);
+    // An instruction in a tick, but for some at the ends of the reorder buffer.
+    assert!((long - short).abs_diff(40_000) < 1_000, "{short}, {long}");
 }
 
 #[test]

@@ -2,7 +2,8 @@
 
 use outlive_machine::protocol::{Cell, ReplicatedTables, StoreEvent, StoreOperation, StoreState};
 use outlive_machine::search::{
-    Budget, Counterexample, Fault, ReplicatedRules, ReplicatedSearch, Setup, Violation,
+    Budget, Counterexample, Fault, REPLICATED_SURVIVORS, ReplicatedRules, ReplicatedSearch,
+    ReplicatedSuite, Setup, Violation, replicated_mutants,
 };
 
 fn setup(stores: &'static [u32], others: &'static [u32]) -> Setup {
@@ -269,4 +270,17 @@ fn units_clear_only_what_is_saved() {
         ..setup(&[1], &[])
     };
     assert!(is_lost(found(dumped, &rules).violation));
+}
+
+/// Every eleventh mutant of the tables, by search; the example takes all of them, by walks too.
+#[test]
+fn mutants_are_noticed() {
+    let suite = ReplicatedSuite::small(0);
+    let mutants = replicated_mutants(ReplicatedTables::recxl());
+    assert!(mutants.len() > 200, "{} mutants", mutants.len());
+    let explained = |name: &str| REPLICATED_SURVIVORS.iter().any(|(known, _)| *known == name);
+    let sample = mutants.iter().step_by(11);
+    for mutant in sample.filter(|mutant| !explained(&mutant.name)) {
+        assert!(suite.kill(mutant).is_dead(), "{} survives", mutant.name);
+    }
 }

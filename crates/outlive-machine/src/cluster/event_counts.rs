@@ -12,12 +12,20 @@ use crate::program::{EventCountId, Thread};
 impl<T: Thread> Cluster<T> {
     /// Whether the thread goes on; else it is called when the count is that far.
     pub(super) fn await_count(&mut self, c: usize, count: EventCountId, wanted: u64) -> bool {
-        let serial = &mut self.cores[c].serial;
+        let core = &mut self.cores[c];
+        let serial = &mut core.serial;
         // Asked once: who is on the list is called once, and must not go on before.
         if !serial.waits {
             serial.waits = !self.objects.await_count(count, wanted, c as u16);
         }
-        !serial.waits
+        if serial.waits {
+            serial.since.get_or_insert(core.tick);
+            return false;
+        }
+        if let Some(since) = serial.since.take() {
+            core.counts.meeting_ticks += core.tick.saturating_sub(since);
+        }
+        true
     }
 
     /// Begins to advance a count; `false` if there is no room among the stores.

@@ -29,7 +29,7 @@ pub(super) struct Serial {
     /// What its atomic has got it, since that is committed.
     pub turn: Turn,
     /// When the core first came to it.
-    since: Option<u64>,
+    pub since: Option<u64>,
 }
 
 impl Serial {

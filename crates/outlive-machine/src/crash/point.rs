@@ -71,6 +71,8 @@ pub(super) struct Outcome {
     pub recoveries: u64,
     pub stores: u64,
     pub restored: u64,
+    /// A thread's code has ended in a panic after the recovery.
+    pub given_up: bool,
 }
 
 impl fmt::Display for Point {
@@ -134,14 +136,17 @@ impl Point {
         let outcome = catch_unwind(AssertUnwindSafe(|| self.run(simulation, goal)));
         let outcome = match outcome {
             Ok(Ok((outcome, simulation))) => {
-                let after = catch_unwind(AssertUnwindSafe(|| go_on(simulation, goal)));
-                after
-                    .unwrap_or_else(|panic| match told(&*panic) {
+                match catch_unwind(AssertUnwindSafe(|| go_on(simulation, goal))) {
+                    Ok(whole) => whole.map(|()| outcome),
+                    Err(panic) => match told(&*panic) {
                         // Its code has met what the dead have left half done, and every value was judged.
-                        what if is_of_a_program(&what) => Ok(()),
+                        what if is_of_a_program(&what) => Ok(Outcome {
+                            given_up: true,
+                            ..outcome
+                        }),
                         what => Err(Wrong::Other(what)),
-                    })
-                    .map(|()| outcome)
+                    },
+                }
             }
             Ok(Err(wrong)) => Err(wrong),
             Err(panic) => Err(match told(&*panic) {
@@ -196,6 +201,7 @@ impl Point {
             recoveries: u64::from(machine.recoveries()),
             stores,
             restored: judged.restored,
+            given_up: false,
         };
         Ok((outcome, simulation))
     }

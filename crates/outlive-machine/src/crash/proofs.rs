@@ -4,6 +4,7 @@
 use super::{Goal, Points, Report, Sweep, SweepError};
 use crate::cluster::Workload;
 use crate::description::{Description, Protocol};
+use crate::engine::Time;
 use crate::program::workloads::{self, Make};
 use crate::program::{Neighbour, Recording, Scale};
 
@@ -16,11 +17,11 @@ pub struct Proof {
 
 #[derive(Clone, Copy, Debug)]
 enum Program {
-    /// Drawn, with locks and a barrier: the living end. One node dies, or two within one recovery or shortly after one another, or
-    /// the second when the recovery from the first is over.
+    /// Drawn, with locks and a barrier: the living end. One node dies, or two or three within one recovery or shortly after one
+    /// another, or the second when the recovery from the first is over.
     Drawn { deaths: usize, apart: bool },
-    /// A [workload](workloads::ALL).
-    Kernel(&'static str, Make),
+    /// A [workload](workloads::ALL), on which so many nodes die within one recovery or shortly after one another.
+    Kernel(&'static str, Make, usize),
 }
 
 /// Workloads whose threads need nothing of each other to end. In the others some would wait for ever for what the dead were to
@@ -31,13 +32,14 @@ const END_ALONE: [&str; 2] = ["ycsb", "raytrace"];
 const SEEDS: u64 = 20;
 
 impl Proof {
-    /// All: each configuration, with drawn programs and with each kernel.
+    /// All: each configuration, with drawn programs and with each kernel; where the living can end, also with several deaths.
     pub fn all() -> Vec<Proof> {
-        let drawn = [(1, false), (2, false), (2, true)];
+        let drawn = [(1, false), (2, false), (2, true), (3, false)];
         let drawn = drawn.map(|(deaths, apart)| Program::Drawn { deaths, apart });
-        let kernels = workloads::ALL
-            .iter()
-            .map(|(name, make)| Program::Kernel(name, *make));
+        let kernels = workloads::ALL.iter().flat_map(|(name, make)| {
+            let most = if END_ALONE.contains(name) { 2 } else { 1 };
+            (1..=most).map(|deaths| Program::Kernel(name, *make, deaths))
+        });
         let programs: Vec<Program> = drawn.into_iter().chain(kernels).collect();
         Protocol::ALL
             .iter()
@@ -59,7 +61,8 @@ impl Proof {
                 let apart = if apart { " apart" } else { "" };
                 format!("{protocol} drawn, {deaths} deaths{apart}")
             }
-            Program::Kernel(name, _) => format!("{protocol} {name}"),
+            Program::Kernel(name, _, 1) => format!("{protocol} {name}"),
+            Program::Kernel(name, _, deaths) => format!("{protocol} {name}, {deaths} deaths"),
         }
     }
 
@@ -90,7 +93,7 @@ impl Proof {
             Program::Drawn { deaths, apart } => {
                 self.run_drawn((deaths, apart), points, seed, progress)
             }
-            Program::Kernel(name, make) => {
+            Program::Kernel(name, make, deaths) => {
                 let workload = make(8, Scale::Test);
                 let threads = || Workload {
                     threads: workload.threads(Recording::On),
@@ -100,9 +103,14 @@ impl Proof {
                 // Each meets another machine, and in each configuration another one.
                 let place = |known: &(&str, Make)| known.0 == name;
                 let kernel = workloads::ALL.iter().position(place).unwrap_or_default();
-                let description = self.machine(seed + kernel as u64 + self.protocol as u64, 2);
+                let number = seed + kernel as u64 + self.protocol as u64;
+                let mut description = self.machine(number, deaths as u32 + 1);
+                // A kernel is one program: all of its runs dump.
+                let period = [3_000, 20_000, 60_000][number as usize % 3];
+                description.logging_unit.dump_period = Time::from_nanos(period);
                 let sweep = Sweep {
                     points: Points::Drawn(points),
+                    deaths,
                     goal: self.goal(END_ALONE.contains(&name)),
                     ..Sweep::new(&description, seed)
                 };
@@ -168,7 +176,7 @@ impl Proof {
         }
         machine.logging_unit.sram_size.0 = 192;
         machine.logging_unit.replication_factor = replicas;
-        let nanos = crate::engine::Time::from_nanos;
+        let nanos = Time::from_nanos;
         machine.logging_unit.dump_period = nanos([3_000, 20_000, 2_500_000][seed as usize % 3]);
         let ours = &mut machine.ours;
         (ours.core.l1_misses, ours.core.store_buffer) = (4, 8);
@@ -187,6 +195,7 @@ impl Report {
         self.recoveries += other.recoveries;
         self.stores += other.stores;
         self.restored += other.restored;
+        self.given_up += other.given_up;
         self.failed += other.failed;
         self.lost += other.lost;
         self.failures.extend(other.failures);

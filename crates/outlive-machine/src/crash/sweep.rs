@@ -90,6 +90,9 @@ pub struct Report {
     pub stores: u64,
     /// Lines that a dead node owned, and to which a recovery gave contents, from logs or memory.
     pub restored: u64,
+    /// Points after whose recovery a thread's code gave up, on values that were the last: it has met what the dead have left half
+    /// done. Nothing was lost, and the living were watched no longer.
+    pub given_up: u64,
     /// Points after which something was wrong.
     pub failed: u64,
     /// Of those, the ones after which a line was not what had been committed to it, or a program broke on what it read.
@@ -230,6 +233,7 @@ impl<'a> Sweep<'a> {
                     report.recoveries += outcome.recoveries;
                     report.stores += outcome.stores;
                     report.restored += outcome.restored;
+                    report.given_up += u64::from(outcome.given_up);
                 }
                 Err(wrong) => {
                     report.failed += 1;

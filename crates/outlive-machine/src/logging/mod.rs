@@ -50,9 +50,9 @@
 //!   move an entry, are stripped then, and could not be compared between units anyway. So an entry has 24 bytes: requester
 //!   2, commit 4 (until the VAL: the sequence), epoch 4, word 6, value 8. A timestamp is kept only where a VAL came early.
 //! * **A full SRAM** lets entries go to DRAM. **A full DRAM log** asks for a dump; what comes until it is cleared stands
-//!   in the spill area behind it (in the same DRAM, at the same cost). A unit reads its log as fast as it can fill it,
-//!   and an eighth faster, so that is never much. Refusing a REPL could stop the machine, and refusing a VAL would fill
-//!   the SRAM with what is committed.
+//!   in the spill area behind it (in the same DRAM, at the same cost). A dump reads an entry in a cycle of the unit, and in a
+//!   cycle as many can come as the unit is wide: what is logged at a higher rate than one for as long as that lasts piles up
+//!   there. Refusing a REPL could stop the machine, and refusing a VAL would fill the SRAM with what is committed.
 //! * **What is unvalidated in a recovery** is dropped whole: a REPL's entries are validated together. If its node lives, the
 //!   store has not committed, and starts over.
 //! * **What "its whole log" is**, and why nothing is lost whoever dies in the middle of a dump: see [`DumpBarrier`].

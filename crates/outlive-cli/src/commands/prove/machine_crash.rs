@@ -21,7 +21,7 @@ use std::time::Instant;
     outlive prove machine-crash ycsb --points 5000\n  \
     outlive prove machine-crash --all --full --json\n\n\
     Each program is run on a small machine of four nodes, and the run is forked at many of its moments: a node dies there (of drawn \
-    programs also two, one soon after the other), some of its last messages are lost, the others detect that and recover, and \
+    programs, ycsb and raytrace also two or three, one soon after the other), some of its last messages are lost, the others detect that and recover, and \
     what is left is judged: what had been committed to a dead node's lines must be there, no directory may name the dead, every \
     value that the living read must be the last, and they must go on; if they need nothing of the dead (drawn programs, ycsb and \
     raytrace), they must end, and memory and logs must hold all that was committed. Of wb, which does nothing against a death, it is shown that the judge sees what it loses. The same points come \
@@ -31,7 +31,7 @@ use std::time::Instant;
 pub struct MachineCrash {
     #[command(flatten)]
     selection: Selection,
-    /// So many points of each that, with --all, at least 100,000 may lose nothing: half an hour
+    /// So many points of each that, with --all, at least 100,000 may lose nothing: three quarters of an hour
     #[arg(long)]
     full: bool,
     /// How many points of each program are tried on each configuration: at least 20, as many as programs are drawn [default: 100]
@@ -66,6 +66,8 @@ struct Details {
     stores: u64,
     /// Lines of dead owners to which recoveries gave contents.
     restored: u64,
+    /// Points after whose recovery a thread gave up on what the dead have left half done.
+    given_up: u64,
     /// Points after which committed stores were missing: failures, unless the configuration does nothing against that.
     lost: u64,
     protects: bool,
@@ -174,6 +176,7 @@ fn found(
             recoveries: report.recoveries,
             stores: report.stores,
             restored: report.restored,
+            given_up: report.given_up,
             lost: report.lost,
             protects: proof.protects(),
             messages,
@@ -183,6 +186,10 @@ fn found(
 
 fn say(proof: &Proof<Details>) -> Result<(), Failure> {
     let more = &proof.more;
+    let given_up = match more.given_up {
+        0 => String::new(),
+        points => format!("; after {points} a thread gave up on what the dead had left half done"),
+    };
     let verdict = match (proof.failures, more.protects) {
         (0, true) => "nothing lost".to_owned(),
         (0, false) => format!(
@@ -192,7 +199,7 @@ fn say(proof: &Proof<Details>) -> Result<(), Failure> {
         (failures, _) => format!("{failures} failures"),
     };
     output::line(format_args!(
-        "{}: {} points, {} recoveries, {} stores judged, {} lines restored: {verdict}",
+        "{}: {} points, {} recoveries, {} stores judged, {} lines restored: {verdict}{given_up}",
         proof.name, proof.points, more.recoveries, more.stores, more.restored
     ))?;
     more.messages

@@ -129,6 +129,7 @@ impl ReplicatedSuite {
             when: When::Writable,
             ..setup
         };
+        let narrow = |setup| Setup { buffer: 1, ..setup };
         let setups = [
             setup(3, 2, &[1], &[], 1),
             writable(setup(3, 2, &[1, 1], &[], 1)),
@@ -143,10 +144,13 @@ impl ReplicatedSuite {
             setup(2, 0, &[2], &[], 0),
             head(setup(2, 0, &[2], &[], 0)),
             writable(setup(2, 0, &[2], &[], 0)),
+            // Two of three that all read die.
+            narrow(setup(3, 3, &[1], &[0, 1, 1], 2)),
+            narrow(setup(3, 3, &[1], &[1, 1, 1], 2)),
         ];
         let search = |setup| ReplicatedSearch {
             setup,
-            most_states: 2_000_000,
+            most_states: 10_000_000,
         };
         let walk = |seed: u64| {
             let larger = Setup {
