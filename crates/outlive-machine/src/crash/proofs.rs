@@ -161,11 +161,11 @@ impl Proof {
         Ok(whole)
     }
 
-    /// Four nodes with two cores each and caches of a few lines, so that all that can happen does. The seed decides how far messages
+    /// Four nodes, or one more than replicas, with two cores each and caches of a few lines, so that all that can happen does. The seed decides how far messages
     /// overtake each other, and how often logs are dumped.
     fn machine(&self, seed: u64, replicas: u32) -> Description {
         let mut machine = Description::default();
-        (machine.system.compute_nodes, machine.system.memory_nodes) = (4, 2);
+        (machine.system.compute_nodes, machine.system.memory_nodes) = (replicas.max(3) + 1, 2);
         machine.system.cores_per_node = 2;
         for (cache, size, ways) in [
             (&mut machine.l1, 512, 2),

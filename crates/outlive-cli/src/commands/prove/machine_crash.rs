@@ -20,7 +20,7 @@ use std::time::Instant;
     outlive prove machine-crash recxl-adaptive      # every program, on this configuration\n  \
     outlive prove machine-crash ycsb --points 5000\n  \
     outlive prove machine-crash --all --full --json\n\n\
-    Each program is run on a small machine of four nodes, and the run is forked at many of its moments: a node dies there (of drawn \
+    Each program is run on a small machine of four or five nodes, and the run is forked at many of its moments: a node dies there (of drawn \
     programs, ycsb and raytrace also two or three, one soon after the other), some of its last messages are lost, the others detect that and recover, and \
     what is left is judged: what had been committed to a dead node's lines must be there, no directory may name the dead, every \
     value that the living read must be the last, and they must go on; if they need nothing of the dead (drawn programs, ycsb and \
