@@ -120,6 +120,42 @@ fn a_workload_runs_is_checked_and_repeats() {
 }
 
 #[test]
+fn a_node_dies_in_a_run() {
+    let directory = tempfile::tempdir().unwrap();
+    let machine = small(&directory, "");
+    let run = |configuration| {
+        let what = [
+            "machine",
+            "run",
+            "ycsb",
+            "--size",
+            "test",
+            "--machine",
+            &machine,
+        ];
+        let how = [
+            "--configuration",
+            configuration,
+            "--crash",
+            "1@10us",
+            "--json",
+        ];
+        outlive([&what[..], &how].concat())
+    };
+    let json: Value = serde_json::from_str(&run("proactive").succeeds()).unwrap();
+    let fallout = &json["fallout"];
+    assert_eq!(fallout["deaths"][0]["node"], 1);
+    assert!(fallout["recovered_seconds"].as_f64() > fallout["deaths"][0]["seconds"].as_f64());
+    assert_eq!(
+        (&fallout["lost"], &fallout["living"]),
+        (&0.into(), &"ended".into())
+    );
+    // Nothing was promised, so that is no failure.
+    let json: Value = serde_json::from_str(&run("wb").succeeds()).unwrap();
+    assert!(json["fallout"]["lost"].as_u64() > Some(0));
+}
+
+#[test]
 fn a_trace_runs() {
     let directory = tempfile::tempdir().unwrap();
     let (machine, file) = (small(&directory, ""), directory.path().join("trace"));

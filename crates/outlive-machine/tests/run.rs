@@ -1,14 +1,16 @@
 //! Runs from beginning to end: they repeat, looks change nothing, results are checked, and traces run as programs do.
 
 use outlive_machine::cluster::{self, Cluster, Statistics, Workload};
-use outlive_machine::description::{Description, Protocol};
+use outlive_machine::description::{Description, Protocol, Synchronising};
 use outlive_machine::engine::Time;
 use outlive_machine::line::LineAddress;
 use outlive_machine::program::{
     Barrier, BarrierId, LockId, Neighbour, Order, Recording, Reference, Scale, Word, workloads,
 };
 use outlive_machine::protocol::NodeId;
-use outlive_machine::run::{Measures, Outcome, Placement, Run, RunError, Subject, unwatched};
+use outlive_machine::run::{
+    Crash, Living, Measures, Outcome, Placement, Run, RunError, Subject, unwatched,
+};
 use outlive_machine::trace::{
     About, Encoding, Event, Parts, Replay, Trace, TraceWriter, TracedLock,
 };
@@ -185,6 +187,92 @@ fn what_one_thread_alone_touches_may_be_local() {
         let again = outcome(&local, &subject(name));
         assert_eq!(again, some, "{name}");
     }
+}
+
+/// A node dies half-way: what protects loses nothing, and what does not is seen to.
+#[test]
+fn nodes_may_die_in_a_run() {
+    let protocols = [
+        Protocol::WriteBack,
+        Protocol::WriteThrough,
+        Protocol::Baseline,
+        Protocol::Proactive,
+        Protocol::Adaptive,
+    ];
+    for protocol in protocols {
+        let description = machine(protocol);
+        let plain = outcome(&Run::new(&description, 1), &subject("ycsb"));
+        let crash = |node, at| Crash {
+            at,
+            node: NodeId::new(node),
+        };
+        let run = Run {
+            crashes: vec![crash(2, plain.end / 2), crash(1, plain.end * 9)],
+            ..Run::new(&description, 1)
+        };
+        let after = outcome(&run, &subject("ycsb"));
+        let fallout = after.fallout.as_ref().expect("a node was to die");
+        assert_eq!((fallout.deaths.len(), fallout.recoveries), (1, 1));
+        let died = fallout.deaths[0];
+        assert_eq!(died.crash, crash(2, plain.end / 2));
+        assert!(fallout.recovered.is_some_and(|over| over > died.crash.at));
+        assert!(fallout.commits > 0 && fallout.restored >= died.owned.dirty);
+        assert_eq!(
+            (fallout.living.clone(), after.finished),
+            (Living::Ended, true)
+        );
+        match protocol {
+            Protocol::WriteBack => assert!(!fallout.lost.is_empty()),
+            _ => assert_eq!(fallout.lost, [""; 0], "{protocol:?}"),
+        }
+        assert_eq!(outcome(&run, &subject("ycsb")), after);
+    }
+}
+
+#[test]
+fn who_cannot_die_does_not() {
+    let mut description = machine(Protocol::Proactive);
+    let crash = |node| Crash {
+        at: Time::from_micros(1),
+        node: NodeId::new(node),
+    };
+    let run = |description: &Description, placement, node| {
+        let run = Run {
+            crashes: vec![crash(node)],
+            placement,
+            ..Run::new(description, 1)
+        };
+        run.of(&subject("ycsb"), &mut unwatched).unwrap_err()
+    };
+    let absent = run(&description, Placement::Allocated, 4);
+    assert!(matches!(absent, RunError::NoSuchNode { nodes: 4, .. }));
+    let local = run(&description, Placement::Touched, 0);
+    assert_eq!(local, RunError::CannotCrash);
+    description.ours.core.synchronisation = Synchronising::Events;
+    let events = run(&description, Placement::Allocated, 0);
+    assert_eq!(events, RunError::CannotCrash);
+}
+
+/// Who waits for what the dead were to do is named.
+#[test]
+fn the_living_may_wait_for_the_dead() {
+    let description = machine(Protocol::Proactive);
+    let subject = || subject("bodytrack");
+    let end = outcome(&Run::new(&description, 1), &subject()).end;
+    let run = Run {
+        crashes: vec![Crash {
+            at: end / 3,
+            node: NodeId::new(0),
+        }],
+        ..Run::new(&description, 1)
+    };
+    let after = outcome(&run, &subject());
+    let fallout = after.fallout.expect("a node was to die");
+    assert_eq!(fallout.lost, [""; 0]);
+    let Living::Wait(threads) = &fallout.living else {
+        panic!("{:?}", fallout.living);
+    };
+    assert!(threads[0].starts_with("thread 1 waits for "), "{threads:?}");
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! `outlive machine`: the simulated machine, from the command line.
 
 mod configuration;
+mod fallout;
 mod list;
 mod placement;
 mod progress;

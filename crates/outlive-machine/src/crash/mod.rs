@@ -30,6 +30,7 @@ mod point;
 mod proofs;
 mod sweep;
 
-pub use point::{Death, Point, is_judging};
+pub use point::{Death, Point, silence_judges};
+pub(crate) use point::{is_of_a_program, judging, told};
 pub use proofs::Proof;
 pub use sweep::{Failed, Goal, Points, Report, Sweep, SweepError};

@@ -3,7 +3,7 @@
 use std::any::Any;
 use std::cell::Cell;
 use std::fmt;
-use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::panic::{self, AssertUnwindSafe, catch_unwind};
 
 use super::Goal;
 use crate::cluster::{self, Cluster};
@@ -41,19 +41,23 @@ thread_local! {
     static JUDGING: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Whether this thread judges a crashed machine. A panic is then the judge's word: it is caught, and is in
-/// [`Report::failures`](super::Report::failures). A panic hook may keep silent about it.
-///
-/// ```
-/// let usual = std::panic::take_hook();
-/// std::panic::set_hook(Box::new(move |panic| {
-///     if !outlive_machine::crash::is_judging() {
-///         usual(panic);
-///     }
-/// }));
-/// ```
-pub fn is_judging() -> bool {
-    JUDGING.get()
+/// Keeps panics silent that are a judge's word of a crashed machine: they are caught, and are in
+/// [`Report::failures`](super::Report::failures) or in what came of a [run](crate::run::Fallout). For all of the process, from now on.
+pub fn silence_judges() {
+    let usual = panic::take_hook();
+    panic::set_hook(Box::new(move |panic| {
+        if !JUDGING.get() {
+            usual(panic);
+        }
+    }));
+}
+
+/// Does what may panic as a judge.
+pub(crate) fn judging<R>(does: impl FnOnce() -> R) -> R {
+    JUDGING.set(true);
+    let result = does();
+    JUDGING.set(false);
+    result
 }
 
 /// What is wrong with a machine after a crash.
@@ -131,10 +135,17 @@ impl Point {
         simulation: Simulation<Cluster<T>>,
         goal: Goal,
     ) -> Result<Outcome, Wrong> {
-        JUDGING.set(true);
+        judging(|| self.judged(simulation, goal))
+    }
+
+    fn judged<T: Thread>(
+        &self,
+        simulation: Simulation<Cluster<T>>,
+        goal: Goal,
+    ) -> Result<Outcome, Wrong> {
         // The judges of a machine panic.
         let outcome = catch_unwind(AssertUnwindSafe(|| self.run(simulation, goal)));
-        let outcome = match outcome {
+        match outcome {
             Ok(Ok((outcome, simulation))) => {
                 match catch_unwind(AssertUnwindSafe(|| go_on(simulation, goal))) {
                     Ok(whole) => whole.map(|()| outcome),
@@ -153,9 +164,7 @@ impl Point {
                 what if is_of_a_program(&what) => Wrong::Lost(what),
                 what => Wrong::Other(what),
             }),
-        };
-        JUDGING.set(false);
-        outcome
+        }
     }
 
     fn run<T: Thread>(
@@ -229,11 +238,11 @@ fn go_on<T: Thread>(mut simulation: Simulation<Cluster<T>>, goal: Goal) -> Resul
 }
 
 /// Whether it was a thread's code that has panicked, and not the machine or its judge.
-fn is_of_a_program(what: &str) -> bool {
+pub(crate) fn is_of_a_program(what: &str) -> bool {
     what.starts_with("thread ") && what.contains(" panicked: ")
 }
 
-fn told(panic: &(dyn Any + Send)) -> String {
+pub(crate) fn told(panic: &(dyn Any + Send)) -> String {
     let said = panic.downcast_ref::<String>().cloned();
     said.or_else(|| panic.downcast_ref::<&str>().map(|said| (*said).into()))
         .unwrap_or_else(|| "a judge has panicked without a word".into())

@@ -3,7 +3,7 @@
 use std::cell::Cell;
 
 use super::subject::Threads;
-use super::{Look, Outcome, Placement, Progress, Run, RunError, Subject, Watch};
+use super::{Living, Look, Outcome, Placement, Progress, Run, RunError, Subject, Watch};
 use crate::cluster::{self, Cluster, Workload};
 use crate::engine::{Simulation, Time};
 use crate::line::{Line, LineAddress};
@@ -93,6 +93,9 @@ fn whole<T: Thread>(
         synchronisation: subject.synchronisation().clone(),
     };
     let mut simulation = Cluster::simulation(run.description, workload, run.seed)?;
+    if !run.crashes.is_empty() {
+        simulation.machine_mut().judge_values(subject.image());
+    }
     if let Some(line) = run.follow {
         simulation.machine_mut().follow(line);
     }
@@ -103,13 +106,23 @@ fn whole<T: Thread>(
         told: 0,
     };
     let looks = drive.looks()?;
-    let finished = drive.finish()?;
+    let fallout = match run.crashes.is_empty() {
+        true => None,
+        false => Some(drive.endure()?),
+    };
+    let finished = fallout.is_none() && drive.finish()?;
     let Drive { mut simulation, .. } = drive;
-    let (finished, end, checked) = if finished {
-        let end = cluster::run(&mut simulation)?;
-        (true, end, checked(subject, simulation.machine(), own)?)
-    } else {
-        (false, simulation.now(), false)
+    let (finished, end, checked) = match &fallout {
+        Some(fallout) => {
+            let end = simulation.machine().statistics().finished;
+            let finished = fallout.living == Living::Ended;
+            (finished, end.unwrap_or(simulation.now()), false)
+        }
+        None if finished => {
+            let end = cluster::run(&mut simulation)?;
+            (true, end, checked(subject, simulation.machine(), own)?)
+        }
+        None => (false, simulation.now(), false),
     };
     let machine = simulation.machine();
     Ok(Outcome {
@@ -121,6 +134,7 @@ fn whole<T: Thread>(
         life: machine.life().to_vec(),
         counts: None,
         strays: None,
+        fallout,
         checked,
     })
 }
@@ -147,9 +161,9 @@ fn checked<T: Thread>(
 }
 
 /// A run under way.
-struct Drive<'r, 'w, T: Thread> {
-    simulation: Simulation<Cluster<T>>,
-    run: &'r Run<'r>,
+pub(super) struct Drive<'r, 'w, T: Thread> {
+    pub simulation: Simulation<Cluster<T>>,
+    pub run: &'r Run<'r>,
     watch: &'r mut Watch<'w>,
     /// How many events had been handled when it was last told how far it is.
     told: u64,
@@ -160,6 +174,9 @@ impl<T: Thread> Drive<'_, '_, T> {
     fn looks(&mut self) -> Result<Vec<Look>, RunError> {
         let mut times = self.run.looks.clone();
         times.retain(|at| self.run.until.is_none_or(|until| *at <= until));
+        // Who has died owns nothing.
+        let first = self.run.crashes.iter().map(|crash| crash.at).min();
+        times.retain(|at| first.is_none_or(|first| *at <= first));
         times.sort_unstable();
         times.dedup();
         let mut looks = Vec::with_capacity(times.len());
@@ -181,7 +198,7 @@ impl<T: Thread> Drive<'_, '_, T> {
     }
 
     /// Runs to the end, or as far as is wanted. Whether it is the end.
-    fn finish(&mut self) -> Result<bool, RunError> {
+    pub fn finish(&mut self) -> Result<bool, RunError> {
         if let Some(until) = self.run.until {
             self.reach(until)?;
             let machine = self.simulation.machine();
@@ -196,7 +213,7 @@ impl<T: Thread> Drive<'_, '_, T> {
     }
 
     /// Runs until it is `at`, or nothing happens any more.
-    fn reach(&mut self, at: Time) -> Result<(), RunError> {
+    pub fn reach(&mut self, at: Time) -> Result<(), RunError> {
         while self.simulation.now() < at && !self.simulation.queue().is_empty() {
             let next = self.simulation.now() + STRETCH;
             self.simulation.run_until(next.min(at));
@@ -207,7 +224,7 @@ impl<T: Thread> Drive<'_, '_, T> {
 
     /// Says how far it is if that is some time ago.
     #[inline]
-    fn tell(&mut self) -> Result<(), RunError> {
+    pub fn tell(&mut self) -> Result<(), RunError> {
         let events = self.simulation.handled();
         if events - self.told < EVENTS {
             return Ok(());

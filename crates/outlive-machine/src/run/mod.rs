@@ -18,6 +18,7 @@
 //! ```
 
 mod drive;
+mod fallout;
 mod measures;
 mod outcome;
 mod subject;
@@ -25,11 +26,13 @@ mod subject;
 use std::ops::ControlFlow;
 
 use crate::cluster::{ClusterError, Stuck};
-use crate::description::Description;
+use crate::description::{Description, Synchronising};
 use crate::engine::Time;
 use crate::line::LineAddress;
 use crate::program::{ReferenceError, WrongResult};
+use crate::protocol::NodeId;
 
+pub use fallout::{Crash, Died, Fallout, Living};
 pub use measures::Measures;
 pub use outcome::{Look, Outcome};
 pub use subject::Subject;
@@ -41,7 +44,7 @@ pub struct Run<'d> {
     pub description: &'d Description,
     /// Of what the description leaves to chance.
     pub seed: u64,
-    /// When to [look](Look) at it while it runs. Nothing is seen after its end.
+    /// When to [look](Look) at it while it runs. Nothing is seen after its end, or after a node's death.
     pub looks: Vec<Time>,
     /// When to leave off; by default at the program's end.
     pub until: Option<Time>,
@@ -51,6 +54,9 @@ pub struct Run<'d> {
     pub counting: bool,
     /// What stands in the shared memory.
     pub placement: Placement,
+    /// Nodes that die. Then every value is judged ([`Outcome::fallout`]), which takes the host longer, and results are not checked: what
+    /// the dead were to compute is missing.
+    pub crashes: Vec<Crash>,
 }
 
 /// What of a program's memory stands in the memory nodes.
@@ -107,6 +113,20 @@ pub enum RunError {
         /// How many there are.
         lines: u64,
     },
+    /// A node is to die that the machine has not.
+    #[error("the machine has {nodes} compute nodes, numbered from 0, and {node} is none of them")]
+    NoSuchNode {
+        /// Which.
+        node: NodeId,
+        /// How many there are.
+        nodes: usize,
+    },
+    /// The machine leaves out what would have to be there after a crash.
+    #[error(
+        "locks or data would die with their node, so none may fail; leave ours.core.synchronisation at \"replicated\" and all that \
+         is shared in the shared memory"
+    )]
+    CannotCrash,
     /// Whoever watched it has ended it.
     #[error("stopped before it was done")]
     Stopped,
@@ -123,6 +143,7 @@ impl<'d> Run<'d> {
             follow: None,
             counting: false,
             placement: Placement::default(),
+            crashes: Vec::new(),
         }
     }
 
@@ -137,9 +158,22 @@ impl<'d> Run<'d> {
     /// If the file of a trace was changed after it was opened, and wherever the machine finds that it contradicts itself.
     pub fn of(&self, subject: &Subject, watch: &mut Watch<'_>) -> Result<Outcome, RunError> {
         let lines = subject.lines();
-        match self.follow {
-            Some(line) if line.0 >= lines => Err(RunError::NoSuchLine { line, lines }),
-            _ => drive::drive(self, subject, watch),
+        if let Some(line) = self.follow.filter(|line| line.0 >= lines) {
+            return Err(RunError::NoSuchLine { line, lines });
         }
+        let nodes = self.description.system.compute_nodes as usize;
+        if let Some(crash) = self
+            .crashes
+            .iter()
+            .find(|crash| crash.node.index() >= nodes)
+        {
+            let node = crash.node;
+            return Err(RunError::NoSuchNode { node, nodes });
+        }
+        let keeps_locks = self.description.ours.core.synchronisation == Synchronising::Replicated;
+        if !self.crashes.is_empty() && !(keeps_locks && self.placement == Placement::Allocated) {
+            return Err(RunError::CannotCrash);
+        }
+        drive::drive(self, subject, watch)
     }
 }

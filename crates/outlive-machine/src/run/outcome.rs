@@ -1,6 +1,6 @@
 //! What came of a run.
 
-use super::Measures;
+use super::{Fallout, Measures};
 use crate::cluster::{OwnedLines, Statistics};
 use crate::description::Description;
 use crate::engine::Time;
@@ -27,6 +27,8 @@ pub struct Outcome {
     /// Where only what several threads touch is shared: how many accesses were to lines that had been found to be another thread's. They
     /// took the time of local ones.
     pub strays: Option<u64>,
+    /// What came of the nodes' deaths, if some were to die.
+    pub fallout: Option<Fallout>,
     /// Whether the result was checked, and so is right.
     pub checked: bool,
 }

@@ -1,5 +1,6 @@
 //! What came of a run, for people and as JSON.
 
+use super::fallout::Told;
 use super::list::percent;
 use super::placement;
 use super::subject::Found;
@@ -62,6 +63,8 @@ pub struct Report<'a> {
     truncation_bytes_per_second: f64,
     largest_log_bytes: u64,
     dump_factor: Option<f64>,
+    /// Of nodes that were to die.
+    fallout: Option<Told>,
     /// Of the line that was asked for.
     life: &'a [String],
     #[serde(skip)]
@@ -130,10 +133,16 @@ impl<'a> Report<'a> {
             truncation_bytes_per_second: measures.truncation_rate,
             largest_log_bytes: measures.largest_log,
             dump_factor: measures.dump_factor,
+            fallout: outcome.fallout.as_ref().map(Told::from),
             life: &outcome.life,
             end: outcome.end,
             source: origin.map(|origin| origin.source),
         }
+    }
+
+    /// Whether nothing was lost with nodes that died.
+    pub fn is_whole(&self) -> bool {
+        self.fallout.as_ref().is_none_or(Told::is_whole)
     }
 
     /// For people.
@@ -157,6 +166,7 @@ impl<'a> Report<'a> {
             self.seed
         );
         let result = match self.checked {
+            _ if self.fallout.is_some() => "its result is not checked, since nodes were to die",
             true => "its result was checked, and is right",
             false => "nobody knows what its result must be",
         };
@@ -166,6 +176,10 @@ impl<'a> Report<'a> {
             table.row([name.to_owned(), here, published]);
         }
         table.lines().try_for_each(output::line)?;
+        if let Some(fallout) = &self.fallout {
+            output::line("")?;
+            fallout.tell()?;
+        }
         if let Some(why) = self.differs {
             output::line("")?;
             output::line(format_args!(

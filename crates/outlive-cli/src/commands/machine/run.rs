@@ -1,6 +1,7 @@
 //! `outlive machine run`: a workload or a trace on the simulated machine.
 
 use super::configuration::Configuration;
+use super::fallout;
 use super::placement::Place;
 use super::progress::Line;
 use super::report::Report;
@@ -10,8 +11,10 @@ use super::subject::Wanted;
 use crate::failure::Failure;
 use crate::output;
 use clap::Args;
+use outlive_machine::crash;
+use outlive_machine::description::Protocol;
 use outlive_machine::line::LineAddress;
-use outlive_machine::run::{self, RunError};
+use outlive_machine::run::{self, Crash, RunError};
 use std::path::PathBuf;
 
 /// A run on the simulated machine.
@@ -20,6 +23,8 @@ use std::path::PathBuf;
     outlive machine list                                      # what there is to be run\n  \
     outlive machine run ycsb --configuration proactive\n  \
     outlive machine run ocean-cp --configuration wt --size test --json\n  \
+    outlive machine run ycsb --configuration proactive --crash 3@200us
+  \
     outlive machine run heat.trace --configuration baseline   # recorded from a real program: docs/recording.md\n  \
     outlive machine show > mine.toml; outlive machine run ycsb --machine mine.toml\n\n\
     The result of a built-in workload is checked. The same run has the same figures each time, to the last digit, but for this \
@@ -46,6 +51,10 @@ pub struct Run {
     /// What of the program's memory stands in the shared memory
     #[arg(long, value_name = "WHAT", default_value_t, value_enum)]
     placement: Place,
+    /// A node dies at this time, such as 3@50us, and the others recover; more than one may. Each value is judged then, which takes twice
+    /// as long
+    #[arg(long, value_name = "NODE@TIME", value_parser = fallout::crash)]
+    crash: Vec<Crash>,
     /// Do a trace again with all locks and atomics in the order in which they were recorded
     #[arg(long)]
     recorded_order: bool,
@@ -81,15 +90,20 @@ impl Run {
             follow: self.trace,
             counting: true,
             placement: self.placement.into(),
+            crashes: self.crash.clone(),
             ..run::Run::new(&description, self.seed)
         };
+        if !run.crashes.is_empty() {
+            crash::silence_judges();
+        }
         let line = Line::new(self.what.clone());
         let outcome = run
             .of(&found.subject, &mut |progress| line.show(progress))
             .map_err(|error| match error {
-                RunError::Machine(_) | RunError::NoSuchLine { .. } => {
-                    Failure::Usage(error.to_string())
-                }
+                RunError::Machine(_)
+                | RunError::NoSuchLine { .. }
+                | RunError::NoSuchNode { .. }
+                | RunError::CannotCrash => Failure::Usage(error.to_string()),
                 _ => Failure::new(format_args!("{}: {error}", self.what)),
             })?;
         let host_seconds = line.seconds();
@@ -103,8 +117,14 @@ impl Run {
             host_seconds,
         );
         match self.json {
-            true => output::json(&report),
-            false => report.tell(),
+            true => output::json(&report)?,
+            false => report.tell()?,
+        }
+        // What promises nothing has kept it.
+        let promises = description.ours.coherence.protocol != Protocol::WriteBack;
+        match promises && !report.is_whole() {
+            true => Err(Failure::Found),
+            false => Ok(()),
         }
     }
 }

@@ -8,7 +8,6 @@ use clap::Args;
 use indicatif::{ProgressBar, ProgressStyle};
 use outlive_machine::crash::{self, Failed, Report};
 use serde::Serialize;
-use std::panic;
 use std::time::Instant;
 
 /// Crashes of nodes of the simulated machine.
@@ -94,13 +93,7 @@ impl MachineCrash {
             true => FULL.div_ceil(protecting),
             false => self.points.unwrap_or(SOME),
         };
-        // What a judge says by a panic is told in the report.
-        let usual = panic::take_hook();
-        panic::set_hook(Box::new(move |panic| {
-            if !crash::is_judging() {
-                usual(panic);
-            }
-        }));
+        crash::silence_judges();
         let bar = bar(points * chosen.len() as u64);
         let mut proofs = Vec::new();
         for (proof, name) in chosen {

@@ -1,0 +1,117 @@
+//! Nodes that die in a run, and what came of it.
+
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+
+use super::RunError;
+use super::drive::Drive;
+use crate::cluster::{self, OwnedLines};
+use crate::crash;
+use crate::engine::Time;
+use crate::program::Thread;
+use crate::protocol::NodeId;
+
+/// A node that is to die.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Crash {
+    /// When.
+    pub at: Time,
+    /// Which.
+    pub node: NodeId,
+}
+
+/// What came of the nodes' deaths.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Fallout {
+    /// Who has died, in the order of the deaths. A node that is to die after the program's end does not.
+    pub deaths: Vec<Died>,
+    /// When the recovery from all of them was over.
+    pub recovered: Option<Time>,
+    /// Recoveries that came to their end: one for several deaths, if those happen before its end.
+    pub recoveries: u32,
+    /// Commits that were judged: each line of the dead must hold what was committed to it last.
+    pub commits: u64,
+    /// Lines that the dead owned, and to which a recovery has given contents.
+    pub restored: u64,
+    /// Lines that do not hold what was committed to them.
+    pub lost: Vec<String>,
+    /// What became of the others' threads.
+    pub living: Living,
+}
+
+/// A node's death.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Died {
+    /// Who and when.
+    pub crash: Crash,
+    /// What was its alone.
+    pub owned: OwnedLines,
+}
+
+/// What became of the threads of the nodes that live.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Living {
+    /// They have come to their end.
+    Ended,
+    /// They wait for what the dead were to do: each, and for what.
+    Wait(Vec<String>),
+    /// The run was left off before that, as was wanted.
+    Left,
+    /// The code of one has met what the dead have left half done, and gave up.
+    GaveUp(String),
+}
+
+impl<T: Thread> Drive<'_, '_, T> {
+    /// Runs to the ends of the threads, as far as those come to one, while nodes die.
+    pub(super) fn endure(&mut self) -> Result<Fallout, RunError> {
+        let mut crashes = self.run.crashes.clone();
+        crashes.sort_unstable();
+        let mut deaths: Vec<Died> = Vec::new();
+        for crash in crashes {
+            self.reach(crash.at)?;
+            let machine = self.simulation.machine();
+            if machine.is_finished() || machine.dead().contains(crash.node) {
+                continue;
+            }
+            let owned = machine.owned_lines(crash.node);
+            cluster::crash(&mut self.simulation, crash.node, 0);
+            deaths.push(Died { crash, owned });
+        }
+        let mut recovered = None;
+        // A program's code may panic, on what the dead have left half done.
+        let end = crash::judging(|| {
+            catch_unwind(AssertUnwindSafe(|| {
+                while !self.simulation.machine().is_recovered() && self.simulation.step() {
+                    self.tell()?;
+                }
+                let is_recovered = self.simulation.machine().is_recovered();
+                recovered = is_recovered.then(|| self.simulation.now());
+                self.finish()
+            }))
+        });
+        let living = match end {
+            Ok(whole) => match whole? {
+                false => Living::Left,
+                true => match cluster::run(&mut self.simulation) {
+                    Ok(_) => Living::Ended,
+                    Err(stuck) => Living::Wait(stuck.threads),
+                },
+            },
+            Err(panic) => match crash::told(&*panic) {
+                what if crash::is_of_a_program(&what) => Living::GaveUp(what),
+                // The machine contradicts itself.
+                _ => resume_unwind(panic),
+            },
+        };
+        let machine = self.simulation.machine();
+        let judged = machine.judged().unwrap_or_default();
+        Ok(Fallout {
+            recovered: recovered.filter(|_| !deaths.is_empty()),
+            deaths,
+            recoveries: machine.recoveries(),
+            commits: judged.commits,
+            restored: judged.restored,
+            lost: judged.lost,
+            living,
+        })
+    }
+}
