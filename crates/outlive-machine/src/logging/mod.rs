@@ -53,6 +53,8 @@
 //!   in the spill area behind it (in the same DRAM, at the same cost). A dump reads an entry in a cycle of the unit, and in a
 //!   cycle as many can come as the unit is wide: what is logged at a higher rate than one for as long as that lasts piles up
 //!   there. Refusing a REPL could stop the machine, and refusing a VAL would fill the SRAM with what is committed.
+//! * **Whom FetchLatestVers asks**: all living units and all memory nodes at once, where the paper asks the memory nodes only if no replica
+//!   has the line. Which of the answers is the latest is told by epoch and commit, so more of them do no harm, and nobody waits twice.
 //! * **What is unvalidated in a recovery** is dropped whole: a REPL's entries are validated together. If its node lives, the
 //!   store has not committed, and starts over.
 //! * **What "its whole log" is**, and why nothing is lost whoever dies in the middle of a dump: see [`DumpBarrier`].
