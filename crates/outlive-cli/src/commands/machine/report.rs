@@ -16,6 +16,9 @@ use serde::Serialize;
 use std::collections::BTreeMap;
 use std::path::Path;
 
+/// Where shares are near the published ones.
+const COMPARED: &str = "they are compared at --size study, with 64 threads";
+
 /// The paper's compression of dumps.
 const PAPERS_DUMP_FACTOR: f64 = 5.8;
 
@@ -26,6 +29,9 @@ pub struct Report<'a> {
     /// Of a built-in workload.
     size: Option<String>,
     threads: usize,
+    /// Those that have threads, of so many: the cores of one are filled before the next.
+    nodes: usize,
+    compute_nodes: u32,
     seed: u64,
     /// The file that describes it; without one it is the paper's.
     machine: Option<String>,
@@ -48,10 +54,16 @@ pub struct Report<'a> {
     published_shared_store_fraction: Option<f64>,
     /// Why one of these is off by more than a quarter, if it is.
     differs: Option<&'static str>,
+    /// Of all loads and atomics.
+    l1_hits: f64,
+    l2_hits: f64,
+    l3_hits: f64,
+    /// Lines that were asked for outside, for loads, stores and prefetches.
+    misses: u64,
     /// Of the stores to shared memory.
     coalesced: Option<f64>,
     buffer_full: f64,
-    replica_wait: f64,
+    replica_wait: Option<f64>,
     at_locks: f64,
     at_barriers: f64,
     replicated_oldest: Option<f64>,
@@ -91,6 +103,8 @@ impl<'a> Report<'a> {
         let measures = outcome.measures(run.description);
         let counts = outcome.counts.unwrap_or_default();
         let origin = found.subject.origin();
+        let total = outcome.statistics.total();
+        let of_loads = |hits: u64| hits as f64 / (total.loads + total.atomics).max(1) as f64;
         let size = found.size.and_then(|size| size.to_possible_value());
         let kinds = MessageKind::ALL.iter().map(|kind| {
             let traffic = outcome.statistics.messages.of(*kind);
@@ -101,6 +115,11 @@ impl<'a> Report<'a> {
             workload,
             size: size.map(|size| size.get_name().to_owned()),
             threads: found.subject.thread_count(),
+            nodes: found
+                .subject
+                .thread_count()
+                .div_ceil(run.description.system.cores_per_node as usize),
+            compute_nodes: run.description.system.compute_nodes,
             seed: run.seed,
             machine: machine.map(|file| file.display().to_string()),
             configuration: run.description.ours.coherence.protocol.name(),
@@ -108,7 +127,7 @@ impl<'a> Report<'a> {
             strays: outcome.strays,
             checked: outcome.checked,
             seconds: outcome.end.as_seconds(),
-            instructions: outcome.statistics.total().instructions,
+            instructions: total.instructions,
             events: outcome.events,
             host_seconds,
             instructions_per_cycle: measures.instructions_per_cycle,
@@ -118,10 +137,14 @@ impl<'a> Report<'a> {
             published_shared_store_fraction: origin.and_then(|origin| origin.shared_stores),
             differs: origin
                 .filter(|origin| !origin.is_near(&counts))
-                .and_then(|origin| origin.differs),
+                .map(|origin| origin.differs.unwrap_or(COMPARED)),
+            l1_hits: of_loads(total.l1_hits),
+            l2_hits: of_loads(total.l2_hits),
+            l3_hits: of_loads(total.l3_hits + total.neighbour_hits),
+            misses: total.misses,
             coalesced: measures.coalesced,
             buffer_full: measures.buffer_full,
-            replica_wait: measures.replica_wait,
+            replica_wait: measures.replicated_oldest.map(|_| measures.replica_wait),
             at_locks: measures.at_locks,
             at_barriers: measures.at_barriers,
             replicated_oldest: measures.replicated_oldest,
@@ -159,16 +182,19 @@ impl<'a> Report<'a> {
             None => "",
         };
         let what = format!(
-            "{}{size}, {} threads, {}{machine}{local}, seed {}",
+            "{}{size}, {} thread{} on {} of {} nodes, {}{machine}{local}, seed {}",
             self.workload.escape_debug(),
             self.threads,
+            if self.threads == 1 { "" } else { "s" },
+            self.nodes,
+            self.compute_nodes,
             self.configuration,
             self.seed
         );
         let result = match self.checked {
             _ if self.fallout.is_some() => "its result is not checked, since nodes were to die",
             true => "its result was checked, and is right",
-            false => "nobody knows what its result must be",
+            false => "a trace does not say what its result must be",
         };
         output::line(format_args!("{what}: {result}"))?;
         let mut table = Table::new(["", "here", "published"]);
@@ -241,6 +267,18 @@ impl<'a> Report<'a> {
                 none(),
             ),
             (
+                "loads that the L1, the L2, the L3 served",
+                [self.l1_hits, self.l2_hits, self.l3_hits]
+                    .map(|share| percent(Some(share)))
+                    .join(", "),
+                none(),
+            ),
+            (
+                "lines asked for outside their node",
+                self.misses.to_string(),
+                none(),
+            ),
+            (
                 "time with a full store buffer",
                 percent(Some(self.buffer_full)),
                 none(),
@@ -283,7 +321,7 @@ impl<'a> Report<'a> {
                 ),
                 (
                     "time that the oldest waited for replicas alone",
-                    percent(Some(self.replica_wait)),
+                    percent(self.replica_wait),
                     none(),
                 ),
                 (

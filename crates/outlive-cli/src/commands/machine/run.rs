@@ -42,7 +42,7 @@ pub struct Run {
     /// How much a built-in workload has to do [default: study]
     #[arg(long, value_name = "SIZE")]
     size: Option<Size>,
-    /// How many threads a built-in workload has; by default as many as the machine has cores
+    /// How many threads a built-in workload has; by default as many as the machine has cores. They fill one node after the other
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
     threads: Option<u16>,
     /// Of what the description leaves to chance
