@@ -130,23 +130,25 @@ fn drawn(seed: u64) -> Description {
     let mut between = |least: u64, most: u64| least + random.below(most - least + 1);
     let mut description = Description::default();
     let system = &mut description.system;
-    system.compute_nodes = between(1, 64) as u32;
+    system.compute_nodes = between(1, 32) as u32;
     system.memory_nodes = between(1, 64) as u32;
     system.cores_per_node = between(1, 64) as u32;
     let width = between(1, 64);
     system.cpu_frequency = Frequency::from_hertz(between(1, 1_000_000_000_000 / width)).unwrap();
     system.load_queue = between(1, 1 << 16) as u32;
+    let mut latency = 0;
     for cache in [
         &mut description.l1,
         &mut description.l2,
         &mut description.l3,
     ] {
+        latency += between(1, 1 << 40);
         let ways = between(1, 64);
         let sets = 1 << between(0, 12);
         *cache = Cache {
             size: Bytes(64 * sets * ways),
             ways: ways as u32,
-            latency: Cycles(between(0, 1 << 40)),
+            latency: Cycles(latency),
         };
     }
     description.local_memory.size = Bytes(64 * between(1, 1 << 50));

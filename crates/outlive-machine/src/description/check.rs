@@ -1,14 +1,18 @@
 //! Which values no machine can have.
 
 use crate::engine::{Frequency, Time};
+use crate::protocol::MAX_NODES;
 
 use super::error::Impossible;
 use super::paper::Cache;
 use super::quantity::Bytes;
 use super::{Description, LINE_BYTES};
 
-/// Sets of nodes and of cores are bit masks of a word.
-const MOST_NODES: u32 = 64;
+/// Directories tell so many compute nodes apart.
+const MOST_COMPUTE_NODES: u32 = MAX_NODES as u32;
+const MOST_MEMORY_NODES: u32 = 64;
+/// Sets of cores are bit masks of a word.
+const MOST_CORES: u32 = 64;
 /// Larger caches than this are more likely a slip than wanted, and every way of every node is real memory here.
 const LARGEST_CACHE: Bytes = Bytes::gibi(1);
 
@@ -23,6 +27,7 @@ impl Description {
         check_cache(&self.l1, &["l1.size", "l1.ways"])?;
         check_cache(&self.l2, &["l2.size", "l2.ways"])?;
         check_cache(&self.l3, &["l3.size", "l3.ways"])?;
+        self.check_latencies()?;
         self.check_memory()?;
         self.check_fabric()?;
         self.check_logging()
@@ -31,9 +36,17 @@ impl Description {
     fn check_system(&self) -> Result<(), Impossible> {
         let (system, core) = (&self.system, &self.ours.core);
         let counts = [
-            ("system.compute_nodes", system.compute_nodes, MOST_NODES),
-            ("system.memory_nodes", system.memory_nodes, MOST_NODES),
-            ("system.cores_per_node", system.cores_per_node, MOST_NODES),
+            (
+                "system.compute_nodes",
+                system.compute_nodes,
+                MOST_COMPUTE_NODES,
+            ),
+            (
+                "system.memory_nodes",
+                system.memory_nodes,
+                MOST_MEMORY_NODES,
+            ),
+            ("system.cores_per_node", system.cores_per_node, MOST_CORES),
             ("system.load_queue", system.load_queue, 1 << 16),
             ("system.store_queue", system.store_queue, 1 << 16),
             ("ours.core.reorder_buffer", core.reorder_buffer, 1 << 16),
@@ -90,9 +103,52 @@ impl Description {
         require(
             core.quantum > Time::ZERO && core.quantum <= one_way,
             &["ours.core.quantum", "cxl.round_trip"],
-            format!("a core cannot run ahead by {}", core.quantum),
-            || format!("give more than nothing, and {one_way} at most: the way to another node"),
+            format!(
+                "ours.core.quantum cannot be {}: a core runs ahead by more than nothing, and by no more than {one_way}, half of \
+                 cxl.round_trip, which is the way to another node",
+                core.quantum
+            ),
+            || match one_way > Time::ZERO {
+                true => {
+                    format!("give ours.core.quantum {one_way} at most, or a longer cxl.round_trip")
+                }
+                false => "give cxl.round_trip more than nothing".into(),
+            },
         )
+    }
+
+    /// A level's latency has those before it in it.
+    fn check_latencies(&self) -> Result<(), Impossible> {
+        let levels = [
+            (
+                ["l1.latency", "l2.latency"],
+                self.l1.latency,
+                self.l2.latency,
+            ),
+            (
+                ["l2.latency", "l3.latency"],
+                self.l2.latency,
+                self.l3.latency,
+            ),
+        ];
+        require(
+            self.l1.latency.0 > 0,
+            &["l1.latency"],
+            "a cache cannot answer in no time",
+            || "give a cycle at least".into(),
+        )?;
+        for (fields, first, second) in levels {
+            require(
+                first <= second,
+                &fields,
+                format!(
+                    "{} cannot be {second}, for {} is {first}, which is a part of it",
+                    fields[1], fields[0]
+                ),
+                || format!("give {} {first} at least", fields[1]),
+            )?;
+        }
+        Ok(())
     }
 
     fn check_memory(&self) -> Result<(), Impossible> {
@@ -132,9 +188,12 @@ impl Description {
             return Err(Impossible {
                 fields: fields.to_vec(),
                 what: format!(
-                    "a round trip of {round_trip} passes the switch twice, which takes {switch} each time"
+                    "a cxl.round_trip of {round_trip} passes the switch twice, and ours.fabric.switch_latency is {switch}"
                 ),
-                hint: format!("make the switch take {} at most", round_trip / 2),
+                hint: format!(
+                    "give ours.fabric.switch_latency {} at most, or a longer cxl.round_trip",
+                    round_trip / 2
+                ),
             });
         };
         require(
@@ -178,7 +237,12 @@ impl Description {
             copies < nodes || !protocol.replicates(),
             &["logging_unit.replication_factor", "system.compute_nodes"],
             format!("{copies} other nodes cannot log a store where there are {nodes} in all"),
-            || format!("give a factor of {} at most, or more nodes", nodes - 1),
+            || match nodes {
+                1 => {
+                    "give system.compute_nodes 2 at least, or the protocol \"wb\" or \"wt\"".into()
+                }
+                _ => format!("give a factor of {} at most, or more nodes", nodes - 1),
+            },
         )?;
         require(
             copies > 0 || !protocol.replicates(),

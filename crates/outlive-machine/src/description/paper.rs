@@ -13,7 +13,7 @@ const fn hertz(hertz: u64) -> Frequency {
 section! {
     /// System configuration.
     pub struct System {
-        /// Compute nodes (CN), at most 64.
+        /// Compute nodes (CN), at most 32.
         pub compute_nodes: u32 = 16,
         /// Memory nodes (MN), at most 64.
         pub memory_nodes: u32 = 16,
@@ -70,7 +70,8 @@ section! {
     pub struct LocalMemory {
         /// A cache line. It has 8 words of 8 bytes; no other size is built.
         pub line_size: Bytes = Bytes(64),
-        /// Memory of a node. The paper's GB, MB and KB of memory are read as binary: memories come in powers of two.
+        /// Memory of a node. The paper's GB, MB and KB of memory are read as binary: memories come in powers of two. It is said for
+        /// completeness: nothing that is simulated depends on it.
         pub size: Bytes = Bytes::gibi(512),
     }
 }
@@ -98,7 +99,8 @@ section! {
         pub sram_size: Bytes = Bytes::kibi(4),
         /// Access to the SRAM.
         pub sram_latency: Time = Time::from_nanos(4),
-        /// DRAM log, for validated entries.
+        /// DRAM log, for validated entries. When it is full, a dump begins before its time; what comes until it is cleared stands behind it,
+        /// so that nobody waits and the largest log may be larger than this.
         pub log_size: Bytes = Bytes::mebi(18),
         /// The log goes to the memory nodes once in this time.
         pub dump_period: Time = Time::from_micros(2_500),

@@ -129,7 +129,7 @@ macro_rules! choice {
         impl $crate::description::parameter::Parameter for $Name {
             fn read(value: &toml::de::DeValue<'_>) -> Result<Self, $crate::description::error::Wrong> {
                 match value.as_str() {
-                    $(Some($name) => Ok(Self::$Variant),)+
+                    $(Some(text) if $crate::description::parameter::is_named(text, $name) => Ok(Self::$Variant),)+
                     _ => Err($crate::description::error::Wrong::new(
                         "this is not one of the choices",
                         concat!("use one of", $(" \"", $name, "\""),+),
@@ -144,3 +144,8 @@ macro_rules! choice {
     };
 }
 pub(super) use choice;
+
+/// Whether a choice is meant: ReCXL's may be named without its name.
+pub(super) fn is_named(text: &str, name: &str) -> bool {
+    text == name || name.strip_prefix("recxl-") == Some(text)
+}

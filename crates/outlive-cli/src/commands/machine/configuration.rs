@@ -7,8 +7,10 @@ use outlive_machine::description::Protocol;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Configuration {
     /// Write-back: nothing is done for that
+    #[value(alias = "write-back")]
     Wb,
     /// Write-through: a store is done when persistent memory has it
+    #[value(alias = "write-through")]
     Wt,
     /// ReCXL: a store is replicated when its line has come
     #[value(alias = "recxl-baseline")]
@@ -20,7 +22,7 @@ pub enum Configuration {
     #[value(alias = "recxl-proactive")]
     Proactive,
     /// ReCXL: a store is replicated as soon as it has retired, and none joins another
-    #[value(alias = "recxl-proactive-uncoalesced")]
+    #[value(aliases = ["proactive-uncoalesced", "recxl-proactive-uncoalesced"])]
     Uncoalesced,
     /// Ours: proactive; while few stores wait, each is replicated as soon as it has retired; locks are taken by stores
     #[value(alias = "recxl-adaptive")]
