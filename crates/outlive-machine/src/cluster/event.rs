@@ -136,27 +136,109 @@ impl What {
 }
 
 macro_rules! kinds {
-    ($($kind:ident,)+) => {
+    ($($(#[doc = $doc:literal])+ $kind:ident,)+) => {
         /// Kinds of messages, by the protocol's names for them; to count by.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-        #[allow(missing_docs)]
-        pub enum MessageKind { $($kind,)+ }
+        pub enum MessageKind { $($(#[doc = $doc])+ $kind,)+ }
 
         impl MessageKind {
             /// All of them.
             pub const ALL: &'static [MessageKind] = &[$(MessageKind::$kind,)+];
+
+            /// What such a message says.
+            pub const fn about(self) -> &'static str {
+                match self { $(MessageKind::$kind => concat!($($doc),+).trim_ascii(),)+ }
+            }
         }
     };
 }
 kinds! {
-    RdS, RdX, Upgrade, Ack, Done, Downgraded, DowngradedClean, Relinquished, Gone, PutM,
-    Inv, RecallShared, RecallExclusive, GrantS, GrantE, GrantM, GrantUpgrade, PutAck,
-    WriteThrough, WrittenThrough,
-    Repl, ReplAck, Val,
-    DumpAsked, DumpBegin, DumpPiece, DumpStored, DumpSaved, DumpClear, DumpCleared,
-    StandingsAsked, StandingsTold,
-    Msi, Interrupt, InterruptResp, Restart, RestartResp, InitRecov, InitRecovResp,
-    FetchLatestVers, FetchLatestVersResp, RecovEnd, RecovEndResp,
+    /// A line is wanted, to be read
+    RdS,
+    /// A line is wanted, to be written
+    RdX,
+    /// Leave to write a line that is here is wanted
+    Upgrade,
+    /// An invalidated copy is gone
+    Ack,
+    /// A grant has come: the next request of the line may be served
+    Done,
+    /// To a recall: the written line; a copy to read is kept
+    Downgraded,
+    /// To a recall: memory is current; a copy to read is kept
+    DowngradedClean,
+    /// To a recall: the written line; nothing is kept
+    Relinquished,
+    /// To a recall: there was no copy any more
+    Gone,
+    /// A written line leaves its node's caches
+    PutM,
+    /// A copy must go
+    Inv,
+    /// An owned line is wanted by a reader
+    RecallShared,
+    /// An owned line is wanted by a writer
+    RecallExclusive,
+    /// A line, to be read
+    GrantS,
+    /// A line that was to be read, and nobody else has
+    GrantE,
+    /// A line, to be written
+    GrantM,
+    /// Leave to write
+    GrantUpgrade,
+    /// What was put is in memory
+    PutAck,
+    /// A store's words, for persistent memory
+    WriteThrough,
+    /// They are in persistent memory
+    WrittenThrough,
+    /// A store's words, for a replica's log
+    Repl,
+    /// They are in its log
+    ReplAck,
+    /// The store has committed
+    Val,
+    /// A log is full: a round of dumps is wanted
+    DumpAsked,
+    /// A round of dumps begins
+    DumpBegin,
+    /// 64 B of a compressed log
+    DumpPiece,
+    /// They are in the memory node
+    DumpStored,
+    /// A unit has saved its part
+    DumpSaved,
+    /// All have saved theirs: what is saved may be cleared
+    DumpClear,
+    /// A unit has cleared it
+    DumpCleared,
+    /// A memory node asks directories what of its logs still counts
+    StandingsAsked,
+    /// What they know of that
+    StandingsTold,
+    /// The switch interrupts: nodes are dead
+    Msi,
+    /// The leader of a recovery halts a node
+    Interrupt,
+    /// It is halted, and has sent and got so many messages
+    InterruptResp,
+    /// Stores that have not committed are to start over
+    Restart,
+    /// They will
+    RestartResp,
+    /// Directories are to repair what the dead had
+    InitRecov,
+    /// They have
+    InitRecovResp,
+    /// What do logs know of these lines?
+    FetchLatestVers,
+    /// That is what they know
+    FetchLatestVersResp,
+    /// All are to save their logs, to form new groups, or to go on
+    RecovEnd,
+    /// That is done
+    RecovEndResp,
 }
 
 /// What messages are for.

@@ -89,6 +89,8 @@ pub struct Report<'a> {
 struct Traffic {
     messages: u64,
     bytes: u64,
+    #[serde(skip)]
+    about: &'static str,
 }
 
 impl<'a> Report<'a> {
@@ -108,8 +110,12 @@ impl<'a> Report<'a> {
         let size = found.size.and_then(|size| size.to_possible_value());
         let kinds = MessageKind::ALL.iter().map(|kind| {
             let traffic = outcome.statistics.messages.of(*kind);
-            let (messages, bytes) = (traffic.messages, traffic.bytes);
-            (format!("{kind:?}"), Traffic { messages, bytes })
+            let traffic = Traffic {
+                messages: traffic.messages,
+                bytes: traffic.bytes,
+                about: kind.about(),
+            };
+            (format!("{kind:?}"), traffic)
         });
         Self {
             workload,
@@ -213,12 +219,13 @@ impl<'a> Report<'a> {
             ))?;
         }
         output::line("")?;
-        let mut table = Table::new(["messages", "how many", "bytes"]);
+        let mut table = Table::new(["messages", "how many", "bytes", "each says"]);
         for (kind, traffic) in &self.messages {
             table.row([
                 kind.clone(),
                 traffic.messages.to_string(),
                 Bytes(traffic.bytes).to_string(),
+                traffic.about.to_owned(),
             ]);
         }
         table.lines().try_for_each(output::line)?;
