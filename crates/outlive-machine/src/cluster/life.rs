@@ -1,6 +1,6 @@
 //! The life of one line: everything that is said and done about it, for people who look for a mistake.
 
-use super::event::{Message, MessageKind};
+use super::event::{Message, MessageKind, What};
 use crate::engine::Time;
 use crate::line::LineAddress;
 use crate::parts::Port;
@@ -10,7 +10,7 @@ use crate::protocol::{Directory, NodeEvent, NodeId, NodeSet, NodeState, ToDirect
 #[derive(Clone, Debug)]
 pub(super) struct Life {
     line: LineAddress,
-    lines: Vec<String>,
+    lines: Vec<(Time, String)>,
 }
 
 impl Life {
@@ -21,8 +21,12 @@ impl Life {
         }
     }
 
-    pub fn lines(&self) -> &[String] {
-        &self.lines
+    /// In the order of their times: what a core does is told when the host comes to it, up to a quantum early or late.
+    pub fn lines(&self) -> Vec<String> {
+        let mut lines = self.lines.clone();
+        lines.sort_by_key(|(at, _)| *at);
+        let told = |(at, what): (Time, String)| format!("{at}: {what}");
+        lines.into_iter().map(told).collect()
     }
 
     pub fn agent(
@@ -36,7 +40,7 @@ impl Life {
     ) {
         if line == self.line {
             self.lines
-                .push(format!("{now}: CN{node} {event:?}: {from:?} to {to:?}"));
+                .push((now, format!("CN{node} {event:?}: {from:?} to {to:?}")));
         }
     }
 
@@ -52,10 +56,10 @@ impl Life {
         if line == self.line {
             let (before, holders) = (before.state(), before.holders());
             let (next, held) = (after.state(), after.holders());
-            let event = what.kind();
-            self.lines.push(format!(
-                "{now}: directory {event:?} from {from}: {before:?} {holders} to {next:?} {held}"
-            ));
+            let kind = What::Up(what).kind();
+            let what =
+                format!("directory {kind:?} from {from}: {before:?} {holders} to {next:?} {held}");
+            self.lines.push((now, what));
         }
     }
 
@@ -70,16 +74,15 @@ impl Life {
         if line == self.line {
             let (before, holders) = (before.state(), before.holders());
             let (next, held) = (after.state(), after.holders());
-            self.lines.push(format!(
-                "{at}: directory buries {dead}: {before:?} {holders} to {next:?} {held}"
-            ));
+            let what = format!("directory buries {dead}: {before:?} {holders} to {next:?} {held}");
+            self.lines.push((at, what));
         }
     }
 
     pub fn said(&mut self, at: Time, line: LineAddress, kind: MessageKind, from: Port, to: Port) {
         if line == self.line {
             self.lines
-                .push(format!("{at}: {kind:?} leaves CN{} for CN{}", from.0, to.0));
+                .push((at, format!("{kind:?} leaves CN{} for CN{}", from.0, to.0)));
         }
     }
 
@@ -91,7 +94,7 @@ impl Life {
                 false => ("its memory node".into(), format!("CN{}", message.node)),
             };
             self.lines
-                .push(format!("{now}: {kind:?} leaves {from} for {to}"));
+                .push((now, format!("{kind:?} leaves {from} for {to}")));
         }
     }
 }

@@ -316,8 +316,8 @@ impl<T: Thread> Cluster<T> {
     }
 
     /// What has happened to the line that is [followed](Self::follow), each event as a line of text.
-    pub fn life(&self) -> &[String] {
-        self.life.as_ref().map_or(&[], |life| life.lines())
+    pub fn life(&self) -> Vec<String> {
+        self.life.as_ref().map_or(Vec::new(), |life| life.lines())
     }
 
     /// A thread.

@@ -18,10 +18,17 @@ pub trait Name: Copy + Eq + Debug + 'static {
 
 /// Enumerations of plain variants that can name rows or columns.
 macro_rules! names {
-    ($(#[$meta:meta])* pub enum $name:ident { $($(#[$about:meta])* $variant:ident,)* }) => {
+    ($(#[$meta:meta])* pub enum $name:ident { $($(#[doc = $about:literal])+ $variant:ident,)* }) => {
         $(#[$meta])*
         #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-        pub enum $name { $($(#[$about])* $variant,)* }
+        pub enum $name { $($(#[doc = $about])+ $variant,)* }
+
+        impl $name {
+            /// What it means, for people.
+            pub const fn about(self) -> &'static str {
+                match self { $($name::$variant => concat!($($about),+).trim_ascii(),)* }
+            }
+        }
 
         impl $crate::protocol::Name for $name {
             const ALL: &'static [$name] = &[$($name::$variant,)*];

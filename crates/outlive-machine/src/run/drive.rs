@@ -131,7 +131,7 @@ fn whole<T: Thread>(
         statistics: machine.statistics(),
         events: simulation.handled(),
         looks,
-        life: machine.life().to_vec(),
+        life: machine.life(),
         counts: None,
         strays: None,
         fallout,

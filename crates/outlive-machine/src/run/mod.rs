@@ -106,7 +106,7 @@ pub enum RunError {
     #[error(transparent)]
     Wrong(#[from] WrongResult),
     /// A line is to be followed that shared memory has not.
-    #[error("shared memory has {lines} lines, numbered from 0, and {line} is none of them")]
+    #[error("shared memory has {lines} lines, numbered from 0, and {} is none of them", line.0)]
     NoSuchLine {
         /// Which.
         line: LineAddress,

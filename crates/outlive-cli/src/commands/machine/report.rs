@@ -11,6 +11,8 @@ use crate::table::Table;
 use clap::ValueEnum;
 use outlive_machine::cluster::MessageKind;
 use outlive_machine::engine::Time;
+use outlive_machine::line::LineAddress;
+use outlive_machine::protocol::{DirectoryState, Name, NodeState};
 use outlive_machine::run::{Outcome, Run};
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -79,6 +81,8 @@ pub struct Report<'a> {
     fallout: Option<Told>,
     /// Of the line that was asked for.
     life: &'a [String],
+    #[serde(skip)]
+    followed: Option<LineAddress>,
     #[serde(skip)]
     end: Time,
     #[serde(skip)]
@@ -164,6 +168,7 @@ impl<'a> Report<'a> {
             dump_factor: measures.dump_factor,
             fallout: outcome.fallout.as_ref().map(Told::from),
             life: &outcome.life,
+            followed: run.follow,
             end: outcome.end,
             source: origin.map(|origin| origin.source),
         }
@@ -229,10 +234,27 @@ impl<'a> Report<'a> {
             ]);
         }
         table.lines().try_for_each(output::line)?;
-        if !self.life.is_empty() {
-            output::line("")?;
+        let Some(line) = self.followed else {
+            return Ok(());
+        };
+        output::line("")?;
+        if self.life.is_empty() {
+            return output::line(format_args!(
+                "Nothing was said about line {}: nobody has touched it",
+                line.0
+            ));
         }
-        self.life.iter().try_for_each(output::line)
+        self.life.iter().try_for_each(output::line)?;
+        output::line("")?;
+        output::line("States of the line in a node (CN):")?;
+        for state in NodeState::ALL {
+            output::line(format_args!("  {state:?}: {}", state.about()))?;
+        }
+        output::line("and in its directory:")?;
+        for state in DirectoryState::ALL {
+            output::line(format_args!("  {state:?}: {}", state.about()))?;
+        }
+        Ok(())
     }
 
     fn rows(&self) -> Vec<(&'static str, String, String)> {
