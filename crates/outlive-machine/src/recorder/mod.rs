@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus, Stdio};
 
 /// The runtime: `recorder.c` includes the others.
-const RUNTIME: [(&str, &str); 9] = [
+const RUNTIME: [(&str, &str); 10] = [
     ("recorder.c", include_str!("../../recorder/recorder.c")),
     ("state.h", include_str!("../../recorder/state.h")),
     ("stream.h", include_str!("../../recorder/stream.h")),
@@ -22,6 +22,7 @@ const RUNTIME: [(&str, &str); 9] = [
     ("atomics.h", include_str!("../../recorder/atomics.h")),
     ("sync.h", include_str!("../../recorder/sync.h")),
     ("threads.h", include_str!("../../recorder/threads.h")),
+    ("c11.h", include_str!("../../recorder/c11.h")),
     ("life.h", include_str!("../../recorder/life.h")),
 ];
 
