@@ -5,6 +5,7 @@
 //! in its environment, it writes a trace. `docs/recording.md` says how, and what is not recorded.
 
 mod arguments;
+mod unseen;
 
 use arguments::{Arguments, Input};
 use std::ffi::{OsStr, OsString};
@@ -100,21 +101,24 @@ pub enum BuildError {
 }
 
 /// Does what the compiler's command says, so that the program can be recorded: compiles, links, or both. Nothing is
-/// left behind but what the command would leave.
+/// left behind but what the command would leave. What was linked that will not be recorded, since it was compiled in
+/// another way, is returned: objects, and archives with such objects.
 ///
 /// # Errors
 ///
 /// If the command cannot be done so, or fails.
-pub fn build(command: &[OsString]) -> Result<(), BuildError> {
+pub fn build(command: &[OsString]) -> Result<Vec<PathBuf>, BuildError> {
     let (compiler, arguments) = command.split_first().ok_or(BuildError::Empty)?;
     let arguments = Arguments::parse(arguments)?;
     let compiler = Compiler::new(compiler)?;
     if !arguments.has_inputs() {
-        return compiler.run("what was asked of the compiler", arguments.all());
+        compiler.run("what was asked of the compiler", arguments.all())?;
+        return Ok(Vec::new());
     }
     if arguments.compiles_only() {
         let all = arguments.all().chain(compiler.instrumented());
-        return compiler.run("the compilation", all);
+        compiler.run("the compilation", all)?;
+        return Ok(Vec::new());
     }
     let room = tempfile::tempdir().map_err(BuildError::Temporary)?;
     let mut link = Vec::new();
@@ -138,7 +142,10 @@ pub fn build(command: &[OsString]) -> Result<(), BuildError> {
         link.push(compiler.runtime(room.path())?.into_os_string());
         link.extend(LINKED.map(OsString::from));
     }
-    compiler.run("the linking", link.iter().map(OsString::as_os_str))
+    compiler.run("the linking", link.iter().map(OsString::as_os_str))?;
+    let files = arguments.files().map(PathBuf::from);
+    let unseen = |file: &PathBuf| std::fs::read(file).is_ok_and(|bytes| unseen::is_unseen(&bytes));
+    Ok(files.filter(unseen).collect())
 }
 
 struct Compiler {

@@ -4,6 +4,7 @@ use crate::failure::Failure;
 use clap::Args;
 use outlive_machine::recorder;
 use std::ffi::OsString;
+use std::io::{self, Write};
 
 /// The building of a program that can be recorded.
 #[derive(Args, Debug)]
@@ -27,6 +28,15 @@ pub struct RecordBuild {
 
 impl RecordBuild {
     pub fn run(self) -> Result<(), Failure> {
-        recorder::build(&self.command).map_err(Failure::new)
+        for unseen in recorder::build(&self.command).map_err(Failure::new)? {
+            // The program is there all the same.
+            let _ = writeln!(
+                io::stderr(),
+                "outlive: {} was not compiled by record-build, or not all of it, so what its code reads and writes will not be in \
+                 a trace; compile it with `outlive machine record-build` too",
+                unseen.display()
+            );
+        }
+        Ok(())
     }
 }
