@@ -3,7 +3,7 @@
 use super::list::percent;
 use super::placement;
 use super::subject::Found;
-use crate::amount::Bytes;
+use crate::amount::{Bytes, Many};
 use crate::failure::Failure;
 use crate::output;
 use crate::table::Table;
@@ -150,9 +150,9 @@ impl<'a> Report<'a> {
             None => "",
         };
         let what = format!(
-            "{}{size}, {} threads, {}{machine}{local}, seed {}",
+            "{}{size}, {}, {}{machine}{local}, seed {}",
             self.workload.escape_debug(),
-            self.threads,
+            Many(self.threads as u64, "thread"),
             self.configuration,
             self.seed
         );
