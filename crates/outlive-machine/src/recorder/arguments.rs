@@ -130,6 +130,14 @@ impl<'a> Arguments<'a> {
             .any(|argument| argument == "-shared" || argument == "-r")
     }
 
+    /// With threads: `-fopenmp-simd` has none.
+    pub fn has_open_mp(&self) -> bool {
+        self.all.iter().any(|argument| {
+            let text = argument.to_string_lossy();
+            text == "-fopenmp" || text.starts_with("-fopenmp=")
+        })
+    }
+
     /// The options that are for a compilation, whichever source it is of. Those for the linker do no harm there.
     pub fn options(&self) -> impl Iterator<Item = &'a OsStr> {
         let options = self.parts.iter().filter_map(|part| match part {
@@ -201,6 +209,8 @@ mod tests {
         assert!(Arguments::parse(&compiles).unwrap().compiles_only());
         assert!(!Arguments::parse(&asks).unwrap().has_inputs());
         assert!(Arguments::parse(&library).unwrap().makes_library());
+        let open_mp = words("-O2 -fopenmp a.c");
+        assert!(Arguments::parse(&open_mp).unwrap().has_open_mp());
     }
 
     #[test]

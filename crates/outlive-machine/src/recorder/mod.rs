@@ -100,14 +100,31 @@ pub enum BuildError {
     Temporary(io::Error),
 }
 
+/// What will be missing from the traces of a program that was built.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Missing {
+    /// An object, or an archive with one, that was compiled in another way.
+    #[error(
+        "{} was not compiled by record-build, or not all of it, so what its code reads and writes will not be in a trace; \
+         compile it with `outlive machine record-build` too",
+        .0.display()
+    )]
+    Accesses(PathBuf),
+    /// The threads of OpenMP meet within its own library.
+    #[error(
+        "the barriers and critical sections of OpenMP will not be in a trace, so its threads will not wait for one another in \
+         a replay; programs with POSIX threads, or C's or C++'s, are recorded whole"
+    )]
+    OpenMp,
+}
+
 /// Does what the compiler's command says, so that the program can be recorded: compiles, links, or both. Nothing is
-/// left behind but what the command would leave. What was linked that will not be recorded, since it was compiled in
-/// another way, is returned: objects, and archives with such objects.
+/// left behind but what the command would leave. What will be missing from its traces is returned.
 ///
 /// # Errors
 ///
 /// If the command cannot be done so, or fails.
-pub fn build(command: &[OsString]) -> Result<Vec<PathBuf>, BuildError> {
+pub fn build(command: &[OsString]) -> Result<Vec<Missing>, BuildError> {
     let (compiler, arguments) = command.split_first().ok_or(BuildError::Empty)?;
     let arguments = Arguments::parse(arguments)?;
     let compiler = Compiler::new(compiler)?;
@@ -145,7 +162,9 @@ pub fn build(command: &[OsString]) -> Result<Vec<PathBuf>, BuildError> {
     compiler.run("the linking", link.iter().map(OsString::as_os_str))?;
     let files = arguments.files().map(PathBuf::from);
     let unseen = |file: &PathBuf| std::fs::read(file).is_ok_and(|bytes| unseen::is_unseen(&bytes));
-    Ok(files.filter(unseen).collect())
+    let missing = files.filter(unseen).map(Missing::Accesses);
+    let open_mp = arguments.has_open_mp().then_some(Missing::OpenMp);
+    Ok(missing.chain(open_mp).collect())
 }
 
 struct Compiler {
