@@ -45,12 +45,23 @@ impl Display for Bytes {
             .find(|(_, shift)| self.0 >> shift > 0)
             .unwrap_or(&UNITS[0]);
         if *shift == 0 {
-            return write!(f, "{} bytes", self.0);
+            return Many(self.0, "byte").fmt(f);
         }
         if self.0.is_multiple_of(1 << shift) {
             return write!(f, "{} {unit}iB", self.0 >> shift);
         }
         write!(f, "{:.1} {unit}iB", self.0 as f64 / (1u64 << shift) as f64)
+    }
+}
+
+/// How many there are of what the word says, for people.
+#[derive(Clone, Copy)]
+pub struct Many(pub u64, pub &'static str);
+
+impl Display for Many {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self(count, one) = self;
+        write!(f, "{count} {one}{}", if *count == 1 { "" } else { "s" })
     }
 }
 

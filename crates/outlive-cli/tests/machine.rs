@@ -5,6 +5,7 @@ mod support;
 use outlive_machine::program::Word;
 use outlive_machine::trace::{About, Encoding, Event, TraceWriter};
 use serde_json::Value;
+use std::process::Command;
 use support::outlive;
 
 fn trace() -> Vec<u8> {
@@ -60,6 +61,62 @@ fn a_cut_trace_is_refused() {
     bytes.truncate(bytes.len() - 1);
     std::fs::write(&file, bytes).unwrap();
     outlive(["machine", "trace-info", file.to_str().unwrap()]).fails(1, "ends too early");
+}
+
+#[test]
+fn what_is_wrong_with_a_trace_is_its_cause() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("trace");
+    let path = file.to_str().unwrap();
+    let info = |path: &str| outlive(["machine", "trace-info", path]);
+    info(path).fails(1, "cannot be opened: No such file");
+    info(directory.path().to_str().unwrap()).fails(1, "this is a directory");
+    let whole = trace();
+    std::fs::write(&file, [&whole[..], b"more"].concat()).unwrap();
+    info(path).fails(
+        1,
+        &format!(
+            "byte {}: the trace ends here, and the file is 4 bytes longer",
+            whole.len()
+        ),
+    );
+    let mut flipped = whole.clone();
+    *flipped.last_mut().unwrap() ^= 1;
+    std::fs::write(&file, &flipped).unwrap();
+    info(path).fails(1, "the last 8 bytes are not");
+    let mut reserved = whole.clone();
+    reserved[12] = 1;
+    std::fs::write(&file, &reserved).unwrap();
+    info(path).fails(1, "at byte 12: reserved bytes are not zero");
+    // Nobody writes to it, so whoever opened it would wait.
+    let pipe = directory.path().join("pipe");
+    let made = Command::new("mkfifo").arg(&pipe).status().unwrap();
+    assert!(made.success());
+    for command in ["trace-info", "run"] {
+        outlive(["machine", command, pipe.to_str().unwrap()]).fails(1, "this is a pipe");
+    }
+    outlive(["machine", "run", "/dev/null"]).fails(1, "this is a device");
+}
+
+#[test]
+fn a_trace_without_operations_is_no_result() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("trace");
+    let writer = TraceWriter::new(Vec::new(), 1, Encoding::Plain).unwrap();
+    let about = About {
+        words: 8,
+        threads: 1,
+        region_only: true,
+        ..About::default()
+    };
+    std::fs::write(&file, writer.finish(&about).unwrap()).unwrap();
+    let path = file.to_str().unwrap();
+    let said = outlive(["machine", "trace-info", path]).succeeds();
+    assert!(
+        said.contains("no operations") && said.contains("0 locks"),
+        "{said}"
+    );
+    outlive(["machine", "run", path]).fails(1, "outlive_roi_begin");
 }
 
 /// A machine of four cores, as a file in this directory.

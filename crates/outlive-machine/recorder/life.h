@@ -219,9 +219,15 @@ HIDDEN void in_child(void) {
     self = NULL;
 }
 
-HIDDEN bool is(const char *name, const char *value) {
+/* Whether a setting has its other value; without it, it has the usual one. */
+HIDDEN bool set_to(const char *name, const char *usual, const char *other) {
     const char *found = getenv(name);
-    return found && strcmp(found, value) == 0;
+    if (!found || strcmp(found, usual) == 0)
+        return false;
+    if (strcmp(found, other) == 0)
+        return true;
+    fprintf(stderr, "outlive: %s is `%s`; `%s` or `%s` is wanted\n", name, found, usual, other);
+    _exit(2);
 }
 
 __attribute__((constructor(101))) static void start(void) {
@@ -239,18 +245,10 @@ __attribute__((constructor(101))) static void start(void) {
             _exit(2);
         }
     }
-    if (getenv("OUTLIVE_RECORD") && !is("OUTLIVE_RECORD", "all") && !is("OUTLIVE_RECORD", "roi")) {
-        fprintf(stderr, "outlive: OUTLIVE_RECORD is `%s`; `all` or `roi` is wanted\n", getenv("OUTLIVE_RECORD"));
-        _exit(2);
-    }
-    if (getenv("OUTLIVE_SHARED") && !is("OUTLIVE_SHARED", "heap") && !is("OUTLIVE_SHARED", "main")) {
-        fprintf(stderr, "outlive: OUTLIVE_SHARED is `%s`; `heap` or `main` is wanted\n", getenv("OUTLIVE_SHARED"));
-        _exit(2);
-    }
     R.gap = (uint32_t)(gap * 100 + 0.5);
-    R.region_only = is("OUTLIVE_RECORD", "roi");
-    R.loads = is("OUTLIVE_LOADS", "values");
-    R.heap_of_main = is("OUTLIVE_SHARED", "main");
+    R.region_only = set_to("OUTLIVE_RECORD", "all", "roi");
+    R.loads = set_to("OUTLIVE_LOADS", "words", "values");
+    R.heap_of_main = set_to("OUTLIVE_SHARED", "heap", "main");
     R.fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
     if (R.fd < 0) {
         fprintf(stderr, "outlive: the trace %s cannot be written: %s\n", path, strerror(errno));

@@ -11,4 +11,5 @@
 #include "atomics.h"
 #include "sync.h"
 #include "threads.h"
+#include "c11.h"
 #include "life.h"

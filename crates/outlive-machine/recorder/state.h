@@ -62,6 +62,7 @@ struct thread {
     bool makes_private; /* what it allocates */
     pthread_t handle;
     void *(*start)(void *);
+    int (*start_c11)(void *); /* instead */
     void *argument;
     uint64_t await; /* the turn of its slot that it begins after; 0: none */
     uint64_t ended_at; /* the turn of its slot after its end; 0: not recorded */

@@ -126,7 +126,7 @@ struct wait {
     bool recorded;
 };
 
-HIDDEN struct wait wait_begins(pthread_cond_t *condition, void *lock) {
+HIDDEN struct wait wait_begins(void *condition, void *lock) {
     struct wait wait = {NULL, lock, 1, false};
     if (!self)
         return wait;
@@ -194,7 +194,7 @@ int pthread_mutex_clocklock(pthread_mutex_t *lock, clockid_t clock, const struct
 }
 #endif
 
-HIDDEN void wakes(pthread_cond_t *condition, enum event kind) {
+HIDDEN void wakes(void *condition, enum event kind) {
     struct thread *t = enter();
     if (t) {
         settle(t);

@@ -172,20 +172,40 @@ proptest! {
         let at = at.index(bytes.len());
         bytes[at] ^= change;
         let error = read_all(bytes).expect_err("every byte counts");
-        // It says where; the magic at either end is not there at all then.
-        let says = matches!(
-            error,
-            TraceError::Damaged { .. } | TraceError::Foreign | TraceError::Version { .. } | TraceError::Truncated { .. }
-        );
-        prop_assert!(says, "{}", error);
+        // It says where, if it begins as a trace does; nobody takes it for a cut one.
+        let right = match error {
+            TraceError::Foreign => at < 8,
+            TraceError::Version { .. } => (8..12).contains(&at),
+            TraceError::Damaged { .. } => at >= 12,
+            _ => false,
+        };
+        prop_assert!(right, "byte {}: {}", at, error);
     }
 
     #[test]
     fn a_cut_trace_is_found(events in prop::collection::vec(event(), 1..50), at in any::<prop::sample::Index>()) {
         let mut bytes = written(&[events], Encoding::Plain);
-        bytes.truncate(at.index(bytes.len()));
+        let bytes_left = at.index(bytes.len());
+        bytes.truncate(bytes_left);
         let error = read_all(bytes).expect_err("it was cut");
-        prop_assert!(matches!(error, TraceError::Truncated { .. } | TraceError::Foreign), "{}", error);
+        let nothing_left = bytes_left == 0;
+        let right = match error {
+            TraceError::Truncated { .. } => !nothing_left,
+            TraceError::Foreign => nothing_left,
+            _ => false,
+        };
+        prop_assert!(right, "{}", error);
+    }
+
+    #[test]
+    fn what_follows_a_trace_is_found(events in prop::collection::vec(event(), 1..50), more in prop::collection::vec(any::<u8>(), 1..100)) {
+        let mut bytes = written(&[events], Encoding::Deflate);
+        let (end, follow) = (bytes.len() as u64, more.len() as u64);
+        bytes.extend(more);
+        let error = read_all(bytes).expect_err("there is more");
+        let surplus = Flaw::Follows { bytes: follow };
+        let right = matches!(error, TraceError::Damaged { offset, what } if offset == end && what == surplus);
+        prop_assert!(right, "{}", error);
     }
 
     #[test]

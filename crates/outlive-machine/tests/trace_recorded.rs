@@ -2,7 +2,8 @@
 //! itself.
 
 use outlive_machine::program::{self, Reference, Word};
-use outlive_machine::recorder::{BuildError, build};
+use outlive_machine::recorder::{BuildError, Missing, build};
+use outlive_machine::run::Subject;
 use outlive_machine::trace::{Event, Order, Parts, Replay, Trace};
 use std::ffi::OsString;
 use std::path::Path;
@@ -169,6 +170,22 @@ fn a_program_of_cpp_ends_with_the_same_memory() {
 }
 
 #[test]
+fn threads_of_c11_are_recorded_too() {
+    let Some(workshop) = Workshop::new("cc") else {
+        return;
+    };
+    workshop.build("tests/recorded/c11.c", &["-O2", "-std=c11"]);
+    let trace = is_the_same_again(&workshop, &[]);
+    let total = trace.survey().unwrap().total;
+    assert_eq!(
+        (trace.about().threads, trace.about().conditions.len()),
+        (4, 1)
+    );
+    // Each takes the lock in each round, and the gate at each meeting; some wait there.
+    assert!(total.locks >= 4 * (200 + 4) && total.waits > 0, "{total:?}");
+}
+
+#[test]
 fn nobody_spins_in_a_trace() {
     let Some(workshop) = Workshop::new("cc") else {
         return;
@@ -248,6 +265,102 @@ fn a_program_that_dies_leaves_no_trace_that_is_read() {
     assert!(!status.success());
     let error = Trace::open(&trace).unwrap_err().to_string();
     assert!(error.contains("did not come to its end"), "{error}");
+}
+
+/// A program of one file, with this text, as the test's own.
+fn small(workshop: &Workshop, text: &str) {
+    let source = workshop.path("small.c");
+    std::fs::write(&source, text).unwrap();
+    workshop.build(source.to_str().unwrap(), &["-O1"]);
+}
+
+#[test]
+fn a_program_without_a_region_leaves_nothing_to_be_run() {
+    let Some(workshop) = Workshop::new("cc") else {
+        return;
+    };
+    small(&workshop, "long x;\nint main(void) { x = 1; return 0; }\n");
+    let run = || Subject::trace_file(&workshop.path("trace"), Replay::default());
+    let (_, whole) = workshop.record(&[]);
+    assert!(!whole.is_empty().unwrap() && run().is_ok());
+    let (_, empty) = workshop.record(&[("OUTLIVE_RECORD", "roi")]);
+    assert!(empty.is_empty().unwrap());
+    let error = run().unwrap_err().to_string();
+    assert!(
+        error.contains("no operations") && error.contains("outlive_roi_begin"),
+        "{error}"
+    );
+}
+
+#[test]
+fn a_wrong_setting_is_refused() {
+    let Some(workshop) = Workshop::new("cc") else {
+        return;
+    };
+    small(&workshop, "int main(void) { return 0; }\n");
+    for (name, right) in [
+        ("OUTLIVE_RECORD", ["all", "roi"]),
+        ("OUTLIVE_LOADS", ["words", "values"]),
+        ("OUTLIVE_SHARED", ["heap", "main"]),
+        ("OUTLIVE_GAP", ["0", "3.5"]),
+    ] {
+        for value in right {
+            workshop.record(&[(name, value)]);
+        }
+        let wrong = Command::new(workshop.path("program"))
+            .env("OUTLIVE_TRACE", workshop.path("trace"))
+            .env(name, "valeus")
+            .output()
+            .unwrap();
+        let said = String::from_utf8_lossy(&wrong.stderr);
+        assert_eq!(wrong.status.code(), Some(2), "{said}");
+        assert!(said.contains(&format!("{name} is `valeus`")), "{said}");
+    }
+}
+
+#[test]
+fn a_static_program_is_refused() {
+    let error = build(&["cc".into(), "-static".into(), "a.c".into()]).unwrap_err();
+    assert!(
+        error
+            .to_string()
+            .contains("cannot be recorded with `-static`"),
+        "{error}"
+    );
+}
+
+#[test]
+fn objects_that_were_compiled_otherwise_are_told() {
+    let Some(workshop) = Workshop::new("cc") else {
+        return;
+    };
+    let [main, part, object, program] =
+        ["main.c", "part.c", "part.o", "program"].map(|name| workshop.path(name));
+    std::fs::write(
+        &main,
+        "extern long part;\nint main(void) { return (int)part; }\n",
+    )
+    .unwrap();
+    std::fs::write(&part, "long part;\n").unwrap();
+    let compile: [OsString; 4] = ["-c".into(), part.into(), "-o".into(), object.clone().into()];
+    let link = [
+        "cc".into(),
+        main.into(),
+        object.clone().into(),
+        "-o".into(),
+        program.into(),
+    ];
+    assert!(
+        Command::new("cc")
+            .args(&compile)
+            .status()
+            .unwrap()
+            .success()
+    );
+    assert_eq!(build(&link).unwrap(), [Missing::Accesses(object)]);
+    let recorded: Vec<_> = ["cc".into()].into_iter().chain(compile).collect();
+    build(&recorded).unwrap();
+    assert!(build(&link).unwrap().is_empty());
 }
 
 #[test]

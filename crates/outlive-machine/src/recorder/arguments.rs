@@ -77,6 +77,11 @@ impl<'a> Arguments<'a> {
                     "a sanitizer and the recorder cannot both have the program; leave it out",
                 );
             }
+            if ["-static", "--static", "-static-pie"].contains(&&*text) {
+                return refused(
+                    "the recorder stands before the functions of the system's shared libraries; leave it out",
+                );
+            }
             if text.starts_with("-x") {
                 return refused("give the file a name that says its language");
             }
@@ -125,6 +130,14 @@ impl<'a> Arguments<'a> {
             .any(|argument| argument == "-shared" || argument == "-r")
     }
 
+    /// With threads: `-fopenmp-simd` has none.
+    pub fn has_open_mp(&self) -> bool {
+        self.all.iter().any(|argument| {
+            let text = argument.to_string_lossy();
+            text == "-fopenmp" || text.starts_with("-fopenmp=")
+        })
+    }
+
     /// The options that are for a compilation, whichever source it is of. Those for the linker do no harm there.
     pub fn options(&self) -> impl Iterator<Item = &'a OsStr> {
         let options = self.parts.iter().filter_map(|part| match part {
@@ -132,6 +145,14 @@ impl<'a> Arguments<'a> {
             _ => None,
         });
         options.flatten().map(OsString::as_os_str)
+    }
+
+    /// Objects, libraries and scripts of the linker that are named as files.
+    pub fn files(&self) -> impl Iterator<Item = &'a OsStr> {
+        self.parts.iter().filter_map(|part| match part {
+            Part::File(file) => Some(*file),
+            _ => None,
+        })
     }
 
     /// What is linked, in order: sources, and everything else, the file to be made among it.
@@ -188,12 +209,22 @@ mod tests {
         assert!(Arguments::parse(&compiles).unwrap().compiles_only());
         assert!(!Arguments::parse(&asks).unwrap().has_inputs());
         assert!(Arguments::parse(&library).unwrap().makes_library());
+        let open_mp = words("-O2 -fopenmp a.c");
+        assert!(Arguments::parse(&open_mp).unwrap().has_open_mp());
     }
 
     #[test]
     fn what_cannot_be_is_refused() {
-        for text in ["-fsanitize=address a.c", "-x c -", "@file"] {
+        for text in [
+            "-fsanitize=address a.c",
+            "-x c -",
+            "@file",
+            "-static a.c",
+            "-O2 a.o -static-pie",
+        ] {
             assert!(Arguments::parse(&words(text)).is_err(), "{text}");
         }
+        let shared = words("-static-libgcc -static-libstdc++ a.cpp");
+        assert!(Arguments::parse(&shared).is_ok());
     }
 }

@@ -5,6 +5,7 @@
 //! in its environment, it writes a trace. `docs/recording.md` says how, and what is not recorded.
 
 mod arguments;
+mod unseen;
 
 use arguments::{Arguments, Input};
 use std::ffi::{OsStr, OsString};
@@ -13,7 +14,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus, Stdio};
 
 /// The runtime: `recorder.c` includes the others.
-const RUNTIME: [(&str, &str); 9] = [
+const RUNTIME: [(&str, &str); 10] = [
     ("recorder.c", include_str!("../../recorder/recorder.c")),
     ("state.h", include_str!("../../recorder/state.h")),
     ("stream.h", include_str!("../../recorder/stream.h")),
@@ -22,6 +23,7 @@ const RUNTIME: [(&str, &str); 9] = [
     ("atomics.h", include_str!("../../recorder/atomics.h")),
     ("sync.h", include_str!("../../recorder/sync.h")),
     ("threads.h", include_str!("../../recorder/threads.h")),
+    ("c11.h", include_str!("../../recorder/c11.h")),
     ("life.h", include_str!("../../recorder/life.h")),
 ];
 
@@ -98,22 +100,42 @@ pub enum BuildError {
     Temporary(io::Error),
 }
 
+/// What will be missing from the traces of a program that was built.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Missing {
+    /// An object, or an archive with one, that was compiled in another way.
+    #[error(
+        "{} was not compiled by record-build, or not all of it, so what its code reads and writes will not be in a trace; \
+         compile it with `outlive machine record-build` too",
+        .0.display()
+    )]
+    Accesses(PathBuf),
+    /// The threads of OpenMP meet within its own library.
+    #[error(
+        "the barriers and critical sections of OpenMP will not be in a trace, so its threads will not wait for one another in \
+         a replay; programs with POSIX threads, or C's or C++'s, are recorded whole"
+    )]
+    OpenMp,
+}
+
 /// Does what the compiler's command says, so that the program can be recorded: compiles, links, or both. Nothing is
-/// left behind but what the command would leave.
+/// left behind but what the command would leave. What will be missing from its traces is returned.
 ///
 /// # Errors
 ///
 /// If the command cannot be done so, or fails.
-pub fn build(command: &[OsString]) -> Result<(), BuildError> {
+pub fn build(command: &[OsString]) -> Result<Vec<Missing>, BuildError> {
     let (compiler, arguments) = command.split_first().ok_or(BuildError::Empty)?;
     let arguments = Arguments::parse(arguments)?;
     let compiler = Compiler::new(compiler)?;
     if !arguments.has_inputs() {
-        return compiler.run("what was asked of the compiler", arguments.all());
+        compiler.run("what was asked of the compiler", arguments.all())?;
+        return Ok(Vec::new());
     }
     if arguments.compiles_only() {
         let all = arguments.all().chain(compiler.instrumented());
-        return compiler.run("the compilation", all);
+        compiler.run("the compilation", all)?;
+        return Ok(Vec::new());
     }
     let room = tempfile::tempdir().map_err(BuildError::Temporary)?;
     let mut link = Vec::new();
@@ -137,7 +159,12 @@ pub fn build(command: &[OsString]) -> Result<(), BuildError> {
         link.push(compiler.runtime(room.path())?.into_os_string());
         link.extend(LINKED.map(OsString::from));
     }
-    compiler.run("the linking", link.iter().map(OsString::as_os_str))
+    compiler.run("the linking", link.iter().map(OsString::as_os_str))?;
+    let files = arguments.files().map(PathBuf::from);
+    let unseen = |file: &PathBuf| std::fs::read(file).is_ok_and(|bytes| unseen::is_unseen(&bytes));
+    let missing = files.filter(unseen).map(Missing::Accesses);
+    let open_mp = arguments.has_open_mp().then_some(Missing::OpenMp);
+    Ok(missing.chain(open_mp).collect())
 }
 
 struct Compiler {

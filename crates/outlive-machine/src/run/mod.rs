@@ -28,7 +28,7 @@ use std::ops::ControlFlow;
 use crate::cluster::{ClusterError, Stuck};
 use crate::description::{Description, Synchronising};
 use crate::engine::Time;
-use crate::line::LineAddress;
+use crate::line::{Line, LineAddress};
 use crate::program::{ReferenceError, WrongResult};
 use crate::protocol::NodeId;
 
@@ -127,9 +127,24 @@ pub enum RunError {
          is shared in the shared memory"
     )]
     CannotCrash,
+    /// The host does not give the memory that the contents of shared memory need.
+    #[error(
+        "shared memory has {lines} lines of 64 bytes, and this computer does not give so much memory; what a program allocates \
+         counts even where it never comes, so run one that allocates less, or a computer that has more"
+    )]
+    NoRoom {
+        /// How many there are.
+        lines: u64,
+    },
     /// Whoever watched it has ended it.
     #[error("stopped before it was done")]
     Stopped,
+}
+
+/// Whether there is room for so many lines. Else whoever makes them would take the process down.
+fn fits(lines: u64) -> bool {
+    let lines = usize::try_from(lines);
+    lines.is_ok_and(|lines| Vec::<Line>::new().try_reserve_exact(lines).is_ok())
 }
 
 impl<'d> Run<'d> {
@@ -151,7 +166,7 @@ impl<'d> Run<'d> {
     ///
     /// # Errors
     ///
-    /// [`RunError`]: no machine, a deadlock, a wrong result, or the watch has ended it.
+    /// [`RunError`]: no machine, no room for it, a deadlock, a wrong result, or the watch has ended it.
     ///
     /// # Panics
     ///
@@ -174,6 +189,19 @@ impl<'d> Run<'d> {
         if !self.crashes.is_empty() && !(keeps_locks && self.placement == Placement::Allocated) {
             return Err(RunError::CannotCrash);
         }
+        if !fits(lines) {
+            return Err(RunError::NoRoom { lines });
+        }
         drive::drive(self, subject, watch)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn more_lines_than_any_host_has_do_not_fit() {
+        assert!(fits(0) && fits(1000) && !fits(1 << 57) && !fits(u64::MAX));
     }
 }

@@ -47,8 +47,12 @@ impl Subject {
     ///
     /// # Errors
     ///
-    /// If anything in it is damaged or cannot be read.
+    /// If anything in it is damaged or cannot be read, or there is nothing in it to be done.
     pub fn trace(trace: &Trace, replay: Replay) -> Result<Self, TraceError> {
+        if trace.is_empty()? {
+            let region_only = trace.about().region_only;
+            return Err(TraceError::Empty { region_only });
+        }
         Ok(Self(Kind::Trace(Box::new(Traced {
             threads: trace.threads(replay)?,
             image: trace.image()?,
@@ -61,7 +65,7 @@ impl Subject {
     ///
     /// # Errors
     ///
-    /// If it cannot be opened or read, is no trace, or is damaged.
+    /// If it cannot be opened or read, is no trace, is damaged, or there is nothing in it to be done.
     pub fn trace_file(path: &Path, replay: Replay) -> Result<Self, TraceError> {
         Self::trace(&Trace::open(path)?, replay)
     }

@@ -67,7 +67,7 @@ impl Header {
             _ => Err(Flaw::Field(name)),
         };
         if bytes[6..8] != [0; 2] || field(24) != 0 {
-            return Err(Flaw::Field("reserved bytes"));
+            return Err(Flaw::Reserved);
         }
         let header = Self {
             kind: Kind::of(bytes[4]).ok_or(Flaw::Field("kind"))?,

@@ -5,6 +5,17 @@ use std::io;
 /// A trace that cannot be read or written.
 #[derive(Debug, thiserror::Error)]
 pub enum TraceError {
+    /// The file could not be opened.
+    #[error("the trace cannot be opened: {0}")]
+    Open(io::Error),
+    /// It is a directory, a pipe or a device.
+    #[error(
+        "a trace is read in many places at once, so it must be a file, and this is {what}; write the trace to a file first"
+    )]
+    NoFile {
+        /// What it is instead.
+        what: &'static str,
+    },
     /// The file could not be read or written.
     #[error("the trace cannot be {doing} at byte {offset}: {source}")]
     Io {
@@ -30,7 +41,7 @@ pub enum TraceError {
         /// What is known here.
         known: u32,
     },
-    /// It does not end as a trace does.
+    /// It ends within its blocks, or before its end.
     #[error(
         "the trace ends too early, at byte {length}: it was cut, or the recorded program did not come to its end; record it again"
     )]
@@ -46,9 +57,24 @@ pub enum TraceError {
         /// What cannot be.
         what: Flaw,
     },
+    /// There is nothing in it to be done again.
+    #[error("the trace has no operations, so there is nothing to run: {}; record it again", why_empty(*.region_only))]
+    Empty {
+        /// Whether only the region of interest was recorded.
+        region_only: bool,
+    },
     /// What was to be written cannot stand in a trace.
     #[error("this cannot be written to a trace: {0}")]
     Unwritable(Flaw),
+}
+
+fn why_empty(region_only: bool) -> &'static str {
+    if region_only {
+        "with OUTLIVE_RECORD=roi only what is between outlive_roi_begin() and outlive_roi_end() is recorded, and the program \
+         did not come there, or did nothing there; put these calls where they belong, or leave OUTLIVE_RECORD out"
+    } else {
+        "none of the program's code was compiled by `outlive machine record-build`, or it did nothing"
+    }
 }
 
 /// What is wrong at some place of a trace.
@@ -61,8 +87,20 @@ pub enum Flaw {
     #[error("no block begins here")]
     NoBlock,
     /// A field of a block's header, of the index or of the footer is impossible or not known.
-    #[error("`{0}` is impossible")]
+    #[error("the field `{0}` has a value that it cannot have")]
     Field(&'static str),
+    /// Bytes that are kept for later are not zero.
+    #[error("reserved bytes are not zero")]
+    Reserved,
+    /// The last bytes are not those that a trace ends with, and everything before them is there.
+    #[error("the last 8 bytes are not `ecarTtuO`, with which a trace ends")]
+    End,
+    /// The trace is whole, and more comes after it.
+    #[error("the trace ends here, and the file is {bytes} byte{} longer", if *.bytes == 1 { "" } else { "s" })]
+    Follows {
+        /// How many.
+        bytes: u64,
+    },
     /// The compressed contents cannot be unpacked, or are not as long as is said.
     #[error("the compressed contents cannot be unpacked")]
     Deflate,
@@ -73,7 +111,7 @@ pub enum Flaw {
         item: u32,
     },
     /// An item of unknown kind, or with an impossible field.
-    #[error("item {item} of its block: `{field}` is impossible")]
+    #[error("item {item} of its block: the field `{field}` has a value that it cannot have")]
     Item {
         /// Which one in the block, from 0.
         item: u32,

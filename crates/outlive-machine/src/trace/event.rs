@@ -207,6 +207,16 @@ fn head(kind: u8, value: u64) -> (u8, usize) {
 }
 
 impl Event {
+    /// How many instructions it stands for: none, if it only says what comes when.
+    pub(super) fn instructions(&self) -> u64 {
+        match self {
+            Self::Compute(count) => u64::from(*count),
+            Self::Acquire(_) | Self::Release(_) | Self::Await(..) | Self::Advance(_) => 0,
+            Self::RegionBegin | Self::RegionEnd => 0,
+            _ => 1,
+        }
+    }
+
     /// Whether it can stand in a trace at all, besides what the trace's [`About`] has.
     pub(super) fn check(&self) -> Result<(), Flaw> {
         let wrong = |field| Err(Flaw::Item { item: 0, field });

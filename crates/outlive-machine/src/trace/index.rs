@@ -1,6 +1,6 @@
 //! The end of a trace: where its blocks are.
 
-use super::block::{HEADER, Kind};
+use super::block::{HEADER, Header, Kind};
 use super::{Flaw, MAGIC, TraceError, VERSION};
 
 /// Bytes before the first block.
@@ -44,6 +44,36 @@ pub(super) fn encode(places: &[Place], end: u64) -> Vec<u8> {
     out
 }
 
+/// Why a file does not end as a trace does. Its blocks say how long they are, and how many of them there are says how
+/// long the rest must be.
+fn without_end(
+    length: u64,
+    mut read: impl FnMut(u64, usize) -> Result<Vec<u8>, TraceError>,
+) -> Result<TraceError, TraceError> {
+    let truncated = TraceError::Truncated { length };
+    let (mut at, mut blocks) = (START, 0);
+    while at + HEADER as u64 <= length {
+        let header = read(at, HEADER)?.try_into();
+        let Ok(header) = Header::parse(&header.expect("as long as was asked for")) else {
+            break;
+        };
+        at += (HEADER + header.stored) as u64;
+        blocks += 1;
+    }
+    let end = at + blocks * ENTRY as u64 + FOOTER;
+    if end > length {
+        return Ok(truncated);
+    }
+    let last = end - END.len() as u64;
+    let ends = read(last, END.len())? == END;
+    Ok(match length - end {
+        bytes @ 1.. if ends => TraceError::damaged(end, Flaw::Follows { bytes }),
+        0 => TraceError::damaged(last, Flaw::End),
+        // Neither a block nor the end is there.
+        _ => TraceError::damaged(at, Flaw::NoBlock),
+    })
+}
+
 /// The places of all blocks of a trace of `length` bytes, in the order of the file, with nothing between them.
 pub(super) fn read(
     length: u64,
@@ -51,7 +81,8 @@ pub(super) fn read(
 ) -> Result<Vec<Place>, TraceError> {
     let truncated = TraceError::Truncated { length };
     let start = read(0, START.min(length) as usize)?;
-    if start.len() < 8 || start[..8] != MAGIC {
+    let magic = start.len().min(MAGIC.len());
+    if magic == 0 || start[..magic] != MAGIC[..magic] {
         return Err(TraceError::Foreign);
     }
     if length < START {
@@ -65,14 +96,14 @@ pub(super) fn read(
         });
     }
     if start[12..] != [0; 4] {
-        return Err(TraceError::damaged(12, Flaw::Field("reserved bytes")));
+        return Err(TraceError::damaged(12, Flaw::Reserved));
     }
     let Some(footer_at) = length.checked_sub(FOOTER).filter(|at| *at >= START) else {
         return Err(truncated);
     };
     let footer = read(footer_at, FOOTER as usize)?;
     if footer[24..] != END {
-        return Err(truncated);
+        return Err(without_end(length, read)?);
     }
     let number =
         |at: usize| u64::from_le_bytes(footer[at..at + 8].try_into().expect("eight bytes"));
@@ -111,7 +142,8 @@ pub(super) fn read(
             return Err(wrong("place of a block"));
         }
         if entry[13..] != [0; 3] {
-            return Err(wrong("reserved bytes"));
+            let at = end + (index * ENTRY) as u64;
+            return Err(TraceError::damaged(at, Flaw::Reserved));
         }
         next = block_end;
         places.push(Place {

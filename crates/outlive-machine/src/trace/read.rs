@@ -8,7 +8,7 @@ use super::{About, Event, Flaw, TraceError};
 use crate::program::{Image, Word};
 use std::fs::File;
 use std::io;
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, FileTypeExt};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -59,8 +59,21 @@ impl Trace {
     /// If it cannot be read, is no trace, or what it says about itself is damaged. Damaged events are found when they
     /// are read, or by [`survey`](Self::survey).
     pub fn open(path: &Path) -> Result<Self, TraceError> {
-        let file = File::open(path).map_err(TraceError::reading(0))?;
-        let length = file.metadata().map_err(TraceError::reading(0))?.len();
+        // Before it is opened: that of a pipe would wait for a writer.
+        let kind = std::fs::metadata(path)
+            .map_err(TraceError::Open)?
+            .file_type();
+        if !kind.is_file() {
+            return Err(TraceError::NoFile {
+                what: match () {
+                    () if kind.is_dir() => "a directory",
+                    () if kind.is_fifo() => "a pipe",
+                    () => "a device",
+                },
+            });
+        }
+        let file = File::open(path).map_err(TraceError::Open)?;
+        let length = file.metadata().map_err(TraceError::Open)?.len();
         Self::new(Source::File(file), length)
     }
 

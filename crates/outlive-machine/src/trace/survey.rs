@@ -38,9 +38,8 @@ pub struct Counts {
 impl Counts {
     fn add(&mut self, event: &Event) {
         self.events += 1;
-        let mut instructions = 1;
+        self.instructions += event.instructions();
         match event {
-            Event::Compute(count) => instructions = u64::from(*count),
             Event::Load { .. } => self.loads += 1,
             Event::Store { .. } => self.stores += 1,
             Event::StorePart { .. } => {
@@ -53,13 +52,8 @@ impl Counts {
             Event::Lock { .. } | Event::WaitEnd { .. } => self.locks += 1,
             Event::Barrier(_) => self.barriers += 1,
             Event::WaitBegin { .. } => self.waits += 1,
-            Event::Unlock(_) | Event::Signal(_) | Event::Broadcast(_) => {}
-            Event::Acquire(_) | Event::Release(_) | Event::Await(..) | Event::Advance(_) => {
-                instructions = 0
-            }
-            Event::RegionBegin | Event::RegionEnd => instructions = 0,
+            _ => {}
         }
-        self.instructions += instructions;
     }
 
     fn add_all(&mut self, other: &Self) {
@@ -127,6 +121,21 @@ impl Held {
 }
 
 impl Trace {
+    /// Whether there is nothing in it to be done: no instruction of any thread. Not more is read than is needed to see it.
+    ///
+    /// # Errors
+    ///
+    /// If what is read is damaged or cannot be read.
+    pub fn is_empty(&self) -> Result<bool, TraceError> {
+        let threads = 0..self.about().threads;
+        for event in threads.flat_map(|thread| self.events(thread)) {
+            if event?.instructions() > 0 {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
     /// Reads all of the trace. Whoever has done so meets no error in it later, unless the file changes.
     ///
     /// # Errors

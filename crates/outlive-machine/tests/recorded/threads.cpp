@@ -24,10 +24,12 @@ static std::mutex mutex;
 static std::condition_variable ready;
 static std::deque<std::string> queue;
 static bool closed;
-static long eaten[3], total;
+static long eaten[3], total, prepared;
+static std::once_flag once;
 alignas(8) static std::atomic<unsigned char> small[8];
 
 static void eat(int me) {
+    std::call_once(once, [] { prepared = 9; });
     for (;;) {
         std::unique_lock<std::mutex> lock(mutex);
         ready.wait(lock, [] { return closed || !queue.empty(); });
@@ -68,6 +70,7 @@ int main() {
     for (long &word : eaten)
         std::printf("%ld %lu\n", outlive_word(&word), (unsigned long)word);
     std::printf("%ld %lu\n", outlive_word(&total), (unsigned long)total);
+    std::printf("%ld %lu\n", outlive_word(&prepared), (unsigned long)prepared);
     unsigned long all = 0;
     for (int i = 0; i < 8; i++)
         all |= (unsigned long)small[i].load() << 8 * i;

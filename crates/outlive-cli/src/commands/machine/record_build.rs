@@ -4,6 +4,7 @@ use crate::failure::Failure;
 use clap::Args;
 use outlive_machine::recorder;
 use std::ffi::OsString;
+use std::io::{self, Write};
 
 /// The building of a program that can be recorded.
 #[derive(Args, Debug)]
@@ -27,6 +28,10 @@ pub struct RecordBuild {
 
 impl RecordBuild {
     pub fn run(self) -> Result<(), Failure> {
-        recorder::build(&self.command).map_err(Failure::new)
+        for missing in recorder::build(&self.command).map_err(Failure::new)? {
+            // If standard error is closed: the program is there all the same.
+            let _ = writeln!(io::stderr(), "outlive: {missing}");
+        }
+        Ok(())
     }
 }

@@ -4,7 +4,7 @@ use super::fallout::Told;
 use super::list::percent;
 use super::placement;
 use super::subject::Found;
-use crate::amount::Bytes;
+use crate::amount::{Bytes, Many};
 use crate::failure::Failure;
 use crate::output;
 use crate::table::Table;
@@ -193,10 +193,9 @@ impl<'a> Report<'a> {
             None => "",
         };
         let what = format!(
-            "{}{size}, {} thread{} on {} of {} nodes, {}{machine}{local}, seed {}",
+            "{}{size}, {} on {} of {} nodes, {}{machine}{local}, seed {}",
             self.workload.escape_debug(),
-            self.threads,
-            if self.threads == 1 { "" } else { "s" },
+            Many(self.threads as u64, "thread"),
             self.nodes,
             self.compute_nodes,
             self.configuration,

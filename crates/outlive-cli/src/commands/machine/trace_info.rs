@@ -1,6 +1,6 @@
 //! `outlive machine trace-info`: what is in a trace, and whether it is whole.
 
-use crate::amount::Bytes;
+use crate::amount::{Bytes, Many};
 use crate::failure::Failure;
 use crate::output;
 use crate::table::Table;
@@ -146,22 +146,26 @@ fn tell(info: &Info<'_>) -> Result<(), Failure> {
         Bytes(info.bytes)
     ))?;
     output::line(format_args!(
-        "shared memory: {}, of which {} in the image at the beginning; {} words written in parts by several threads",
+        "shared memory: {}, of which {} in the image at the beginning; {} written in parts by several threads",
         Bytes(info.shared_bytes),
         Bytes(info.image_bytes),
-        info.words_in_parts
+        Many(info.words_in_parts, "word")
     ))?;
     output::line(format_args!(
-        "synchronisation: {} locks, {} condition variables, {} barriers; spinning {}",
-        info.locks,
-        info.conditions,
-        info.barriers,
+        "synchronisation: {}, {}, {}; spinning {}",
+        Many(info.locks as u64, "lock"),
+        Many(info.conditions as u64, "condition variable"),
+        Many(info.barriers as u64, "barrier"),
         if info.spins {
             "was seen, and left out"
         } else {
             "was not seen"
         }
     ))?;
+    if info.total.instructions == 0 {
+        let region_only = info.region_only;
+        return output::line(TraceError::Empty { region_only });
+    }
     let mut table = Table::new([
         "thread",
         "instructions",
