@@ -70,12 +70,12 @@ fn study(run: &mut Run<'_>) -> Result<(), StudyError> {
         let row = Row::new("the machine", metric, "lines that fit").ours(lines as f64);
         row.how(How::Simulated)
     };
-    let in_l3_alone = room("different lines that a node's L3 holds, which has all of L2", in_l3);
+    let in_l3_alone = room(
+        "different lines that a node's L3 holds, which has all of L2",
+        in_l3,
+    );
     let in_both = room("L2 and L3 together, if none were in both", in_l2 + in_l3);
-    run.answer([
-        in_l3_alone,
-        judge.beside_in_time(paper::CACHED, in_both),
-    ]);
+    run.answer([in_l3_alone, judge.beside_in_time(paper::CACHED, in_both)]);
     Ok(())
 }
 

@@ -91,7 +91,9 @@ mod tests {
         about: "what lengths there are",
         body: |run| {
             let both = [Lengths::of(run), Lengths::lasting(run)];
-            SEEN.lock().unwrap().push(both.map(|lengths| lengths.length));
+            SEEN.lock()
+                .unwrap()
+                .push(both.map(|lengths| lengths.length));
             Ok(())
         },
     };
@@ -106,7 +108,10 @@ mod tests {
             (Effort::Full, true),
         ] {
             let plan = Plan::new(effort, Launcher::this_program([]).unwrap());
-            let plan = Plan { full_length, ..plan };
+            let plan = Plan {
+                full_length,
+                ..plan
+            };
             LENGTHS.run(&plan, &mut |_| ()).unwrap();
         }
         let expected = [[Test, Test], [Test, Test], [Study, Study], [Paper, Study]];

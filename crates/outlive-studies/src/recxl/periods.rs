@@ -102,7 +102,12 @@ fn log_sizes(line: &Line, judge: Judge) -> Vec<Row> {
     let mut rows = vec![row(name, metric, "MiB", &each(cell, of_period))];
     if has_dumped(cell) {
         let largest = each(cell, |measures| measures.largest_log as f64 / MIB);
-        let row = row(name, "the largest log (the paper: 18 at most)", "MiB", &largest);
+        let row = row(
+            name,
+            "the largest log (the paper: 18 at most)",
+            "MiB",
+            &largest,
+        );
         rows.push(judge.beside_in_time(paper::LARGEST_LOG, row));
     }
     rows.extend(pressure(name, cell));
@@ -123,7 +128,9 @@ fn pressure(name: &str, cell: &Cell) -> [Row; 3] {
     let in_sram = of_units(cell, most(|unit| unit.peak_sram));
     let beyond = of_units(cell, most(|unit| unit.peak_spill));
     let kibibytes = |entries: Vec<f64>| -> Vec<f64> {
-        { entries.iter() }.map(|entries| entries * entry / KIB).collect()
+        { entries.iter() }
+            .map(|entries| entries * entry / KIB)
+            .collect()
     };
     let buffer = cell.description.logging_unit.sram_size;
     [
