@@ -179,10 +179,8 @@ impl Study {
         fs::write(&svg, drawn).map_err(|error| unwritten(&svg, &error))?;
         if !self.json {
             table(study, "", rows)?;
-            output::line(verdict(rows))?;
-            if let Some(short) = too_short(rows, plan) {
-                output::line(short)?;
-            }
+            let said = too_short(rows, plan).map_or_else(|| verdict(rows), str::to_owned);
+            output::line(said)?;
             output::line(format_args!(
                 "written: {}, {}",
                 csv.display(),
@@ -242,7 +240,7 @@ fn too_short(rows: &[Row], plan: &Plan) -> Option<&'static str> {
     let is_simulated = rows.iter().any(|row| row.how == Some(How::Simulated));
     let is_short = plan.effort != Effort::Full && !plan.full_length;
     (is_simulated && is_short).then_some(
-        "with --quick what is simulated is too short to be judged, or compared with the paper: this shows only that it runs",
+        "no goals are judged: with --quick the simulated runs are too short, and not to be compared with the paper",
     )
 }
 

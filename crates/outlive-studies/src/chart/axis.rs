@@ -36,7 +36,8 @@ impl Axis {
     pub fn of_bars(values: &[f64], may: bool, from: i32, to: i32) -> Self {
         let (low, high) = range(values);
         match may && high / low >= FAR {
-            true => Self::logarithmic(low, high, from, to),
+            // The lowest has some height too.
+            true => Self::logarithmic(low / 1.5, high, from, to),
             false => Self {
                 low: 0.0,
                 high: high * 1.06,
@@ -119,10 +120,7 @@ fn steps(low: f64, high: f64) -> impl Iterator<Item = f64> {
 
 /// A tick's value, with commas between thousands.
 pub fn label(tick: f64) -> String {
-    let text = match tick.abs() >= 1.0 {
-        true => format!("{tick:.1}"),
-        false => format!("{tick:.6}"),
-    };
+    let text = format!("{tick:.6}");
     let text = text.trim_end_matches('0').trim_end_matches('.');
     let (whole, rest) = text.split_once('.').unwrap_or((text, ""));
     let mut grouped = String::new();
@@ -180,7 +178,7 @@ mod tests {
             (20.0, "20"),
             (200_000.0, "200,000"),
             (1500.0, "1,500"),
-            (2.5, "2.5"),
+            (1.05, "1.05"),
             (0.0, "0"),
         ] {
             assert_eq!(label(tick), text);

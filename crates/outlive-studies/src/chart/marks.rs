@@ -63,7 +63,10 @@ impl Mark {
         match self {
             Self::Ours => area.draw(&Circle::new(at, 4, color.filled())),
             Self::Peer => area.draw(&Circle::new(at, 4, color.stroke_width(1))),
-            Self::Paper => area.draw(&TriangleMarker::new(at, 5, color.filled())),
+            // Its edge is seen on a bar of a like colour.
+            Self::Paper => area
+                .draw(&TriangleMarker::new(at, 8, WHITE.filled()))
+                .and_then(|()| area.draw(&TriangleMarker::new(at, 5, color.filled()))),
             Self::Goal => line((x - reach.0, y - reach.1), (x + reach.0, y + reach.1)),
             Self::Missed => line((x - 4, y - 4), (x + 4, y + 4))
                 .and_then(|()| line((x - 4, y + 4), (x + 4, y - 4))),

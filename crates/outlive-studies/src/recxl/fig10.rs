@@ -81,7 +81,7 @@ impl Configuration {
 
     fn unit(self) -> &'static str {
         match self.base().synchronisation {
-            Synchronising::Events => "times write-back with locks and barriers as events",
+            Synchronising::Events => "times write-back with events",
             _ => TIMES_WB,
         }
     }
