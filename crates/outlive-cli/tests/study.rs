@@ -112,6 +112,22 @@ fn a_study_prints_rows_writes_files_and_judges_its_goals() {
     assert!(svg.contains("</svg>") && svg.contains("16 MB"));
 }
 
+/// The first of the simulated studies that is advised.
+#[test]
+fn a_first_look_at_a_simulated_figure_alarms_nobody() {
+    let directory = Directory::new("recxl");
+    let arguments = ["study", "recxl-fig2", "--quick", "--output"];
+    let said = outlive(arguments.into_iter().chain([directory.path()])).succeeds();
+    let last = said.lines().rev().nth(1).unwrap_or_default();
+    assert!(
+        last.starts_with("no goals are judged: with --quick"),
+        "{said}"
+    );
+    for alarming in ["MISSED", "the paper's: ", "stolen", "95%"] {
+        assert!(!said.contains(alarming), "{alarming} is in {said}");
+    }
+}
+
 #[test]
 fn rows_of_a_study_that_fails_are_printed_nevertheless() {
     let directory = Directory::new("unwritten");

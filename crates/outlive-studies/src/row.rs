@@ -22,7 +22,8 @@ pub struct Row {
     pub peer_name: Option<String>,
     /// The median of the paired ratios, ours to the peer's.
     pub ratio: Option<f64>,
-    /// The lower end of the 95% interval of what the goal is on; of the ratio if there is no goal but a ratio.
+    /// The lower end of the interval of what the goal is on; of the ratio if there is no goal but a ratio. It is the 95% interval of
+    /// what was measured, and the span of the seeds of what was simulated.
     pub low: Option<f64>,
     /// The upper end.
     pub high: Option<f64>,
@@ -89,6 +90,9 @@ pub enum Op {
     /// At least.
     #[serde(rename = ">=")]
     AtLeast,
+    /// Less than that.
+    #[serde(rename = "<")]
+    Below,
 }
 
 /// How a number came about.
@@ -127,6 +131,7 @@ impl Goal {
         match self.op {
             Op::AtMost => low <= self.value,
             Op::AtLeast => high >= self.value,
+            Op::Below => low < self.value,
         }
     }
 }
@@ -137,6 +142,7 @@ impl Op {
         match self {
             Self::AtMost => "<=",
             Self::AtLeast => ">=",
+            Self::Below => "<",
         }
     }
 }
@@ -265,9 +271,30 @@ impl Row {
         Self { why, ..self }
     }
 
+    /// Leaves no more digits than anything that is measured has. Whole numbers stay as they are: they were counted.
+    pub(crate) fn round(&mut self) {
+        for number in [
+            &mut self.ours,
+            &mut self.peer,
+            &mut self.ratio,
+            &mut self.low,
+            &mut self.high,
+        ] {
+            *number = number.map(rounded);
+        }
+    }
+
     /// Whether a goal is missed.
     pub fn fails(&self) -> bool {
         self.holds == Some(false)
+    }
+}
+
+/// `value` with nine digits, which as text is no longer than that.
+fn rounded(value: f64) -> f64 {
+    match value.fract() == 0.0 || !value.is_finite() {
+        true => value,
+        false => format!("{value:.8e}").parse().unwrap_or(value),
     }
 }
 
@@ -300,6 +327,36 @@ mod tests {
         }
         let row = Row::new("c", "m", "us").ours_within(around(1.5));
         assert_eq!(row.goal(Goal::ours_at_most(1.6)).holds, Some(true));
+    }
+
+    #[test]
+    fn numbers_have_no_noise_behind_them() {
+        for (value, text) in [
+            (33.172200000000004, "33.1722"),
+            (781.6346669999999, "781.634667"),
+            (1.0 / 3.0, "0.333333333"),
+            (1_234_567_890_123.0, "1234567890123"),
+            (0.0, "0"),
+        ] {
+            assert_eq!(rounded(value).to_string(), text);
+        }
+        assert!(rounded(f64::NAN).is_nan());
+    }
+
+    #[test]
+    fn below_is_not_equal() {
+        let below = |value, bound| {
+            let row = Row::new("c", "m", "times").ours_within(Estimate::exactly(value));
+            let (on, op) = (On::Ours, Op::Below);
+            row.goal(Goal {
+                on,
+                op,
+                value: bound,
+            })
+            .holds
+        };
+        assert_eq!(below(1.0, 1.0), Some(false));
+        assert_eq!(below(0.99, 1.0), Some(true));
     }
 
     #[test]

@@ -55,6 +55,8 @@ fn interval(row: &Row) -> Option<String> {
 pub fn table(rows: &[Row]) -> String {
     // What is simulated does not vary but with its seed, and there are few of these.
     let is_simulated = |row: &Row| matches!(row.how, None | Some(crate::How::Simulated));
+    // What is said of the study need not be said of each row.
+    let all_simulated = rows.iter().all(is_simulated);
     let varied: Vec<_> = rows.iter().filter(|row| interval(row).is_some()).collect();
     let interval_heading = match !varied.is_empty() && varied.into_iter().all(is_simulated) {
         true => "of seeds",
@@ -86,6 +88,7 @@ pub fn table(rows: &[Row]) -> String {
         };
         let how = match row.how {
             None | Some(crate::How::Measured) => "",
+            Some(crate::How::Simulated) if all_simulated => "",
             Some(how) => how.name(),
         };
         let beside = [row.peer_name.as_deref().unwrap_or(""), how];
@@ -102,10 +105,22 @@ pub fn table(rows: &[Row]) -> String {
             beside.join("; "),
         ]);
     }
-    let columns = headings.len();
+    // Where a column is empty throughout it says nothing.
+    let kept: Vec<usize> = (0..headings.len())
+        .filter(|column| {
+            let mut cells = lines.iter().skip(1).filter_map(|line| line.get(*column));
+            *column == 0 || cells.any(|cell| !cell.is_empty())
+        })
+        .collect();
+    for line in lines.iter_mut().filter(|line| line.len() > 1) {
+        *line = { kept.iter() }
+            .map(|column| line[*column].clone())
+            .collect();
+    }
+    let columns = kept.len();
     let widths: Vec<usize> = (0..columns)
         .map(|column| {
-            let cells = lines.iter().filter(|line| line.len() == columns);
+            let cells = lines.iter().filter(|line| line.len() > 1);
             cells
                 .map(|line| line[column].chars().count())
                 .max()
@@ -114,14 +129,14 @@ pub fn table(rows: &[Row]) -> String {
         .collect();
     let mut text = String::new();
     for line in &lines {
-        if line.len() < columns {
+        if line.len() == 1 {
             text += &line[0];
         } else {
             let mut shown = String::new();
             for (column, (cell, width)) in line.iter().zip(&widths).enumerate() {
                 // Numbers end where their column ends.
                 let padding = " ".repeat(width - cell.chars().count());
-                match column {
+                match kept[column] {
                     1..=5 => shown += &format!("{padding}{cell}  "),
                     _ => shown += &format!("{cell}{padding}  "),
                 }
@@ -223,6 +238,27 @@ mod tests {
             "{text}"
         );
         assert!(text.contains("5.43"), "{text}");
+    }
+
+    #[test]
+    fn columns_that_are_empty_throughout_are_left_out() {
+        let row = |metric: &str, ours| {
+            let row = Row::new("a case", metric, "times").ours(ours);
+            row.how(crate::How::Simulated)
+        };
+        let text = table(&[row("one", 1.5), row("two", 2.5).paper(3.0)]);
+        let lines: Vec<Vec<&str>> = { text.lines() }
+            .map(|line| line.split_whitespace().collect())
+            .collect();
+        assert_eq!(lines[0], ["ours", "paper"], "{text}");
+        assert_eq!(lines[2], ["one", "[times]", "1.500"], "{text}");
+        assert_eq!(lines[3], ["two", "[times]", "2.500", "3.000"], "{text}");
+        // The ones that others have are still there.
+        let mixed = table(&[row("one", 1.5), rows().remove(0)]);
+        assert!(
+            mixed.contains("simulated") && mixed.contains("peer"),
+            "{mixed}"
+        );
     }
 
     #[test]

@@ -5,7 +5,7 @@ use crate::output;
 use clap::Args;
 use indicatif::{ProgressBar, ProgressStyle};
 use outlive_studies::{
-    Effort, Launcher, Plan, Progress, Row, Study as OneStudy, StudyError, Unfinished, chart,
+    Effort, How, Launcher, Plan, Progress, Row, Study as OneStudy, StudyError, Unfinished, chart,
     machine, sheet, studies,
 };
 use serde::Serialize;
@@ -29,7 +29,7 @@ use std::sync::Arc;
     Every claim is a ratio to a named peer, measured in turns in one run; a goal holds when the 95% interval of \
     the median ratio reaches it. Lines \"A/A\" are the peer beside itself: what this machine makes of equal things. \
     What is simulated (recxl-...) is the same each time: its intervals are from the least to the greatest of its seeds, and with --quick \
-    its inputs are those of tests, too short to say much of times. Exits with 1 if a goal does not hold. Keep the machine quiet meanwhile."
+    its inputs are those of tests, too short to be judged. Exits with 1 if a goal does not hold. Keep the machine quiet meanwhile."
 )]
 pub struct Study {
     /// Which studies; `list` names them, `all` is all of them
@@ -179,7 +179,8 @@ impl Study {
         fs::write(&svg, drawn).map_err(|error| unwritten(&svg, &error))?;
         if !self.json {
             table(study, "", rows)?;
-            output::line(verdict(rows))?;
+            let said = too_short(rows, plan).map_or_else(|| verdict(rows), str::to_owned);
+            output::line(said)?;
             output::line(format_args!(
                 "written: {}, {}",
                 csv.display(),
@@ -234,6 +235,15 @@ fn verdict(rows: &[Row]) -> String {
     }
 }
 
+/// What is simulated is too short with `--quick` to be judged.
+fn too_short(rows: &[Row], plan: &Plan) -> Option<&'static str> {
+    let is_simulated = rows.iter().any(|row| row.how == Some(How::Simulated));
+    let is_short = plan.effort != Effort::Full && !plan.full_length;
+    (is_simulated && is_short).then_some(
+        "no goals are judged: with --quick the simulated runs are too short, and not to be compared with the paper",
+    )
+}
+
 fn unwritten(path: &Path, error: &std::io::Error) -> Failure {
     Failure::new(format_args!(
         "{} cannot be written: {error}",
@@ -267,5 +277,16 @@ mod tests {
         assert_eq!(verdict(&[row(0.9)]), "the goal holds");
         assert_eq!(verdict(&[row(0.9), row(0.8)]), "all 2 goals hold");
         assert_eq!(verdict(&[]), "no goals are set");
+    }
+
+    #[test]
+    fn a_first_look_at_what_is_simulated_is_said_to_be_too_short() {
+        let launcher = || Launcher::this_program([]).unwrap();
+        let simulated = [Row::new("case", "metric", "times").how(How::Simulated)];
+        let [quick, usual] =
+            [Effort::Quick, Effort::Full].map(|effort| Plan::new(effort, launcher()));
+        assert!(too_short(&simulated, &quick).is_some());
+        assert_eq!(too_short(&simulated, &usual), None);
+        assert_eq!(too_short(&[row(0.9)], &quick), None);
     }
 }

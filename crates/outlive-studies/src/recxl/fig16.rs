@@ -17,7 +17,7 @@ pub const STUDY: Study = Study {
 
 const GIGABYTES: [u64; 4] = [160, 80, 40, 20];
 const PROTOCOLS: [Protocol; 2] = [Protocol::WriteBack, Protocol::Proactive];
-const UNIT: &str = "times wb at 160 GB/s";
+const UNIT: &str = "times write-back at 160 GB/s";
 
 fn study(run: &mut Run<'_>) -> Result<(), StudyError> {
     let lengths = Lengths::of(run);

@@ -2,7 +2,8 @@
 
 use super::grid::{Grid, Line, Variant, geometric_mean};
 use super::lengths::Lengths;
-use super::{MEAN, paper, row, with};
+use super::paper::{self, Judge};
+use super::{MEAN, row, with};
 use crate::row::{How, Row};
 use crate::{Run, Study, StudyError};
 use outlive_machine::description::Protocol;
@@ -15,7 +16,7 @@ pub const STUDY: Study = Study {
 
 /// The paper's, to which all are compared.
 const USUAL: u32 = 3;
-const UNIT: &str = "times N_r = 3";
+const UNIT: &str = "times 3 replicas";
 
 fn study(run: &mut Run<'_>) -> Result<(), StudyError> {
     let lengths = Lengths::of(run);
@@ -48,6 +49,7 @@ fn study(run: &mut Run<'_>) -> Result<(), StudyError> {
             })
             .collect()
     })?;
+    let judge = Judge::new(STUDY.name, lengths.length);
     let means: Vec<Row> = others()
         .map(|(place, factor)| {
             let mean = geometric_mean(&lines, |line| times(line, place));
@@ -55,7 +57,7 @@ fn study(run: &mut Run<'_>) -> Result<(), StudyError> {
                 .ours_within(mean)
                 .how(How::Simulated);
             match factor {
-                4 => paper::FOUR_REPLICAS.beside(STUDY.name, row),
+                4 => judge.beside(paper::FOUR_REPLICAS, row),
                 _ => row,
             }
         })

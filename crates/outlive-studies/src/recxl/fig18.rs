@@ -3,7 +3,7 @@
 
 use super::grid::{Grid, Line, Variant, geometric_mean};
 use super::lengths::Lengths;
-use super::paper::{self, Paper};
+use super::paper::{self, Judge, Paper};
 use super::{MEAN, row, with};
 use crate::row::{How, Row};
 use crate::{Effort, Run, Study, StudyError};
@@ -83,6 +83,7 @@ fn study(run: &mut Run<'_>) -> Result<(), StudyError> {
         }
         rows
     })?;
+    let judge = Judge::new(STUDY.name, lengths.length);
     let mut means = Vec::new();
     for (at, (protocol, synchronisation, paper)) in SCALED.iter().enumerate() {
         for (place, nodes) in fewer() {
@@ -91,7 +92,7 @@ fn study(run: &mut Run<'_>) -> Result<(), StudyError> {
                 .ours_within(mean)
                 .how(How::Simulated);
             means.push(match (nodes, most) {
-                (4, 16) => paper.beside(STUDY.name, row),
+                (4, 16) => judge.beside(*paper, row),
                 _ => row,
             });
         }

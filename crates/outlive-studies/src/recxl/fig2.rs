@@ -3,7 +3,8 @@
 
 use super::grid::{Grid, Variant, geometric_mean};
 use super::lengths::Lengths;
-use super::{MEAN, TIMES_WB, paper, row, with};
+use super::paper::{self, Judge};
+use super::{MEAN, TIMES_WB, row, with};
 use crate::row::{How, Row};
 use crate::{Run, Study, StudyError};
 use outlive_machine::description::Protocol;
@@ -31,6 +32,7 @@ fn study(run: &mut Run<'_>) -> Result<(), StudyError> {
     let row = Row::new(MEAN, wt, TIMES_WB)
         .ours_within(mean)
         .how(How::Simulated);
-    run.answer([paper::WT.beside(STUDY.name, row)]);
+    let judge = Judge::new(STUDY.name, lengths.length);
+    run.answer([judge.beside(paper::WT, row)]);
     Ok(())
 }

@@ -12,15 +12,28 @@ pub struct Lengths {
     pub workloads: Vec<&'static str>,
     pub scale: Scale,
     pub seeds: u64,
+    pub length: Length,
+}
+
+/// How long runs are, and so what they may be held against.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Length {
+    /// As tests: too short to be judged, or compared with the paper.
+    Test,
+    /// As the studies usually are. What is off has been investigated at this length.
+    Study,
+    /// As in the paper, where the study usually is shorter.
+    Paper,
 }
 
 impl Lengths {
     /// To the ends of the programs.
     pub fn of(run: &Run<'_>) -> Self {
         let effort = run.effort();
-        let scale = match run.at_full_length() {
-            true => Scale::Full,
-            false => effort.of(Scale::Test, Scale::Test, Scale::Study),
+        let length = match (effort, run.at_full_length()) {
+            (_, true) => Length::Paper,
+            (Effort::Tiny | Effort::Quick, false) => Length::Test,
+            (Effort::Full, false) => Length::Study,
         };
         Self {
             description: effort.of(small(), Description::default(), Description::default()),
@@ -30,8 +43,13 @@ impl Lengths {
                     workloads::ALL.iter().map(|(name, _)| *name).collect()
                 }
             },
-            scale,
+            scale: match length {
+                Length::Test => Scale::Test,
+                Length::Study => Scale::Study,
+                Length::Paper => Scale::Full,
+            },
             seeds: effort.of(2, 3, 1),
+            length,
         }
     }
 
@@ -40,6 +58,11 @@ impl Lengths {
         Self {
             scale: run.effort().of(Scale::Test, Scale::Study, Scale::Full),
             seeds: run.effort().of(2, 1, 1),
+            length: match run.effort() {
+                Effort::Tiny | Effort::Quick => Length::Test,
+                // They are the paper's, whether its lengths were asked for or not.
+                Effort::Full => Length::Study,
+            },
             ..Self::of(run)
         }
     }
@@ -53,4 +76,45 @@ fn small() -> Description {
     small.l3.size = Bytes::kibi(64);
     small.logging_unit.dump_period = Time::from_micros(20);
     small
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Launcher, Plan, Study};
+    use std::sync::Mutex;
+
+    static SEEN: Mutex<Vec<[Length; 2]>> = Mutex::new(Vec::new());
+
+    const LENGTHS: Study = Study {
+        name: "lengths",
+        about: "what lengths there are",
+        body: |run| {
+            let both = [Lengths::of(run), Lengths::lasting(run)];
+            SEEN.lock()
+                .unwrap()
+                .push(both.map(|lengths| lengths.length));
+            Ok(())
+        },
+    };
+
+    #[test]
+    fn first_looks_are_of_a_length_that_is_not_judged() {
+        use Length::{Paper, Study, Test};
+        for (effort, full_length) in [
+            (Effort::Tiny, false),
+            (Effort::Quick, false),
+            (Effort::Full, false),
+            (Effort::Full, true),
+        ] {
+            let plan = Plan::new(effort, Launcher::this_program([]).unwrap());
+            let plan = Plan {
+                full_length,
+                ..plan
+            };
+            LENGTHS.run(&plan, &mut |_| ()).unwrap();
+        }
+        let expected = [[Test, Test], [Test, Test], [Study, Study], [Paper, Study]];
+        assert_eq!(*SEEN.lock().unwrap(), expected);
+    }
 }

@@ -1,7 +1,8 @@
 //! What the paper's text says in numbers, and nothing else.
 
+use super::lengths::Length;
 use super::reasons;
-use crate::row::Row;
+use crate::row::{Goal, Row};
 
 /// A number of the paper's.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -20,20 +21,20 @@ pub const BASELINE: Paper = Paper::Is(2.88);
 pub const PARALLEL_TO_BASELINE: Paper = Paper::Is(0.97);
 /// Proactive to write-back.
 pub const PROACTIVE: Paper = Paper::Is(1.30);
-/// Section VII-B, on Figure 13: the logs are sized by what the most demanding program needs, in MB.
+/// Section VII-B, on Figure 13: the logs are sized by what the most demanding program needs; in MiB, as memory is.
 pub const LARGEST_LOG: Paper = Paper::AtMost(18.0);
 /// Section IV-E: how much smaller gzip makes logs.
 pub const DUMP_FACTOR: Paper = Paper::Is(5.8);
-/// On Figure 14: what YCSB's accesses to CXL memory take, in GB/s.
+/// On Figure 14: what YCSB's accesses to CXL memory take, in GB/s. It is the most of all.
 pub const YCSB_RATE: Paper = Paper::Is(110.0);
-/// What all others' take.
-pub const RATE: Paper = Paper::AtMost(110.0);
-/// What dumping takes.
+/// What dumping takes, in all of them.
 pub const DUMP_RATE: Paper = Paper::AtMost(5.0);
 /// On Figure 15: lines that a node owns, on average.
 pub const OWNED: Paper = Paper::AtMost(30_000.0);
 /// In YCSB.
 pub const YCSB_OWNED: Paper = Paper::Is(100_000.0);
+/// Different lines in the caches of a node at most: with Table II's sizes, L2 and L3 together.
+pub const CACHED: Paper = Paper::Is(163_000.0);
 /// On Figure 17: four replicas to three, on average.
 pub const FOUR_REPLICAS: Paper = Paper::Is(1.02);
 /// On Figure 18: four nodes to sixteen, write-back.
@@ -52,22 +53,58 @@ impl Paper {
             Self::AtMost(paper) => Some(ours / paper).filter(|times| *times > 1.0 + FAR),
         }
     }
+}
+
+/// Holds a study's rows against the paper, as far as its length allows.
+#[derive(Clone, Copy, Debug)]
+pub struct Judge {
+    study: &'static str,
+    length: Length,
+}
+
+impl Judge {
+    pub fn new(study: &'static str, length: Length) -> Self {
+        Self { study, length }
+    }
 
     /// The paper's number beside ours, and why that is off if it is.
-    pub fn beside(self, study: &str, row: Row) -> Row {
-        let (Self::Is(number) | Self::AtMost(number)) = self;
-        let why = row.ours.and_then(|ours| self.off(ours)).map(|times| {
-            let reason = reasons::of(study, &row.case, &row.metric);
-            let reason = reason.unwrap_or("why has not been found out yet");
-            format!(
-                "{} times the paper's: {reason}",
-                crate::sheet::number(times)
-            )
-        });
+    pub fn beside(self, paper: Paper, row: Row) -> Row {
+        let known = reasons::of(self.study, &row.case, &row.metric);
+        let why = match (known, self.length) {
+            (Some(why), Length::Study) => why,
+            (Some(_), _) => "what was found out about it is of shorter runs, those without --full",
+            (None, _) => "why has not been found out yet",
+        };
+        self.because(paper, row, why)
+    }
+
+    /// The same, with a reason that this run itself has shown.
+    pub fn because(self, paper: Paper, row: Row, why: &str) -> Row {
+        let (Paper::Is(number) | Paper::AtMost(number)) = paper;
+        let off = row.ours.and_then(|ours| paper.off(ours));
         let row = row.paper(number);
-        match why {
-            Some(why) => row.why(why),
-            None => row,
+        match off {
+            Some(times) if self.length != Length::Test => {
+                let times = crate::sheet::number(times);
+                row.why(format!("{times} times the paper's: {why}"))
+            }
+            _ => row,
+        }
+    }
+
+    /// The same for what is meant of the paper's times, of which a short run has nothing.
+    pub fn beside_in_time(self, paper: Paper, row: Row) -> Row {
+        match self.length {
+            Length::Test => row,
+            Length::Study | Length::Paper => self.beside(paper, row),
+        }
+    }
+
+    /// What is to be reached by what is long enough.
+    pub fn goal(self, goal: Goal, row: Row) -> Row {
+        match self.length {
+            Length::Test => row,
+            Length::Study | Length::Paper => row.goal(goal),
         }
     }
 }
@@ -75,6 +112,7 @@ impl Paper {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::statistics::Estimate;
 
     #[test]
     fn off_by_more_than_a_quarter_is_to_be_explained() {
@@ -84,13 +122,36 @@ mod tests {
         assert_eq!(Paper::AtMost(4.0).off(1.0), None);
         assert_eq!(Paper::AtMost(4.0).off(8.0), Some(2.0));
         let row = |ours| {
-            WT.beside(
-                "recxl-fig2",
-                Row::new("a mean", "wt", "times wb").ours(ours),
-            )
+            let row = Row::new("a mean", "wt", "times").ours(ours);
+            Judge::new("recxl-fig2", Length::Study).beside(WT, row)
         };
         assert_eq!((row(7.0).why, row(7.0).paper), (None, Some(7.6)));
         let why = row(15.2).why.unwrap();
         assert!(why.starts_with("2.000 times the paper's: "), "{why}");
+    }
+
+    #[test]
+    fn short_runs_are_neither_judged_nor_explained() {
+        let row = || {
+            let row = Row::new("geometric mean", "wb, 4 nodes", "times");
+            row.ours_within(Estimate::exactly(1.2))
+        };
+        let goal = Goal::ours_at_most(1.0);
+        for (length, judged) in [
+            (Length::Test, false),
+            (Length::Study, true),
+            (Length::Paper, true),
+        ] {
+            let judge = Judge::new("recxl-fig18", length);
+            let beside = judge.beside(FOUR_NODES_WB, row());
+            assert_eq!(beside.paper, Some(3.1));
+            assert_eq!(beside.why.is_some(), judged);
+            // What was measured at one length is not said at another.
+            let why = beside.why.unwrap_or_default();
+            assert_eq!(why.contains("raytrace"), length == Length::Study, "{why}");
+            assert_eq!(judge.goal(goal, row()).holds.is_some(), judged);
+            let in_time = judge.beside_in_time(FOUR_NODES_WB, row());
+            assert_eq!(in_time.paper.is_some(), judged);
+        }
     }
 }

@@ -1,17 +1,10 @@
 //! Why ours differs from the paper's by more than a quarter, where that has been found out by investigation. What is not here has
-//! not been, and its row says so.
+//! not been, and its row says so. The numbers in them are those of the studies' usual length, and they are given at no other.
 
 /// Study, case, metric, and why.
 type Reason = (&'static str, &'static str, &'static str, &'static str);
 
 const REASONS: &[Reason] = &[
-    (
-        "recxl-fig10",
-        "geometric mean",
-        "recxl-proactive",
-        "locks and barriers must not die with a node, so their words are replicated too, while their lines are pinned; the paper's \
-         traces have them as events without stores. What they cost is the difference to the row without them",
-    ),
     ("recxl-fig18", "geometric mean", "wb, 4 nodes", FEW_NODES),
     (
         "recxl-fig18",
@@ -31,6 +24,13 @@ const REASONS: &[Reason] = &[
         "recxl-proactive, 4 nodes, locks and barriers as events",
         AS_EVENTS,
     ),
+    ("recxl-fig15", "ycsb", "lines that a node owns", DROPPED),
+    (
+        "recxl-fig15",
+        "arithmetic mean",
+        "lines that a node owns",
+        "ycsb's, most of which the node has dropped; without ycsb the mean is as the paper's",
+    ),
 ];
 
 /// Found by the same runs with and without.
@@ -43,6 +43,11 @@ const FEW_NODES: &str = "raytrace's threads wait for one lock (9 tenths of their
      there are, at the paper's length too (streamcluster 0.5). The oceans, barnes and fluidanimate have little to do here between two \
      barriers of 64 threads: at the paper's length write-back on 4 nodes takes 5.1 times as long as on 16 for ocean-cp and 2.2 times for \
      ocean-ncp. canneal and ycsb are as the paper says";
+
+/// Found in the protocol's table, and by what fits into the caches.
+const DROPPED: &str = "a node that drops a line which it has not written tells nobody, and its directory counts it on: more are recorded \
+     than the node's caches have room for. So the count grows with what was read, and ycsb reads faster here than in the paper \
+     (recxl-fig14). Only the dirty ones are surely held";
 
 /// Why the number of this row is off.
 pub fn of(study: &str, case: &str, metric: &str) -> Option<&'static str> {
@@ -58,9 +63,9 @@ mod tests {
 
     #[test]
     fn a_reason_is_of_its_own_row_alone() {
-        let of = |metric| super::of("recxl-fig10", "geometric mean", metric);
-        assert!(of("recxl-proactive").is_some());
-        assert_eq!(of("recxl-proactive, without locks and barriers"), None);
+        let of = |metric| super::of("recxl-fig18", "geometric mean", metric);
+        assert!(of("recxl-proactive, 4 nodes").is_some());
+        assert_eq!(of("recxl-proactive, 8 nodes"), None);
         for (at, (study, case, metric, _)) in REASONS.iter().enumerate() {
             let same = |other: &&Reason| (other.0, other.1, other.2) == (*study, *case, *metric);
             assert_eq!(REASONS[at..].iter().filter(same).count(), 1);

@@ -1,10 +1,12 @@
 //! `recxl-tenfold`: whether inputs that were made shorter say the same as longer ones: the times of the configurations to
-//! write-back's, with the studies' inputs and with such as run ten times as long.
+//! write-back's, with the studies' inputs and with such as run ten times as long. A workload's inputs agree if no configuration is
+//! off by more than a quarter.
 
 use super::grid::{Grid, Line, Variant};
-use super::lengths::Lengths;
+use super::lengths::{Length, Lengths};
+use super::paper::Judge;
 use super::{TIMES_WB, with};
-use crate::row::{How, Row};
+use crate::row::{Goal, How, On, Op, Row};
 use crate::statistics::{Estimate, median_estimate};
 use crate::{Run, Study, StudyError};
 use outlive_machine::description::Protocol;
@@ -16,8 +18,15 @@ pub const STUDY: Study = Study {
     body: study,
 };
 
-/// Of different kinds: one that only moves records, one that sweeps over grids, one that shares much and stores little.
-const WORKLOADS: [&str; 3] = ["ycsb", "ocean-cp", "streamcluster"];
+/// Of different kinds: one that only moves records, one that sweeps over grids, one that shares much and stores little, and the
+/// one that moves the studies' means most.
+const WORKLOADS: [&str; 4] = ["ycsb", "ocean-cp", "streamcluster", "fluidanimate"];
+
+/// A ratio that is off by more, either way, does not agree.
+const NEAR: f64 = 1.25;
+
+/// So many workloads are to agree.
+const ENOUGH: f64 = 3.0;
 
 fn study(run: &mut Run<'_>) -> Result<(), StudyError> {
     let lengths = Lengths::of(run);
@@ -35,14 +44,40 @@ fn study(run: &mut Run<'_>) -> Result<(), StudyError> {
         seeds: 1,
     };
     let short = grid(short).measure(run, |_| Vec::new())?;
-    grid(long).measure(run, |line| {
+    let beside = |line: &Line| {
         let short = short.iter().find(|short| short.workload == line.workload);
-        short.map_or(Vec::new(), |short| beside(line, short))
-    })?;
+        short.map_or(Vec::new(), |short| ratios(line, short))
+    };
+    let lines = grid(long).measure(run, |line| of_workload(line, &beside(line)))?;
+    let agreeing = { lines.iter() }.filter(|line| beside(line).iter().all(|ratio| ratio.is_near()));
+    // The lengths are the same with --full.
+    let length = match lengths.length {
+        Length::Test => Length::Test,
+        Length::Study | Length::Paper => Length::Study,
+    };
+    let judge = Judge::new(STUDY.name, length);
+    run.answer([verdict(agreeing.count(), judge)]);
     Ok(())
 }
 
-fn beside(long: &Line, short: &Line) -> Vec<Row> {
+/// A configuration's time to write-back's.
+struct Ratio {
+    protocol: Protocol,
+    long: f64,
+    short: f64,
+}
+
+impl Ratio {
+    fn of_both(&self) -> f64 {
+        self.long / self.short
+    }
+
+    fn is_near(&self) -> bool {
+        (1.0 / NEAR..=NEAR).contains(&self.of_both())
+    }
+}
+
+fn ratios(long: &Line, short: &Line) -> Vec<Ratio> {
     let others = Protocol::ALL.iter().enumerate().skip(1);
     others
         .map(|(place, protocol)| {
@@ -50,12 +85,72 @@ fn beside(long: &Line, short: &Line) -> Vec<Row> {
                 let times = line.cells[place].times(&line.cells[0]);
                 median_estimate(&times).value
             };
-            let (long_times, short_times) = (times(long), times(short));
-            Row::new(long.workload, protocol.name(), TIMES_WB)
-                .ours(long_times)
-                .peer("the studies' inputs", short_times)
-                .ratio(Estimate::exactly(long_times / short_times))
-                .how(How::Simulated)
+            Ratio {
+                protocol: *protocol,
+                long: times(long),
+                short: times(short),
+            }
         })
         .collect()
+}
+
+fn of_workload(line: &Line, ratios: &[Ratio]) -> Vec<Row> {
+    let name = line.workload;
+    let mut rows: Vec<Row> = { ratios.iter() }
+        .map(|ratio| {
+            Row::new(name, ratio.protocol.name(), TIMES_WB)
+                .ours(ratio.long)
+                .peer("the studies' inputs", ratio.short)
+                .ratio(Estimate::exactly(ratio.of_both()))
+                .how(How::Simulated)
+        })
+        .collect();
+    let near = ratios.iter().filter(|ratio| ratio.is_near()).count();
+    let unit = format!("of {}", ratios.len());
+    let row = Row::new(name, "configurations within a quarter", unit).ours(near as f64);
+    rows.push(row.how(How::Simulated));
+    rows
+}
+
+/// How many workloads say the same with longer inputs.
+fn verdict(agreeing: usize, judge: Judge) -> Row {
+    let metric = "workloads with all configurations within a quarter";
+    let row = Row::new("all workloads", metric, format!("of {}", WORKLOADS.len()))
+        .ours_within(Estimate::exactly(agreeing as f64))
+        .how(How::Simulated);
+    let goal = Goal {
+        on: On::Ours,
+        op: Op::AtLeast,
+        value: ENOUGH,
+    };
+    judge.goal(goal, row)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_quarter_either_way_is_near() {
+        let near = |long| {
+            let (protocol, short) = (Protocol::Proactive, 2.0);
+            let ratio = Ratio {
+                protocol,
+                long,
+                short,
+            };
+            ratio.is_near()
+        };
+        assert!(near(2.0) && near(2.5) && near(1.6));
+        assert!(!near(2.6) && !near(1.5));
+    }
+
+    #[test]
+    fn three_of_them_are_to_agree() {
+        let judge = Judge::new(STUDY.name, Length::Study);
+        let holds = |agreeing| verdict(agreeing, judge).holds;
+        assert_eq!((holds(2), holds(3)), (Some(false), Some(true)));
+        let short = Judge::new(STUDY.name, Length::Test);
+        assert_eq!(verdict(0, short).holds, None);
+    }
 }

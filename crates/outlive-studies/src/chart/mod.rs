@@ -1,0 +1,279 @@
+//! Rows as an SVG: the ratios with their intervals and goals, and what was measured beside the papers' numbers; grids of cases and
+//! metrics as grouped bars.
+//!
+//! Text stays text, in whatever font the reader has; none is needed here.
+
+mod axis;
+mod bars;
+mod lines;
+mod marks;
+mod text;
+
+use crate::row::{How, On, Row};
+use bars::Bars;
+use lines::{Line, Lines};
+use marks::{MISSED, Mark, OURS, PEER};
+use plotters::coord::Shift;
+use plotters::prelude::*;
+use std::fmt::Display;
+
+/// The chart could not be drawn.
+#[derive(Debug, thiserror::Error)]
+#[error("the chart cannot be drawn: {why}")]
+pub struct ChartError {
+    why: String,
+}
+
+impl ChartError {
+    fn of(why: impl Display) -> Self {
+        let why = why.to_string();
+        Self { why }
+    }
+}
+
+type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
+
+const WIDTH: u32 = 1180;
+/// Lines through a plot at its ticks.
+const GRID: RGBColor = RGBColor(225, 225, 225);
+
+enum Panel {
+    Lines(Lines),
+    Bars(Bars),
+}
+
+impl Panel {
+    fn height(&self) -> u32 {
+        match self {
+            Self::Lines(lines) => lines.height(),
+            Self::Bars(bars) => bars.height(),
+        }
+    }
+
+    fn draw(&self, area: &Area<'_>) -> Result<(), ChartError> {
+        match self {
+            Self::Lines(lines) => lines.draw(area),
+            Self::Bars(bars) => bars.draw(area),
+        }
+    }
+}
+
+/// The SVG of `rows`, with `title` above it.
+///
+/// # Errors
+/// If there is something in the numbers that cannot be drawn.
+pub fn svg(title: &str, rows: &[Row]) -> Result<String, ChartError> {
+    let panels = panels(rows);
+    let height = 40 + panels.iter().map(Panel::height).sum::<u32>();
+    let mut text = String::new();
+    {
+        let root = SVGBackend::with_string(&mut text, (WIDTH, height)).into_drawing_area();
+        root.fill(&WHITE).map_err(ChartError::of)?;
+        let style = ("sans-serif", 18).into_font().color(&BLACK);
+        root.draw_text(title, &style, (12, 10))
+            .map_err(ChartError::of)?;
+        let mut rest = root.margin(36, 0, 0, 0);
+        for panel in &panels {
+            let (here, below) = rest.split_vertically(panel.height());
+            panel.draw(&here)?;
+            rest = below;
+        }
+        root.present().map_err(ChartError::of)?;
+    }
+    Ok(text)
+}
+
+/// A panel of ratios, and one for each unit.
+fn panels(rows: &[Row]) -> Vec<Panel> {
+    let ratios = Lines {
+        title: ratios_title(rows).into(),
+        ours: "ratio",
+        lines: rows.iter().filter_map(ratio).collect(),
+    };
+    let mut panels = Vec::new();
+    if !ratios.lines.is_empty() {
+        panels.push(Panel::Lines(ratios));
+    }
+    let mut units: Vec<&str> = Vec::new();
+    for row in rows {
+        if !units.contains(&row.unit.as_str()) {
+            units.push(&row.unit);
+        }
+    }
+    for unit in units {
+        let has_number = |row: &&Row| row.ours.or(row.peer).or(row.paper).is_some();
+        let of_unit = rows.iter().filter(|row| row.unit == unit);
+        let of_unit: Vec<&Row> = of_unit.filter(has_number).collect();
+        if let Some(bars) = Bars::of(unit, &of_unit) {
+            panels.push(Panel::Bars(bars));
+            continue;
+        }
+        let lines: Vec<Line> = of_unit.into_iter().filter_map(numbers).collect();
+        if !lines.is_empty() {
+            panels.push(Panel::Lines(Lines {
+                title: title(unit),
+                ours: "ours",
+                lines,
+            }));
+        }
+    }
+    panels
+}
+
+/// What a panel of numbers in a unit is called.
+fn title(unit: &str) -> String {
+    match unit.contains(' ') {
+        true => unit.to_owned(),
+        false => format!("in {unit}"),
+    }
+}
+
+/// What is simulated has no such intervals.
+fn ratios_title(rows: &[Row]) -> &'static str {
+    let is_measured = |row: &Row| row.ratio.is_some() && row.how != Some(How::Simulated);
+    match rows.iter().any(is_measured) {
+        true => "ratios, with 95% intervals",
+        false => "ratios",
+    }
+}
+
+fn label(row: &Row) -> String {
+    format!("{} · {}", row.case, row.metric)
+}
+
+fn ratio(row: &Row) -> Option<Line> {
+    let ratio = row
+        .ratio
+        .filter(|ratio| ratio.is_finite() && *ratio > 0.0)?;
+    let on_ratio = row.goal.filter(|goal| goal.on == On::Ratio);
+    let mut marks = vec![(Mark::Ours, ratio)];
+    marks.extend(on_ratio.map(|goal| (Mark::Goal, goal.value)));
+    Some(Line {
+        label: label(row),
+        marks,
+        interval: row.low.zip(row.high).filter(|_| is_of_ratio(row)),
+        color: match (row.fails(), row.ours) {
+            (true, _) => MISSED,
+            // The peer beside itself.
+            (false, None) => PEER,
+            (false, Some(_)) => OURS,
+        },
+    })
+}
+
+/// Whether a row's interval is that of its ratio.
+fn is_of_ratio(row: &Row) -> bool {
+    match row.goal {
+        Some(goal) => goal.on == On::Ratio,
+        None => row.ratio.is_some(),
+    }
+}
+
+fn numbers(row: &Row) -> Option<Line> {
+    // The peer beside itself has had its line.
+    if row.metric == crate::paired::SAME {
+        return None;
+    }
+    let on_ours = row.goal.filter(|goal| goal.on == On::Ours);
+    let marks: Vec<(Mark, f64)> = [
+        (Mark::Peer, row.peer),
+        (Mark::Paper, row.paper),
+        (Mark::Goal, on_ours.map(|goal| goal.value)),
+        (Mark::Ours, row.ours),
+    ]
+    .into_iter()
+    .filter_map(|(mark, value)| {
+        Some((
+            mark,
+            value.filter(|value| value.is_finite() && *value >= 0.0)?,
+        ))
+    })
+    .collect();
+    (!marks.is_empty()).then(|| Line {
+        label: label(row),
+        marks,
+        interval: row.low.zip(row.high).filter(|_| !is_of_ratio(row)),
+        color: if row.fails() { MISSED } else { OURS },
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::row::Goal;
+    use crate::statistics::Estimate;
+
+    #[test]
+    fn ratios_values_goals_and_the_paper_are_drawn() {
+        let estimate = |value: f64| Estimate {
+            value,
+            low: value * 0.9,
+            high: value * 1.1,
+        };
+        let rows = [
+            Row::new("missed case", "time", "ns")
+                .ours(12.0)
+                .peer("plain", 10.0)
+                .ratio(estimate(1.2))
+                .goal(Goal::ratio_at_most(1.05)),
+            Row::new("good case", "time", "us")
+                .ours_within(estimate(1.0))
+                .goal(Goal::ours_at_most(1.6)),
+            Row::new("no goal", "time", "us").ours_within(estimate(2.0)),
+            Row::paper_alone("the paper's", "time", "us", 5.43),
+            Row::new("nothing to draw", "time", "s"),
+        ];
+        let svg = svg("a study", &rows).unwrap();
+        assert!(svg.starts_with("<svg") && svg.trim_end().ends_with("</svg>"));
+        for text in [
+            "a study",
+            "ratios, with 95% intervals",
+            "in ns",
+            "in us",
+            "missed case",
+            "goal missed",
+            "the paper",
+        ] {
+            assert!(svg.contains(text), "{text} is not in {svg}");
+        }
+        assert!(!svg.contains("in s<") && !svg.contains("nothing to draw"));
+        // That of our number, of whose there is no goal too.
+        assert_eq!(numbers(&rows[2]).unwrap().interval, Some((1.8, 2.2)));
+        assert_eq!(numbers(&rows[0]).unwrap().interval, None);
+    }
+
+    #[test]
+    fn a_nought_among_greater_numbers_is_drawn() {
+        let row = |case, ours| Row::new(case, "count", "lines").ours(ours);
+        let rows = [row("none", 0.0), row("few", 3.0), row("many", 4000.0)];
+        let svg = svg("noughts", &rows).unwrap();
+        assert!(svg.contains("none") && svg.contains("logarithmic"), "{svg}");
+        assert_eq!(
+            svg.matches("<circle").count(),
+            2 + 1,
+            "two and the legend's"
+        );
+    }
+
+    #[test]
+    fn simulated_grids_are_bars_in_groups() {
+        let row = |case: &str, metric: &str, ours| {
+            let row = Row::new(case, metric, "times write-back").ours(ours);
+            row.how(How::Simulated)
+        };
+        let rows: Vec<Row> = { ["ycsb", "barnes", "canneal", "geometric mean"].iter() }
+            .flat_map(|case| [row(case, "wt", 9.5), row(case, "recxl-baseline", 1.3)])
+            .collect();
+        let svg = svg("a figure", &rows).unwrap();
+        assert!(svg.contains("times write-back (logarithmic)"), "{svg}");
+        // A label for each case, none for each pair.
+        assert_eq!(svg.matches("canneal").count(), 1);
+        assert!(svg.matches("<rect").count() > rows.len());
+        assert!(!svg.contains("95%"));
+    }
+
+    #[test]
+    fn no_rows_are_no_panels() {
+        assert!(svg("empty", &[]).unwrap().contains("empty"));
+    }
+}
