@@ -8,7 +8,7 @@ use crate::{Run, StudyError};
 use outlive_machine::description::Description;
 use outlive_machine::engine::Time;
 use outlive_machine::program::Scale;
-use outlive_machine::run::Outcome;
+use outlive_machine::run::{Outcome, Placement};
 
 /// A machine to run on, and what is wanted of the runs.
 #[derive(Clone, Debug)]
@@ -19,6 +19,8 @@ pub struct Variant {
     pub looks: Vec<Time>,
     /// When to leave off; by default at the end.
     pub until: Option<Time>,
+    /// What stands in the shared memory.
+    pub placement: Placement,
 }
 
 impl Variant {
@@ -29,6 +31,7 @@ impl Variant {
             description,
             looks: Vec::new(),
             until: None,
+            placement: Placement::default(),
         }
     }
 }
@@ -138,6 +141,7 @@ impl Grid {
                     seed,
                     looks: variant.looks.clone(),
                     until: variant.until,
+                    placement: variant.placement,
                 }));
             }
         }

@@ -67,6 +67,11 @@ impl Judge {
         Self { study, length }
     }
 
+    /// Whether it judges this study.
+    pub fn is_of(self, study: &str) -> bool {
+        self.study == study
+    }
+
     /// The paper's number beside ours, and why that is off if it is.
     pub fn beside(self, paper: Paper, row: Row) -> Row {
         let known = reasons::of(self.study, &row.case, &row.metric);

@@ -10,16 +10,16 @@
 //! What the paper says accesses to CXL memory take has reads, writes, invalidations and acknowledgements in it, and no
 //! replication. So its number is beside our accesses alone; what they take with the replication of stores stands in a row of its own.
 
-use super::grid::{Cell, Grid, Line, Variant};
+use super::grid::{Cell, Grid, Line, Variant, arithmetic_mean};
 use super::lengths::Lengths;
 use super::paper::{self, Judge};
 use super::{row, with};
-use crate::row::Row;
+use crate::row::{How, Row};
 use crate::{Effort, Run, Study, StudyError};
 use outlive_machine::description::{Description, Protocol};
 use outlive_machine::engine::Time;
 use outlive_machine::logging::LoggingCounts;
-use outlive_machine::run::{Measures, Outcome};
+use outlive_machine::run::{Measures, Outcome, Placement};
 
 pub const FIG13: Study = Study {
     name: "recxl-fig13",
@@ -40,6 +40,9 @@ const GLIMPSE: Time = Time::from_micros(200);
 const MIB: f64 = (1 << 20) as f64;
 const KIB: f64 = 1024.0;
 
+/// As the paper does not say what it has taken for shared.
+const TOUCHED: &str = "if shared is what several threads touch";
+
 fn study(
     run: &mut Run<'_>,
     name: &'static str,
@@ -54,14 +57,20 @@ fn study(
         Effort::Quick => GLIMPSE,
         Effort::Tiny | Effort::Full => period * 2,
     };
-    let variant = Variant {
+    let variant = |placement: Placement| Variant {
+        placement,
         looks: vec![until / 2],
         // The dump of the last period is no part of it.
         until: Some(until),
-        ..Variant::new(protocol.name(), description)
+        ..Variant::new(
+            format!("{}, shared {placement:?}", protocol.name()),
+            description.clone(),
+        )
     };
-    let grid = Grid::new(&lengths, vec![variant]);
-    grid.measure(run, |line| rows(line, judge))?;
+    let variants = [Placement::Allocated, Placement::Touched].map(variant);
+    let grid = Grid::new(&lengths, variants.to_vec());
+    let lines = grid.measure(run, |line| rows(line, judge))?;
+    run.answer(mean_factor(&lines, judge));
     Ok(())
 }
 
@@ -110,8 +119,19 @@ fn log_sizes(line: &Line, judge: Judge) -> Vec<Row> {
         );
         rows.push(judge.beside_in_time(paper::LARGEST_LOG, row));
     }
+    let local = &line.cells[1];
+    if has_dumped(local) {
+        let largest = each(local, |measures| measures.largest_log as f64 / MIB);
+        let row = row(
+            name,
+            format!("the same, {TOUCHED} (the paper: 18 at most)"),
+            "MiB",
+            &largest,
+        );
+        rows.push(judge.beside_in_time(paper::LARGEST_LOG, row));
+    }
     rows.extend(pressure(name, cell));
-    rows.extend(factor(line, judge));
+    rows.extend(factor(line));
     rows
 }
 
@@ -156,17 +176,29 @@ fn pressure(name: &str, cell: &Cell) -> [Row; 3] {
 }
 
 /// How much smaller dumps were than what was in them, if there were any.
-fn factor(line: &Line, judge: Judge) -> Option<Row> {
+fn factors(line: &Line) -> Option<Vec<f64>> {
     let cell = &line.cells[0];
     let factors = cell.outcomes.iter();
     let factors = factors.map(|outcome| steady(outcome, &cell.description).dump_factor);
-    let factors = factors.collect::<Option<Vec<f64>>>()?;
-    let row = row(
-        line.workload,
-        "compression of dumps, by gzip of the entries' differences",
-        "times smaller",
-        &factors,
-    );
+    factors.collect()
+}
+
+const SMALLER: &str = "times smaller";
+const FACTOR: &str = "compression of dumps, by gzip of the entries' differences";
+
+fn factor(line: &Line) -> Option<Row> {
+    Some(row(line.workload, FACTOR, SMALLER, &factors(line)?))
+}
+
+/// The paper gives an average.
+fn mean_factor(lines: &[Line], judge: Judge) -> Option<Row> {
+    if judge.is_of("recxl-fig14") || lines.iter().any(|line| factors(line).is_none()) {
+        return None;
+    }
+    let mean = arithmetic_mean(lines, |line| factors(line).unwrap_or_default());
+    let row = Row::new("arithmetic mean", FACTOR, SMALLER)
+        .ours_within(mean)
+        .how(How::Simulated);
     Some(judge.beside_in_time(paper::DUMP_FACTOR, row))
 }
 
@@ -188,6 +220,11 @@ fn bandwidth(line: &Line, judge: Judge) -> Vec<Row> {
             measures.access_rate + measures.replication_rate
         }),
     ];
+    let local = each(&line.cells[1], |measures| {
+        (measures.access_rate + measures.replication_rate) / 1e9
+    });
+    let metric = format!("the same, {TOUCHED}");
+    rows.push(row(line.workload, metric, "GB/s", &local));
     if has_dumped(cell) {
         let dumps = of("dumps (the paper: below 5 in all)", |measures| {
             measures.dump_rate
