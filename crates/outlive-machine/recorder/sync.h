@@ -306,3 +306,6 @@ HIDDEN void passes(sem_t *semaphore) {
 PASSES(sem_wait, (sem_t *semaphore), (semaphore))
 PASSES(sem_trywait, (sem_t *semaphore), (semaphore))
 PASSES(sem_timedwait, (sem_t *semaphore, const struct timespec *until), (semaphore, until))
+#if __GLIBC__ > 2 || (__GLIBC__ == 2 && __GLIBC_MINOR__ >= 30)
+PASSES(sem_clockwait, (sem_t *semaphore, clockid_t clock, const struct timespec *until), (semaphore, clock, until))
+#endif

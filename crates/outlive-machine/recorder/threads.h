@@ -128,13 +128,18 @@ HIDDEN void was_joined(pthread_t handle) {
     joined->claimed = false;
 }
 
-int pthread_join(pthread_t handle, void **result) {
-    REAL(pthread_join);
-    int error = real_pthread_join(handle, result);
-    if (!error)
-        was_joined(handle);
-    return error;
-}
+#define JOINS(name, parameters, arguments) \
+    int name parameters { \
+        REAL(name); \
+        int error = real_##name arguments; \
+        if (!error) \
+            was_joined(handle); \
+        return error; \
+    }
+
+JOINS(pthread_join, (pthread_t handle, void **result), (handle, result))
+JOINS(pthread_tryjoin_np, (pthread_t handle, void **result), (handle, result))
+JOINS(pthread_timedjoin_np, (pthread_t handle, void **result, const struct timespec *until), (handle, result, until))
 
 /* What is being done once, by this thread: it is told to others before the library lets them go on. */
 struct once {
