@@ -20,9 +20,10 @@ impl Axis {
     /// For all of `values`, from the pixel `from` to the pixel `to`, with room beside the outermost.
     pub fn around(values: &[f64], from: i32, to: i32) -> Self {
         let (low, high) = range(values);
+        let has_nought = values.contains(&0.0);
         match high / low < FAR {
             true => Self {
-                low: low * 0.9,
+                low: if has_nought { 0.0 } else { low * 0.9 },
                 high: high * 1.11,
                 is_logarithmic: false,
                 from,
@@ -36,8 +37,7 @@ impl Axis {
     pub fn of_bars(values: &[f64], may: bool, from: i32, to: i32) -> Self {
         let (low, high) = range(values);
         match may && high / low >= FAR {
-            // The lowest has some height too.
-            true => Self::logarithmic(low / 1.5, high, from, to),
+            true => Self::logarithmic(low, high, from, to),
             false => Self {
                 low: 0.0,
                 high: high * 1.06,
@@ -164,6 +164,9 @@ mod tests {
         assert_eq!((bars.pixel(0.0), bars.low()), (100, 0.0));
         let percent = Axis::of_bars(&[0.1, 90.0], false, 100, 0);
         assert!(!percent.is_logarithmic());
+        // A nought stands where it is, not at the lowest of the others.
+        let nought = Axis::around(&[0.0, 2.0], 0, 100);
+        assert_eq!((nought.pixel(0.0), nought.low()), (0, 0.0));
         // Nothing to place is no reason to fail.
         assert!(!Axis::of_bars(&[0.0], true, 0, 9).ticks().is_empty());
     }

@@ -126,8 +126,11 @@ impl Bars {
             { [Some(bar.value), bar.paper, bar.goal].into_iter().flatten() }.chain(ends)
         });
         let mut values: Vec<f64> = values.collect();
-        if self.is_relative() {
-            values.push(1.0);
+        let positive = { values.iter() }.copied().filter(|value| *value > 0.0);
+        match self.is_relative() {
+            true => values.push(1.0),
+            // The lowest has some height too.
+            false => values.push(positive.fold(f64::MAX, f64::min) / 1.5),
         }
         let may = !self.unit.starts_with('%');
         Axis::of_bars(&values, may, self.top() + PLOT, self.top())
@@ -241,7 +244,10 @@ impl Bars {
         }
         // A bar of no height is told from none by its number; others have theirs where there is room for it.
         let number = crate::sheet::number(bar.value);
-        let mut above = top - 2;
+        let highest = bar
+            .interval
+            .map_or(top, |(_, high)| top.min(axis.pixel(high)));
+        let mut above = highest - 2;
         if bar.value == 0.0 || text::width(&number, 10) <= right - left + 4 {
             area.draw_text(&number, &small, (middle, above))
                 .map_err(ChartError::of)?;

@@ -30,7 +30,7 @@ const CONFIGURATIONS: [Protocol; 3] = [
 ];
 
 /// The parameters, and what each is instead of its default.
-const VARIED: [(&str, &str); 22] = [
+const VARIED: [(&str, &str); 21] = [
     ("ours.core.reorder_buffer", "176"),
     ("ours.core.width", "4"),
     ("ours.core.store_buffer", "9"),
@@ -46,7 +46,6 @@ const VARIED: [(&str, &str); 22] = [
     ("ours.memory.local_banks", "16"),
     ("ours.memory.directory_latency", "\"20 ns\""),
     ("ours.memory.interleave", "\"64 KiB\""),
-    ("ours.fabric.switch_latency", "\"80 ns\""),
     ("ours.fabric.reorder_bound", "\"20 ns\""),
     ("ours.wire.slot", "\"64 B\""),
     ("ours.wire.header", "\"32 B\""),
@@ -154,8 +153,9 @@ mod tests {
         for (parameter, value) in VARIED {
             assert_ne!(set(&usual, parameter, value).unwrap(), usual, "{parameter}");
         }
-        // This one has rows in recxl-fig10.
-        let swept = { SWEPT.iter() }.filter(|swept| swept.parameter != "ours.core.synchronisation");
+        // The one has rows in recxl-fig10. The other only moves where on its way a message is late.
+        let elsewhere = ["ours.core.synchronisation", "ours.fabric.switch_latency"];
+        let swept = { SWEPT.iter() }.filter(|swept| !elsewhere.contains(&swept.parameter));
         let swept: Vec<_> = swept.map(|swept| swept.parameter).collect();
         assert_eq!(VARIED.map(|(parameter, _)| parameter).to_vec(), swept);
     }
