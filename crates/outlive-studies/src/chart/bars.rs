@@ -130,7 +130,7 @@ impl Bars {
         match self.is_relative() {
             true => values.push(1.0),
             // The lowest has some height too.
-            false => values.push(positive.fold(f64::MAX, f64::min) / 1.5),
+            false => values.push(positive.fold(f64::INFINITY, f64::min) / 1.5),
         }
         let may = !self.unit.starts_with('%');
         Axis::of_bars(&values, may, self.top() + PLOT, self.top())
@@ -306,7 +306,22 @@ mod tests {
         assert_eq!((bars.groups.len(), bars.metrics.len()), (4, 2));
         let axis = bars.axis();
         assert!(axis.is_logarithmic() && bars.base(&axis) == axis.pixel(1.0));
-        // One that is missing does no harm.
+        // One that is missing does no harm, nor are noughts alone.
+        let noughts: Vec<Row> = { rows().into_iter() }
+            .map(|row| {
+                Row {
+                    unit: "lines".into(),
+                    ..row
+                }
+                .ours(0.0)
+            })
+            .collect();
+        let refs: Vec<&Row> = noughts.iter().collect();
+        let ticks = Bars::of("lines", &refs).unwrap().axis().ticks();
+        assert!(
+            ticks.len() > 2 && ticks.iter().all(|tick| *tick <= 2.0),
+            "{ticks:?}"
+        );
         assert!(of(&rows()[1..]).is_some());
     }
 

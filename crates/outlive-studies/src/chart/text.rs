@@ -22,7 +22,7 @@ pub fn wrapped(label: &str, room: i32, size: i32) -> Vec<String> {
     }
     let fits = |at: &usize| width(&label[..*at], size) <= room;
     let spaces = label.match_indices(' ').map(|(at, _)| at);
-    match spaces.filter(fits).last() {
+    match spaces.rev().find(fits) {
         None => vec![shortened(label, room, size)],
         Some(at) => vec![
             label[..at].to_owned(),

@@ -127,8 +127,7 @@ impl Configuration {
     }
 }
 
-fn study(run: &mut Run<'_>) -> Result<(), StudyError> {
-    let lengths = Lengths::of(run);
+fn grid(lengths: &Lengths) -> Grid {
     let variant = |configuration: Configuration| {
         let mut description = with(&lengths.description, configuration.protocol);
         description.ours.core.synchronisation = configuration.synchronisation;
@@ -137,7 +136,12 @@ fn study(run: &mut Run<'_>) -> Result<(), StudyError> {
             ..Variant::new(configuration.name(), description)
         }
     };
-    let grid = Grid::new(&lengths, Configuration::all().map(variant).collect());
+    Grid::new(lengths, Configuration::all().map(variant).collect())
+}
+
+fn study(run: &mut Run<'_>) -> Result<(), StudyError> {
+    let lengths = Lengths::of(run);
+    let grid = grid(&lengths);
     let lines = grid.measure(run, of_workload)?;
     run.answer(means(&lines, Judge::new(STUDY.name, lengths.length)));
     Ok(())
@@ -269,4 +273,43 @@ fn means(lines: &[Line], judge: Judge) -> Vec<Row> {
         rows.push(simulated("arithmetic mean", name, unit, ours));
     }
     rows
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::lengths::Length;
+    use super::*;
+    use crate::{Effort, Launcher, Plan};
+
+    /// As little as there is, judged as if it were as long as the studies.
+    const JUDGED: Study = Study {
+        name: "judged",
+        about: "goals and reasons",
+        body: |run| {
+            let lines = grid(&Lengths::of(run)).measure(run, |_| Vec::new())?;
+            let why = why_proactive(&lines);
+            assert!(
+                why.contains("as events") && why.contains("without it"),
+                "{why}"
+            );
+            run.answer(means(&lines, Judge::new(STUDY.name, Length::Study)));
+            Ok(())
+        },
+    };
+
+    #[test]
+    fn means_have_goals_where_runs_are_long_enough() {
+        let plan = Plan::new(Effort::Tiny, Launcher::this_program([]).unwrap());
+        let rows = JUDGED.run(&plan, &mut |_| ()).unwrap();
+        assert_eq!(rows.iter().filter(|row| row.goal.is_some()).count(), 6);
+        let adaptive = rows.iter().find(|row| row.unit == "times recxl-proactive");
+        assert_eq!(adaptive.unwrap().goal.unwrap().op, Op::Below);
+        // The one with the paper's traces has its number too, and the one that only leaves replicas out has not.
+        let has_paper = |metric: &str| {
+            let row = { rows.iter() }.find(|row| row.case == MEAN && row.metric == metric);
+            row.unwrap().paper.is_some()
+        };
+        assert!(has_paper("recxl-proactive, locks and barriers as events"));
+        assert!(!has_paper("recxl-proactive, without locks and barriers"));
+    }
 }
