@@ -185,8 +185,10 @@ impl<'d> Run<'d> {
             let node = crash.node;
             return Err(RunError::NoSuchNode { node, nodes });
         }
-        let keeps_locks = self.description.ours.core.synchronisation == Synchronising::Replicated;
-        if !self.crashes.is_empty() && !(keeps_locks && self.placement == Placement::Allocated) {
+        let synchronisation = self.description.ours.core.synchronisation;
+        let leaves_out =
+            synchronisation != Synchronising::Replicated || self.placement != Placement::Allocated;
+        if leaves_out && !self.crashes.is_empty() {
             return Err(RunError::CannotCrash);
         }
         if !fits(lines) {
