@@ -83,6 +83,12 @@ impl Judge {
         self.because(paper, row, why)
     }
 
+    /// The paper's number beside a machine that is there to show what makes a difference: how far it is off is what it shows.
+    pub fn to_compare(self, paper: Paper, row: Row) -> Row {
+        let (Paper::Is(number) | Paper::AtMost(number)) = paper;
+        row.paper(number)
+    }
+
     /// The same, with a reason that this run itself has shown.
     pub fn because(self, paper: Paper, row: Row, why: &str) -> Row {
         let (Paper::Is(number) | Paper::AtMost(number)) = paper;
