@@ -109,10 +109,12 @@ fn nodes_of_the_simulated_machine_are_crashed_and_what_wb_loses_is_seen() {
             (&40.into(), &0.into()),
             "{proof:#}"
         );
-        let loses = proof["name"] == "machine-crash: wb ycsb";
+        let name = proof["name"].as_str().unwrap();
+        let loses = name.starts_with("machine-crash: wb ");
         assert_eq!(proof["protects"], !loses, "{proof:#}");
         assert_eq!(proof["lost"].as_u64() > Some(0), loses, "{proof:#}");
-        assert!(proof["recoveries"].as_u64() > Some(0), "{proof:#}");
+        // What loses at each of the points has no recovery that counts.
+        assert!(loses || proof["recoveries"].as_u64() > Some(0), "{proof:#}");
     }
     let text = outlive(["prove", "machine-crash", "wb drawn", "--points", "40"]);
     let ended = text.succeeds();
