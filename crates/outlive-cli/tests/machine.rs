@@ -2,7 +2,10 @@
 
 mod support;
 
+use outlive_machine::cluster::MessageKind;
+use outlive_machine::description::Protocol;
 use outlive_machine::program::Word;
+use outlive_machine::protocol::{DirectoryState, Name, NodeState};
 use outlive_machine::trace::{About, Encoding, Event, TraceWriter};
 use serde_json::Value;
 use std::process::Command;
@@ -160,6 +163,10 @@ fn a_workload_runs_is_checked_and_repeats() {
         let replicates = !matches!(configuration, "wb" | "wt");
         assert_eq!(first["messages"]["Repl"].is_object(), replicates, "{first}");
         assert_eq!(first["largest_log_bytes"].as_u64() > Some(0), replicates);
+        assert_eq!(first["replica_wait"].is_number(), replicates, "{first}");
+        let loads = first["loads"].as_object().unwrap().values();
+        let all: f64 = loads.map(|share| share.as_f64().unwrap()).sum();
+        assert!((all - 1.0).abs() < 1e-9 && first["busiest_link"]["busy"].as_f64() < Some(1.0));
     }
     assert_eq!(json("proactive"), json("recxl-proactive"));
     assert_ne!(json("proactive")["seconds"], json("wb")["seconds"]);
@@ -167,7 +174,10 @@ fn a_workload_runs_is_checked_and_repeats() {
     for said in [
         "is right",
         "published",
-        "17.00% (recorded",
+        "17.00%",
+        "SPLASH-2 ocean",
+        "loads found in the L1",
+        "the most used link",
         "5.8 (the paper)",
         "Repl ",
         "CN",
@@ -244,10 +254,39 @@ fn a_trace_runs() {
 }
 
 #[test]
+fn threads_fill_nodes_or_are_spread() {
+    let run = ["machine", "run", "ycsb", "--size", "test", "--json"];
+    let nodes = |more: &[&'static str]| -> Value {
+        let json = outlive(run.into_iter().chain(more.iter().copied())).succeeds();
+        let json: Value = serde_json::from_str(&json).unwrap();
+        json["nodes"].clone()
+    };
+    assert_eq!(nodes(&["--threads", "4"]), 1);
+    assert_eq!(nodes(&["--threads", "5"]), 2);
+    assert_eq!(nodes(&["--threads", "4", "--spread"]), 4);
+    assert_eq!(nodes(&["--threads", "17", "--spread"]), 9);
+}
+
+/// The page names every kind of message and every state that a report or a trace may show.
+#[test]
+fn the_page_about_the_machine_is_complete() {
+    let page = include_str!("../../../docs/machine.md");
+    let kinds = MessageKind::ALL.iter().map(|kind| format!("{kind:?}"));
+    let nodes = NodeState::ALL.iter().map(|state| format!("{state:?}"));
+    let directories = DirectoryState::ALL.iter().map(|state| format!("{state:?}"));
+    let protocols = Protocol::ALL.iter().map(|one| one.name().to_owned());
+    for name in kinds.chain(nodes).chain(directories).chain(protocols) {
+        assert!(page.contains(&format!("`{name}`")), "{name}");
+    }
+}
+
+#[test]
 fn what_cannot_be_run_is_said() {
     let run =
         |more: &[&'static str]| outlive(["machine", "run"].into_iter().chain(more.iter().copied()));
     run(&["perpetual-motion"]).fails(2, "outlive machine list");
+    run(&["ycbs"]).fails(2, "did you mean ycsb?");
+    run(&["perpetual.trace"]).fails(1, "there is no file");
     run(&["ycsb", "--size", "huge"]).fails(2, "tenfold");
     run(&["ycsb", "--configuration", "wbb"]).fails(2, "uncoalesced");
     run(&["ycsb", "--threads", "65"]).fails(2, "64 cores");

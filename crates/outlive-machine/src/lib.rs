@@ -13,6 +13,7 @@ pub mod description;
 pub mod engine;
 pub mod line;
 pub mod logging;
+mod near;
 pub mod parts;
 pub mod program;
 pub mod protocol;

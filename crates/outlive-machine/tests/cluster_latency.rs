@@ -5,6 +5,7 @@ mod support;
 use outlive_machine::cluster::{self, Cluster, MessageKind, Workload};
 use outlive_machine::engine::Time;
 use outlive_machine::program::{Image, Op, Script, Synchronisation, Word};
+use outlive_machine::run::mean_miss;
 
 use support::latency::{Parts, about, after_pause, end, machine, run};
 
@@ -19,6 +20,12 @@ fn a_read_takes_the_sum_of_its_way() {
     // 36 cycles, 2 x 100 ns, 16 and 80 bytes over two links each, 10 ns, 45 ns.
     let by_hand = Time::from_picos(15_000 + 200_000 + 2 * 100 + 2 * 500 + 10_000 + 45_000);
     assert_eq!(miss, parts.tick(by_hand));
+    let (statistics, _) = run(&description, vec![vec![Op::Load(WORD)]]);
+    let mean = mean_miss(&statistics, &description).expect("one");
+    assert!(
+        mean <= miss && miss < mean + parts.cycles(1),
+        "{mean}, {miss}"
+    );
     // Then it is in the L1.
     let hit = end(&description, &[Op::Load(WORD), Op::Load(WORD)], vec![]);
     about(hit, &parts, miss + parts.cycles(5));

@@ -142,7 +142,7 @@ fn drawn(seed: u64) -> Description {
         &mut description.l2,
         &mut description.l3,
     ] {
-        latency += between(1, 1 << 40);
+        latency += between(1, 300_000);
         let ways = between(1, 64);
         let sets = 1 << between(0, 12);
         *cache = Cache {

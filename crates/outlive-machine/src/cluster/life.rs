@@ -6,27 +6,37 @@ use crate::line::LineAddress;
 use crate::parts::Port;
 use crate::protocol::{Directory, NodeEvent, NodeId, NodeSet, NodeState, ToDirectory};
 
-/// What has happened to a line, one line of text each, the first first.
+/// What has happened to a line, in the order in which the host came to it.
 #[derive(Clone, Debug)]
 pub(super) struct Life {
     line: LineAddress,
-    lines: Vec<(Time, String)>,
+    /// The memory node where it stands.
+    home: usize,
+    events: Vec<(Time, String)>,
 }
 
 impl Life {
-    pub fn new(line: LineAddress) -> Life {
+    pub fn new(line: LineAddress, home: usize) -> Life {
         Life {
             line,
-            lines: Vec::new(),
+            home,
+            events: Vec::new(),
         }
     }
 
-    /// In the order of their times: what a core does is told when the host comes to it, up to a quantum early or late.
+    /// One line of text for each event, the first first. Cores run ahead of one another, so it is not the host's order; what
+    /// happens at the same time stays in that.
     pub fn lines(&self) -> Vec<String> {
-        let mut lines = self.lines.clone();
-        lines.sort_by_key(|(at, _)| *at);
-        let told = |(at, what): (Time, String)| format!("{at}: {what}");
-        lines.into_iter().map(told).collect()
+        let mut events: Vec<_> = self.events.iter().collect();
+        events.sort_by_key(|(at, _)| *at);
+        let lines = events.iter().map(|(at, what)| format!("{at}: {what}"));
+        lines.collect()
+    }
+
+    fn note(&mut self, at: Time, line: LineAddress, what: impl FnOnce() -> String) {
+        if line == self.line {
+            self.events.push((at, what()));
+        }
     }
 
     pub fn agent(
@@ -38,10 +48,9 @@ impl Life {
         event: NodeEvent,
         to: NodeState,
     ) {
-        if line == self.line {
-            self.lines
-                .push((now, format!("CN{node} {event:?}: {from:?} to {to:?}")));
-        }
+        self.note(now, line, || {
+            format!("CN{node} {event:?}: {from:?} to {to:?}")
+        });
     }
 
     pub fn directory(
@@ -53,14 +62,12 @@ impl Life {
         before: &Directory,
         after: &Directory,
     ) {
-        if line == self.line {
-            let (before, holders) = (before.state(), before.holders());
-            let (next, held) = (after.state(), after.holders());
+        let home = self.home;
+        self.note(now, line, || {
             let kind = What::Up(what).kind();
-            let what =
-                format!("directory {kind:?} from {from}: {before:?} {holders} to {next:?} {held}");
-            self.lines.push((now, what));
-        }
+            let change = change(before, after);
+            format!("directory in MN{home} {kind:?} from {from}: {change}")
+        });
     }
 
     pub fn buried(
@@ -71,30 +78,71 @@ impl Life {
         before: &Directory,
         after: &Directory,
     ) {
-        if line == self.line {
-            let (before, holders) = (before.state(), before.holders());
-            let (next, held) = (after.state(), after.holders());
-            let what = format!("directory buries {dead}: {before:?} {holders} to {next:?} {held}");
-            self.lines.push((at, what));
-        }
+        let home = self.home;
+        self.note(at, line, || {
+            let change = change(before, after);
+            format!("directory in MN{home} buries {dead}: {change}")
+        });
     }
 
     pub fn said(&mut self, at: Time, line: LineAddress, kind: MessageKind, from: Port, to: Port) {
-        if line == self.line {
-            self.lines
-                .push((at, format!("{kind:?} leaves CN{} for CN{}", from.0, to.0)));
-        }
+        self.note(at, line, || match kind {
+            MessageKind::ReplAck if from == to => {
+                format!("{kind:?} from CN{}'s own logging unit", from.0)
+            }
+            _ if from == to => format!("{kind:?} to CN{}'s own logging unit", from.0),
+            _ => format!("{kind:?} leaves CN{} for CN{}", from.0, to.0),
+        });
     }
 
     pub fn sent(&mut self, now: Time, message: Message) {
-        if message.line == self.line {
-            let kind = message.what.kind();
-            let (from, to) = match message.what.is_upward() {
-                true => (format!("CN{}", message.node), "its memory node".into()),
-                false => ("its memory node".into(), format!("CN{}", message.node)),
-            };
-            self.lines
-                .push((now, format!("{kind:?} leaves {from} for {to}")));
+        let home = self.home;
+        self.note(now, message.line, || {
+            let (kind, node) = (message.what.kind(), message.node);
+            match message.what.is_upward() {
+                true => format!("{kind:?} leaves CN{node} for MN{home}"),
+                false => format!("{kind:?} leaves MN{home} for CN{node}"),
+            }
+        });
+    }
+}
+
+/// States and holders of a directory.
+fn change(before: &Directory, after: &Directory) -> String {
+    let (from, holders) = (before.state(), before.holders());
+    let (to, held) = (after.state(), after.holders());
+    format!("{from:?} {holders} to {to:?} {held}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn events_are_told_by_time_and_at_one_time_as_they_came() {
+        let line = LineAddress(3);
+        let mut life = Life::new(line, 0);
+        for (nanos, node) in [(5, 0), (3, 1), (5, 2), (3, 3)] {
+            let now = Time::from_nanos(nanos);
+            life.agent(
+                now,
+                node,
+                line,
+                NodeState::I,
+                NodeEvent::Load,
+                NodeState::IS,
+            );
         }
+        life.agent(
+            Time::ZERO,
+            4,
+            LineAddress(4),
+            NodeState::I,
+            NodeEvent::Load,
+            NodeState::IS,
+        );
+        let told = ["3 ns: CN1", "3 ns: CN3", "5 ns: CN0", "5 ns: CN2"];
+        let told = told.map(|event| format!("{event} Load: I to IS"));
+        assert_eq!(life.lines(), told);
     }
 }

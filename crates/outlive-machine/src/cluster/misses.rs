@@ -11,6 +11,8 @@ pub(super) struct Miss {
     pub line: LineAddress,
     /// It shall be written.
     pub write: bool,
+    /// The tick at which it began.
+    pub since: u64,
     /// The tick at which it is over; [`PENDING`] for shared memory.
     pub until: u64,
 }

@@ -312,7 +312,8 @@ impl<T: Thread> Cluster<T> {
 
     /// Notes from now on all that happens to a line between nodes.
     pub fn follow(&mut self, line: LineAddress) {
-        self.life = Some(Box::new(Life::new(line)));
+        let home = self.home(line);
+        self.life = Some(Box::new(Life::new(line, home)));
     }
 
     /// What has happened to the line that is [followed](Self::follow), each event as a line of text.

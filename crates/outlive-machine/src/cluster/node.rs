@@ -168,7 +168,7 @@ impl<T: Thread> Cluster<T> {
         let Some(miss) = core.misses.find(line) else {
             return;
         };
-        let write = miss.write;
+        let (write, since) = (miss.write, miss.since);
         let caches = &mut self.nodes[n].caches;
         let got = match write {
             true => caches.write(place, line),
@@ -176,6 +176,8 @@ impl<T: Thread> Cluster<T> {
         };
         if got.is_some() {
             core.misses.remove(line);
+            core.counts.supplied += 1;
+            core.counts.supply_ticks += tick.saturating_sub(since);
         } else {
             // It is here to be read only, and a store wants it.
             if let Some(slot) = caches.find(line) {

@@ -118,6 +118,7 @@ impl<T: Thread> Cluster<T> {
             core.misses.push(Miss {
                 line,
                 write,
+                since: begins,
                 until: done,
             });
         }

@@ -36,6 +36,10 @@ pub struct CoreCounts {
     pub forwarded: u64,
     /// Lines of shared memory that were asked for outside, for loads, stores and prefetches.
     pub misses: u64,
+    /// Of them, those that have come.
+    pub supplied: u64,
+    /// How long that took in all, from the look-up in the L1 until the core could use the line, in ticks.
+    pub supply_ticks: u64,
     /// Accesses to lines of the node's own memory that were in no cache.
     pub private_misses: u64,
     /// Entries of the store buffer that were committed.
@@ -92,6 +96,8 @@ impl AddAssign for CoreCounts {
         self.neighbour_hits += other.neighbour_hits;
         self.forwarded += other.forwarded;
         self.misses += other.misses;
+        self.supplied += other.supplied;
+        self.supply_ticks += other.supply_ticks;
         self.private_misses += other.private_misses;
         self.commits += other.commits;
         self.coalesced += other.coalesced;

@@ -168,6 +168,7 @@ impl<T: Thread> Cluster<T> {
         core.misses.push(super::misses::Miss {
             line,
             write,
+            since: tick,
             until: PENDING,
         });
         core.counts.misses += 1;

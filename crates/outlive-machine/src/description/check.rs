@@ -5,7 +5,7 @@ use crate::protocol::MAX_NODES;
 
 use super::error::Impossible;
 use super::paper::Cache;
-use super::quantity::Bytes;
+use super::quantity::{Bytes, Cycles};
 use super::{Description, LINE_BYTES};
 
 /// Directories tell so many compute nodes apart.
@@ -13,6 +13,8 @@ const MOST_COMPUTE_NODES: u32 = MAX_NODES as u32;
 const MOST_MEMORY_NODES: u32 = 64;
 /// Sets of cores are bit masks of a word.
 const MOST_CORES: u32 = 64;
+/// Longer than any, so that sums of latencies are times.
+const LONGEST: Cycles = Cycles(1_000_000);
 /// Larger caches than this are more likely a slip than wanted, and every way of every node is real memory here.
 const LARGEST_CACHE: Bytes = Bytes::gibi(1);
 
@@ -131,12 +133,18 @@ impl Description {
                 self.l3.latency,
             ),
         ];
-        require(
-            self.l1.latency.0 > 0,
-            &["l1.latency"],
-            "a cache cannot answer in no time",
-            || "give a cycle at least".into(),
-        )?;
+        for (field, latency) in [
+            ("l1.latency", self.l1.latency),
+            ("l2.latency", self.l2.latency),
+            ("l3.latency", self.l3.latency),
+        ] {
+            require(
+                (Cycles(1)..=LONGEST).contains(&latency),
+                &[field],
+                format!("no cache answers in {latency}"),
+                || format!("give from 1 cycle to {LONGEST}"),
+            )?;
+        }
         for (fields, first, second) in levels {
             require(
                 first <= second,

@@ -9,6 +9,7 @@ use toml::de::{DeTable, DeValue};
 use super::Description;
 use super::error::{DescriptionError, Wrong};
 use super::parameter::kind;
+use crate::near::near;
 
 impl FromStr for Description {
     type Err = DescriptionError;
@@ -159,13 +160,9 @@ fn in_order<'t, 'i>(table: &'t DeTable<'i>) -> Vec<Entry<'t, 'i>> {
 
 /// The name that is meant, if one is close; else all of them.
 fn suggestion(name: &str, names: &[&str]) -> String {
-    let near = names
-        .iter()
-        .map(|known| (distance(name, known), known))
-        .min();
-    match near {
-        Some((far, known)) if far <= 1 + known.len() / 4 => format!("did you mean `{known}`?"),
-        _ => format!(
+    match near(name, names) {
+        Some(known) => format!("did you mean `{known}`?"),
+        None => format!(
             "there are {}",
             names
                 .iter()
@@ -174,20 +171,4 @@ fn suggestion(name: &str, names: &[&str]) -> String {
                 .join(", ")
         ),
     }
-}
-
-/// How many characters must be inserted, deleted or replaced to get from one name to the other; long ones are cut.
-fn distance(from: &str, to: &str) -> usize {
-    let from: Vec<char> = from.chars().take(40).collect();
-    let to: Vec<char> = to.chars().take(40).collect();
-    let mut row: Vec<usize> = (0..=to.len()).collect();
-    for (i, a) in from.iter().enumerate() {
-        let mut diagonal = std::mem::replace(&mut row[0], i + 1);
-        for (j, b) in to.iter().enumerate() {
-            let replaced = diagonal + usize::from(a != b);
-            diagonal = row[j + 1];
-            row[j + 1] = replaced.min(row[j] + 1).min(diagonal + 1);
-        }
-    }
-    row[to.len()]
 }

@@ -46,11 +46,15 @@ pub struct Origin {
     pub shared_stores: Option<f64>,
     /// Where these figures are from.
     pub source: &'static str,
-    /// Why one of the workload's shares is off by more than a quarter, if one is at [`Scale::Study`] with 64 threads.
+    /// Why one of the workload's shares is off by more than a quarter, if one is at [`Scale::Study`] with [`THREADS`](Self::THREADS)
+    /// threads.
     pub differs: Option<&'static str>,
 }
 
 impl Origin {
+    /// With so many threads shares are compared.
+    pub const THREADS: usize = 64;
+
     /// Whether the shares are within a quarter of those that are known.
     pub fn is_near(&self, counts: &Counts) -> bool {
         let near = |ours: f64, known: Option<f64>| {

@@ -21,6 +21,7 @@ mod drive;
 mod fallout;
 mod measures;
 mod outcome;
+mod served;
 mod subject;
 
 use std::ops::ControlFlow;
@@ -35,6 +36,7 @@ use crate::protocol::NodeId;
 pub use fallout::{Crash, Died, Fallout, Living};
 pub use measures::Measures;
 pub use outcome::{Look, Outcome};
+pub use served::{BusiestLink, Served, mean_miss};
 pub use subject::Subject;
 
 /// What a run is made with, besides what runs.
@@ -106,7 +108,7 @@ pub enum RunError {
     #[error(transparent)]
     Wrong(#[from] WrongResult),
     /// A line is to be followed that shared memory has not.
-    #[error("shared memory has {lines} lines, numbered from 0, and {} is none of them", line.0)]
+    #[error("shared memory has {lines} lines, numbered from 0, and {} ({:#x}) is none of them", line.0, line.0)]
     NoSuchLine {
         /// Which.
         line: LineAddress,

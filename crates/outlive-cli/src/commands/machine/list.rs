@@ -71,7 +71,8 @@ impl List {
         let differ = listed.workloads.iter();
         for (name, why) in differ.filter_map(|one| Some((one.name, one.differs?))) {
             output::line(format_args!(
-                "The shares of {name} are off by more than a quarter: {why}."
+                "At size study with {} threads a share of {name} is off by more than a quarter: {why}.",
+                Origin::THREADS
             ))?;
         }
         for (heading, named) in [

@@ -1,28 +1,22 @@
 //! What came of a run, for people and as JSON.
 
+mod text;
+
 use super::fallout::Told;
-use super::list::percent;
 use super::placement;
 use super::subject::Found;
-use crate::amount::{Bytes, Many};
-use crate::failure::Failure;
-use crate::output;
-use crate::table::Table;
 use clap::ValueEnum;
 use outlive_machine::cluster::MessageKind;
 use outlive_machine::engine::Time;
 use outlive_machine::line::LineAddress;
-use outlive_machine::protocol::{DirectoryState, Name, NodeState};
-use outlive_machine::run::{Outcome, Run};
+use outlive_machine::program::Origin;
+use outlive_machine::run::{BusiestLink, Outcome, Run, Served, mean_miss};
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::path::Path;
 
 /// Where shares are near the published ones.
 const COMPARED: &str = "they are compared at --size study, with 64 threads";
-
-/// The paper's compression of dumps.
-const PAPERS_DUMP_FACTOR: f64 = 5.8;
 
 /// What came of a run.
 #[derive(Serialize)]
@@ -56,12 +50,11 @@ pub struct Report<'a> {
     published_shared_store_fraction: Option<f64>,
     /// Why one of these is off by more than a quarter, if it is.
     differs: Option<&'static str>,
-    /// Of all loads and atomics.
-    l1_hits: f64,
-    l2_hits: f64,
-    l3_hits: f64,
-    /// Lines that were asked for outside, for loads, stores and prefetches.
-    misses: u64,
+    loads: Option<Loads>,
+    lines_asked_for: u64,
+    mean_miss_seconds: Option<f64>,
+    private_misses: u64,
+    busiest_link: Option<Link>,
     /// Of the stores to shared memory.
     coalesced: Option<f64>,
     buffer_full: f64,
@@ -75,7 +68,7 @@ pub struct Report<'a> {
     dump_bytes_per_second: f64,
     recovery_bytes_per_second: f64,
     truncation_bytes_per_second: f64,
-    largest_log_bytes: u64,
+    largest_log_bytes: Option<u64>,
     dump_factor: Option<f64>,
     /// Of nodes that were to die.
     fallout: Option<Told>,
@@ -86,7 +79,49 @@ pub struct Report<'a> {
     #[serde(skip)]
     end: Time,
     #[serde(skip)]
-    source: Option<&'static str>,
+    mean_miss: Option<Time>,
+    #[serde(skip)]
+    origin: Option<Origin>,
+}
+
+/// Where loads found their lines: shares.
+#[derive(Serialize)]
+struct Loads {
+    l1: f64,
+    l2: f64,
+    l3: f64,
+    neighbour: f64,
+    store_buffer: f64,
+    outside: f64,
+}
+
+impl From<Served> for Loads {
+    fn from(served: Served) -> Self {
+        Self {
+            l1: served.l1,
+            l2: served.l2,
+            l3: served.l3,
+            neighbour: served.neighbour,
+            store_buffer: served.forwarded,
+            outside: served.outside,
+        }
+    }
+}
+
+/// The most used link.
+#[derive(Serialize)]
+struct Link {
+    link: String,
+    busy: f64,
+}
+
+impl From<BusiestLink> for Link {
+    fn from(link: BusiestLink) -> Self {
+        Self {
+            link: link.to_string(),
+            busy: link.busy,
+        }
+    }
 }
 
 #[derive(Serialize)]
@@ -110,7 +145,9 @@ impl<'a> Report<'a> {
         let counts = outcome.counts.unwrap_or_default();
         let origin = found.subject.origin();
         let total = outcome.statistics.total();
-        let of_loads = |hits: u64| hits as f64 / (total.loads + total.atomics).max(1) as f64;
+        let replicates = run.description.ours.coherence.protocol.replicates();
+        let mean_miss = mean_miss(&outcome.statistics, run.description);
+        let busiest = BusiestLink::of(&outcome.statistics, outcome.end, run.description);
         let size = found.size.and_then(|size| size.to_possible_value());
         let kinds = MessageKind::ALL.iter().map(|kind| {
             let traffic = outcome.statistics.messages.of(*kind);
@@ -148,13 +185,14 @@ impl<'a> Report<'a> {
             differs: origin
                 .filter(|origin| !origin.is_near(&counts))
                 .map(|origin| origin.differs.unwrap_or(COMPARED)),
-            l1_hits: of_loads(total.l1_hits),
-            l2_hits: of_loads(total.l2_hits),
-            l3_hits: of_loads(total.l3_hits + total.neighbour_hits),
-            misses: total.misses,
+            loads: Served::of(&outcome.statistics).map(Loads::from),
+            lines_asked_for: total.misses,
+            mean_miss_seconds: mean_miss.map(Time::as_seconds),
+            private_misses: total.private_misses,
+            busiest_link: busiest.map(Link::from),
             coalesced: measures.coalesced,
             buffer_full: measures.buffer_full,
-            replica_wait: measures.replicated_oldest.map(|_| measures.replica_wait),
+            replica_wait: replicates.then_some(measures.replica_wait),
             at_locks: measures.at_locks,
             at_barriers: measures.at_barriers,
             replicated_oldest: measures.replicated_oldest,
@@ -164,229 +202,19 @@ impl<'a> Report<'a> {
             dump_bytes_per_second: measures.dump_rate,
             recovery_bytes_per_second: measures.recovery_rate,
             truncation_bytes_per_second: measures.truncation_rate,
-            largest_log_bytes: measures.largest_log,
+            largest_log_bytes: replicates.then_some(measures.largest_log),
             dump_factor: measures.dump_factor,
             fallout: outcome.fallout.as_ref().map(Told::from),
             life: &outcome.life,
             followed: run.follow,
             end: outcome.end,
-            source: origin.map(|origin| origin.source),
+            mean_miss,
+            origin,
         }
     }
 
     /// Whether nothing was lost with nodes that died.
     pub fn is_whole(&self) -> bool {
         self.fallout.as_ref().is_none_or(Told::is_whole)
-    }
-
-    /// For people.
-    pub fn tell(&self) -> Result<(), Failure> {
-        let size = self
-            .size
-            .as_deref()
-            .map_or(String::new(), |size| format!(", {size}"));
-        let machine = self.machine.as_deref().map_or(String::new(), |file| {
-            format!(" on the machine of {}", file.escape_debug())
-        });
-        let local = match self.strays {
-            Some(_) => ", what one thread alone touches in local memory",
-            None => "",
-        };
-        let what = format!(
-            "{}{size}, {} on {} of {} nodes, {}{machine}{local}, seed {}",
-            self.workload.escape_debug(),
-            Many(self.threads as u64, "thread"),
-            self.nodes,
-            self.compute_nodes,
-            self.configuration,
-            self.seed
-        );
-        let result = match self.checked {
-            _ if self.fallout.is_some() => "its result is not checked, since nodes were to die",
-            true => "its result was checked, and is right",
-            false => "a trace does not say what its result must be",
-        };
-        output::line(format_args!("{what}: {result}"))?;
-        let mut table = Table::new(["", "here", "published"]);
-        for (name, here, published) in self.rows() {
-            table.row([name.to_owned(), here, published]);
-        }
-        table.lines().try_for_each(output::line)?;
-        if let Some(fallout) = &self.fallout {
-            output::line("")?;
-            fallout.tell()?;
-        }
-        if let Some(why) = self.differs {
-            output::line("")?;
-            output::line(format_args!(
-                "A share of stores is off by more than a quarter: {why}."
-            ))?;
-        }
-        output::line("")?;
-        let mut table = Table::new(["messages", "how many", "bytes", "each says"]);
-        for (kind, traffic) in &self.messages {
-            table.row([
-                kind.clone(),
-                traffic.messages.to_string(),
-                Bytes(traffic.bytes).to_string(),
-                traffic.about.to_owned(),
-            ]);
-        }
-        table.lines().try_for_each(output::line)?;
-        let Some(line) = self.followed else {
-            return Ok(());
-        };
-        output::line("")?;
-        if self.life.is_empty() {
-            return output::line(format_args!(
-                "Nothing was said about line {}: nobody has touched it",
-                line.0
-            ));
-        }
-        self.life.iter().try_for_each(output::line)?;
-        output::line("")?;
-        output::line("States of the line in a node (CN):")?;
-        for state in NodeState::ALL {
-            output::line(format_args!("  {state:?}: {}", state.about()))?;
-        }
-        output::line("and in its directory:")?;
-        for state in DirectoryState::ALL {
-            output::line(format_args!("  {state:?}: {}", state.about()))?;
-        }
-        Ok(())
-    }
-
-    fn rows(&self) -> Vec<(&'static str, String, String)> {
-        let published = |share: Option<f64>| match (share, self.source) {
-            (Some(_), Some(source)) => format!("{} ({source})", percent(share)),
-            _ => String::new(),
-        };
-        let none = String::new;
-        let rate = |bytes: f64| format!("{:.3} GB/s", bytes / 1e9);
-        let million =
-            |count: u64| format!("{:.2} million/s", count as f64 / self.host_seconds / 1e6);
-        let mut rows = vec![
-            ("simulated time", self.end.to_string(), none()),
-            ("instructions", self.instructions.to_string(), none()),
-            (
-                "instructions per cycle and core",
-                format!("{:.3}", self.instructions_per_cycle),
-                none(),
-            ),
-            (
-                "stores, of all data accesses",
-                percent(Some(self.store_fraction)),
-                published(self.published_store_fraction),
-            ),
-            (
-                "of them, to lines that several threads touch",
-                percent(Some(self.shared_store_fraction)),
-                published(self.published_shared_store_fraction),
-            ),
-        ];
-        if let Some(strays) = self.strays {
-            let what = "accesses to another thread's local line";
-            rows.push((what, strays.to_string(), none()));
-        }
-        rows.extend([
-            (
-                "shared stores that joined another",
-                percent(self.coalesced),
-                none(),
-            ),
-            (
-                "loads that the L1, the L2, the L3 served",
-                [self.l1_hits, self.l2_hits, self.l3_hits]
-                    .map(|share| percent(Some(share)))
-                    .join(", "),
-                none(),
-            ),
-            (
-                "lines asked for outside their node",
-                self.misses.to_string(),
-                none(),
-            ),
-            (
-                "time with a full store buffer",
-                percent(Some(self.buffer_full)),
-                none(),
-            ),
-            (
-                "time of threads at locks",
-                percent(Some(self.at_locks)),
-                none(),
-            ),
-            (
-                "time of threads at barriers, conditions",
-                percent(Some(self.at_barriers)),
-                none(),
-            ),
-            (
-                "sent for accesses, all nodes",
-                rate(self.access_bytes_per_second),
-                none(),
-            ),
-        ]);
-        if self.replicated_oldest.is_some() {
-            let factor = self
-                .dump_factor
-                .map_or("no dump".to_owned(), |factor| format!("{factor:.2}"));
-            rows.extend([
-                (
-                    "sent to replicate stores",
-                    rate(self.replication_bytes_per_second),
-                    none(),
-                ),
-                (
-                    "sent to dump logs",
-                    rate(self.dump_bytes_per_second),
-                    none(),
-                ),
-                (
-                    "replicated when they were the oldest",
-                    percent(self.replicated_oldest),
-                    none(),
-                ),
-                (
-                    "time that the oldest waited for replicas alone",
-                    percent(self.replica_wait),
-                    none(),
-                ),
-                (
-                    "the largest log",
-                    Bytes(self.largest_log_bytes).to_string(),
-                    none(),
-                ),
-                (
-                    "compression of dumps",
-                    factor,
-                    format!("{PAPERS_DUMP_FACTOR} (the paper)"),
-                ),
-            ]);
-        }
-        if self.recovery_bytes_per_second > 0.0 {
-            rows.push((
-                "sent to recover",
-                rate(self.recovery_bytes_per_second),
-                none(),
-            ));
-        }
-        if self.truncation_bytes_per_second > 0.0 {
-            rows.push((
-                "sent to drop old dumps",
-                rate(self.truncation_bytes_per_second),
-                none(),
-            ));
-        }
-        rows.extend([
-            (
-                "this machine's time",
-                format!("{:.1} s", self.host_seconds),
-                none(),
-            ),
-            ("simulated instructions", million(self.instructions), none()),
-            ("events", million(self.events), none()),
-        ]);
-        rows
     }
 }

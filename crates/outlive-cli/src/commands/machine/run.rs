@@ -42,9 +42,13 @@ pub struct Run {
     /// How much a built-in workload has to do [default: study]
     #[arg(long, value_name = "SIZE")]
     size: Option<Size>,
-    /// How many threads a built-in workload has; by default as many as the machine has cores. They fill one node after the other
+    /// How many threads a built-in workload has; by default as many as the machine has cores. They fill one node after the
+    /// other: 4 threads are on 1 of the paper's 16 nodes
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
     threads: Option<u16>,
+    /// Put the threads on as many nodes as can be: as few cores of each node have threads as suffice for all of them
+    #[arg(long)]
+    spread: bool,
     /// Of what the description leaves to chance
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
@@ -86,6 +90,13 @@ impl Run {
             cores,
         };
         let found = wanted.find()?;
+        if self.spread {
+            let system = &mut description.system;
+            let nodes = system.compute_nodes as usize;
+            let each = found.subject.thread_count().div_ceil(nodes);
+            // Cores without threads do nothing: a machine without them. If there are too few, the run says so.
+            system.cores_per_node = system.cores_per_node.min(each as u32);
+        }
         let run = run::Run {
             follow: self.trace,
             counting: true,

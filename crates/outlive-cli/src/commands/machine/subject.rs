@@ -1,6 +1,7 @@
 //! What is to be run, by its name: a built-in workload, or the file of a trace.
 
 use super::size::Size;
+use crate::amount::Many;
 use crate::failure::Failure;
 use outlive_machine::program::workloads;
 use outlive_machine::run::Subject;
@@ -44,9 +45,9 @@ impl Wanted<'_> {
         let threads = self.threads.unwrap_or(self.cores);
         if threads > self.cores {
             return Err(Failure::Usage(format!(
-                "{threads} threads do not fit on the {} cores of this machine; describe more nodes (--machine), or run fewer \
+                "{threads} threads do not fit on this machine, which has {}; describe more nodes (--machine), or run fewer \
                  threads",
-                self.cores
+                Many(self.cores as u64, "core")
             )));
         }
         let size = self.size.unwrap_or(Size::Study);
@@ -55,14 +56,26 @@ impl Wanted<'_> {
         Ok(Found { subject, size })
     }
 
+    /// There is neither a workload nor a file of that name: which of them is meant shows in the name.
+    fn nothing(&self) -> Failure {
+        let name = self.name;
+        if name.contains(['/', '.']) {
+            return Failure::new(format_args!(
+                "there is no file {name:?}; `outlive machine record-build` makes programs that write traces"
+            ));
+        }
+        let meant = workloads::near(name).map(|near| format!("did you mean {near}? "));
+        Failure::Usage(format!(
+            "there is no workload {name:?}, and no file of that name either; {}`outlive machine list` names the workloads, and \
+             `outlive machine record-build` makes programs that write traces",
+            meant.unwrap_or_default()
+        ))
+    }
+
     fn trace(&self) -> Result<Found, Failure> {
         let path = Path::new(self.name);
         if !path.exists() {
-            return Err(Failure::Usage(format!(
-                "there is no workload {:?}, and no file of that name either; `outlive machine list` names the workloads, and \
-                 `outlive machine record-build` makes programs that write traces",
-                self.name
-            )));
+            return Err(self.nothing());
         }
         for (given, flag) in [
             (self.size.is_some(), "--size"),

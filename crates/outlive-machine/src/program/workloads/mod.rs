@@ -81,3 +81,9 @@ pub fn by_name(name: &str, threads: usize, scale: Scale) -> Option<Workload> {
     let (_, make) = ALL.iter().find(|(known, _)| *known == name)?;
     Some(make(threads, scale))
 }
+
+/// The workload that is meant by a name that is none, if one is close.
+pub fn near(name: &str) -> Option<&'static str> {
+    let names: Vec<&'static str> = ALL.iter().map(|(known, _)| *known).collect();
+    crate::near::near(name, &names)
+}
