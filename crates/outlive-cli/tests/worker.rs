@@ -133,19 +133,27 @@ fn workers_come_to_a_run_with_spares() {
     for worker in &mut workers {
         worker.wait_for(&["works in the pool pagerank"]);
     }
+    // The worker of a host, where all have come and nobody is dead who is not recovered.
+    let of_a_host = || {
+        let status = pod(&place, &["status"])?;
+        let pool = &status["pools"][0];
+        let workers = pool["workers"].as_array()?.iter();
+        let mut own = workers.filter(|worker| worker["is_guest"] == false);
+        let (first, second) = (own.next()?, own.next());
+        let all = pool["guests"] == 3 && second.is_none() && first["lives"] == true;
+        all.then(|| first["instance"].clone())
+    };
+    let mut before = None;
+    wait_until("a host and both workers work", || {
+        before = of_a_host();
+        before.is_some()
+    });
     let host = processes_of(place.path()).into_iter().find(is_first_host);
     host.expect("a host works").kill();
     // Though there are workers beside it, who replace nobody.
     wait_until("the spare works, and so do both workers", || {
-        let Some(status) = pod(&place, &["status"]) else {
-            return false;
-        };
-        let pool = &status["pools"][0];
-        let workers = pool["workers"].as_array().unwrap();
-        let lives = |worker: &&Value| worker["lives"] == true && worker["is_guest"] == false;
-        workers.iter().filter(lives).count() == 1
-            && pool["guests"] == 3
-            && status["members"][0]["status"] == "recovered"
+        let now = of_a_host();
+        now.is_some() && now != before
     });
     // Neither has left by itself.
     let [sent_away, stays] = &mut workers;

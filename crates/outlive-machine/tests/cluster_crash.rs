@@ -4,7 +4,7 @@ mod support;
 
 use outlive_machine::cluster::{self, Breakage, MessageKind, Workload};
 use outlive_machine::crash::{Goal, Points, Report, Sweep, SweepError};
-use outlive_machine::description::{Description, OwnUnit, Protocol, Synchronising};
+use outlive_machine::description::{Bytes, Description, OwnUnit, Protocol, Synchronising};
 use outlive_machine::program::Neighbour;
 use outlive_machine::protocol::NodeId;
 use support::tiny::Tiny;
@@ -121,6 +121,46 @@ fn a_recovery_does_not_wait_for_a_dump_that_nobody_begins() {
     sound(&report, "six nodes");
 }
 
+/// A machine whose logs are full all the time, so that one dump follows another, and whose fabric may hold a message back for longer
+/// than that takes.
+fn always_dumping() -> Description {
+    let tiny = Tiny {
+        nodes: 3,
+        cores: 1,
+        factor: 2,
+        log: "4 KiB",
+        reorder: "30 us",
+        ..Tiny::new(Protocol::Proactive)
+    };
+    let mut description = tiny.description();
+    (description.l3.size, description.l3.ways) = (Bytes::kibi(64), 16);
+    description.system.memory_nodes = 1;
+    description
+}
+
+fn swept_while_dumping(broken: Option<Breakage>) -> Report {
+    let description = always_dumping();
+    let sweep = Sweep {
+        points: Points::Drawn(2_000),
+        broken,
+        ..Sweep::new(&description, 1)
+    };
+    let report = sweep.run(&|| neighbours(1, 3, 40, 400), &|_| {});
+    report.unwrap()
+}
+
+#[test]
+fn nothing_is_lost_where_one_dump_follows_another() {
+    sound(&swept_while_dumping(None), "always dumping");
+}
+
+#[test]
+fn a_dump_while_directories_are_repaired_is_noticed() {
+    let report = swept_while_dumping(Some(Breakage::DumpsInRepair));
+    println!("{} of {} noticed", report.failed, report.points);
+    assert!(report.failed > 0, "{report:?}");
+}
+
 #[test]
 fn after_a_recovery_stores_have_as_many_replicas_as_before() {
     for (seed, protocol) in (0..8).zip(replicating().cycle()) {
@@ -196,7 +236,7 @@ fn a_machine_that_leaves_locks_out_is_not_swept() {
     ] {
         let mut description = machine(protocol, 3, 1, 2, "5 us");
         description.ours.core.synchronisation = without;
-        let swept = Sweep::new(&description, 1).run(&|| neighbours(1, 3, 3, 18), &|_| {});
+        let swept = Sweep::new(&description, 1).run(&|| neighbours(1, 3, 40, 400), &|_| {});
         assert_eq!(swept, Err(SweepError::LeftOut));
     }
 }

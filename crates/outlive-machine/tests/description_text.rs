@@ -177,6 +177,7 @@ fn drawn(seed: u64) -> Description {
     description.ours.wire.mask = Bytes(between(0, 64));
     description.ours.wire.commit = Bytes(between(0, 64));
     description.ours.replication.entries_per_cycle = between(1, 1 << 16) as u32;
+    description.ours.replication.dump_entries_per_cycle = between(1, 1 << 16) as u32;
     description.ours.replication.log_entry = Bytes(between(16, 4096));
     description.ours.replication.replica_hash =
         [ReplicaHash::Multiply, ReplicaHash::Modulo][between(0, 1) as usize];

@@ -301,6 +301,9 @@ impl<T: Thread> Cluster<T> {
             if m == 0 {
                 let advance = logs.barrier.lose(node);
                 self.go_on(advance, now, queue);
+                if self.broken == Some(Breakage::DumpsInRepair) {
+                    self.dump_asked(now, queue);
+                }
             }
         }
     }

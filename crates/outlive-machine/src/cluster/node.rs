@@ -389,7 +389,8 @@ impl<T: Thread> Cluster<T> {
         let held = node.caches.held_mut(slot);
         held.pinned = NOBODY;
         let mut waiting = 0;
-        if demanded && held.turns >= most {
+        let given = demanded && held.turns >= most;
+        if given {
             (held.turns, waiting) = (0, std::mem::take(&mut held.waiting));
         } else {
             held.turns = if demanded { held.turns + 1 } else { 0 };
@@ -415,6 +416,10 @@ impl<T: Thread> Cluster<T> {
             let c = n * self.cores_per_node + waiting.trailing_zeros() as usize;
             waiting &= waiting - 1;
             self.request(c, line, now, queue);
+        }
+        if given {
+            // The line may be gone, and leave room.
+            self.retry(n, now, queue);
         }
     }
 }

@@ -39,7 +39,8 @@ struct Barrier {
     waiting: Vec<u16>,
     /// The last has arrived, and its store to the flag is not committed.
     opener: Option<u16>,
-    /// Who has arrived at any time, one bit for each thread; all if all take part.
+    /// Who has arrived at any time, one bit for each thread; all if all take part. Without the dead who had ended before: nobody
+    /// waits for them.
     members: Vec<bool>,
 }
 
@@ -62,7 +63,7 @@ impl Barrier {
         for (thread, member) in self.members.iter_mut().enumerate() {
             if *member && is_dead(thread as u16) {
                 *member = false;
-                self.threads -= 1;
+                self.threads = self.threads.saturating_sub(1);
             }
         }
         self.waiting.retain(|thread| !is_dead(*thread));
@@ -271,6 +272,13 @@ impl Objects {
         Some(waiting.remove(place).0)
     }
 
+    /// A thread had come to its end before its node died: it is missing nowhere.
+    pub fn had_ended(&mut self, thread: u16) {
+        for barrier in &mut self.barriers {
+            barrier.members[usize::from(thread)] = false;
+        }
+    }
+
     /// Settles what dead threads have held and owed; done again, it does nothing more.
     pub fn bury(&mut self, is_dead: impl Fn(u16) -> bool) -> Settled {
         let mut settled = Settled::default();
@@ -342,5 +350,36 @@ impl Objects {
             }
         }
         None
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Threads 0 and 1 meet at a barrier of two, and end; then 2 and 3 do.
+    #[test]
+    fn the_dead_who_had_ended_are_missing_at_no_barrier() {
+        let synchronisation = Synchronisation {
+            barriers: vec![crate::program::Barrier {
+                counter: Word(0),
+                threads: 2,
+            }],
+            ..Synchronisation::default()
+        };
+        for ended in [true, false] {
+            let mut objects = Objects::new(&synchronisation, 4);
+            let barrier = BarrierId(0);
+            assert_eq!(objects.arrive(barrier, 0), Turn::Waits);
+            assert_eq!(objects.arrive(barrier, 1), Turn::Last);
+            objects.open(barrier);
+            if ended {
+                [0, 1].map(|thread| objects.had_ended(thread));
+            }
+            objects.bury(|thread| thread < 2);
+            // Else nobody knows that they are not to come again.
+            let first = objects.arrive(barrier, 2);
+            assert_eq!(first == Turn::Waits && objects.is_last(barrier), ended);
+        }
     }
 }

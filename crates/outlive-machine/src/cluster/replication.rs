@@ -163,7 +163,7 @@ impl<T: Thread> Cluster<T> {
             true => StoreInput::Gained,
             false => StoreInput::Head { writable: true },
         };
-        // When only one node is alive, there may be nobody to replicate to.
+        // If there were nobody to replicate to, it would be committed at once; but a group has a living unit, if only its own.
         let committed = self.step_store(c, 0, input, at, now, queue);
         if let Some(at) = committed.or_else(|| self.replicate(c, 0, at, now, queue)) {
             self.store_is_oldest(c, at, now, queue);

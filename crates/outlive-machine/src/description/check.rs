@@ -82,6 +82,11 @@ impl Description {
                 self.ours.replication.entries_per_cycle,
                 1 << 16,
             ),
+            (
+                "ours.replication.dump_entries_per_cycle",
+                self.ours.replication.dump_entries_per_cycle,
+                1 << 16,
+            ),
         ];
         for (field, count, most) in counts {
             require(
@@ -216,6 +221,13 @@ impl Description {
             &["ours.fabric.reorder_bound"],
             format!("no fabric holds a message back for {bound}"),
             || format!("give {most} at most"),
+        )?;
+        let (longest, detection) = (Time::from_micros(1_000_000), self.ours.failure.detection);
+        require(
+            detection <= longest,
+            &["ours.failure.detection"],
+            format!("nobody waits {detection} to find that a node is dead"),
+            || format!("give {longest} at most"),
         )?;
         let wire = &self.ours.wire;
         let sizes = [

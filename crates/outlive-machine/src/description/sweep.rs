@@ -67,6 +67,7 @@ pub const SWEPT: &[Swept] = &[
     swept("ours.wire.slot", &["\"1 B\"", "\"16 B\"", "\"64 B\""]),
     swept("ours.wire.header", &["\"8 B\"", "\"16 B\"", "\"32 B\""]),
     swept("ours.replication.entries_per_cycle", &["1", "2", "4", "8"]),
+    swept("ours.replication.dump_entries_per_cycle", &["1", "2", "8"]),
     swept("ours.replication.own_unit", &["\"counts\"", "\"skipped\""]),
     swept(
         "ours.replication.replica_hash",

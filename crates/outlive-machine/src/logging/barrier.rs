@@ -161,8 +161,12 @@ impl DumpBarrier {
         Ok(self.advance())
     }
 
-    /// In a recovery, when all that `node` sent has arrived: nothing more is awaited of it.
+    /// In a recovery, when all that `node` sent has arrived: nothing more is awaited of it. The round under way may go on so; but
+    /// no other begins, whoever has asked for one, until the recovery [begins it anew](Self::begin_anew): a unit that cleared in it
+    /// what it has told nobody of would find the directories [asking](super::LoggingUnit::fetch) too late, and the archive, if it was
+    /// asked before that was stored there, too early.
     pub fn lose(&mut self, node: NodeId) -> Option<Advance> {
+        self.asked = false;
         self.living = self.living.without(node);
         self.awaited = self.awaited.without(node);
         self.advance()

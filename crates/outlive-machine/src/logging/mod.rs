@@ -34,11 +34,11 @@
 //!
 //! | when | it calls |
 //! | --- | --- |
-//! | the fabric has drained | [`Archive::lose`] and [`DumpBarrier::lose`] for the dead, which may bring the round under way to its end; again until nothing is under way |
+//! | the fabric has drained | [`Archive::lose`] and [`DumpBarrier::lose`] for the dead, which may bring the round under way to its end; no other begins before the last |
 //! | at a node's restart, before InitRecov | [`LoggingUnit::forget`] for *every* node, the living too, since what has not committed starts over with new REPLs |
 //! | a directory repairs lines of the dead | [`LoggingUnit::fetch`] of all living units (the line's group suffices) and [`Archive::fetch`] of all archives, all offered to [`LatestWords`] |
 //! | in the last round, under the old groups | what it calls in any round |
-//! | a node has cleared, before its `Cleared` | [`LoggingUnit::regroup`] |
+//! | all have cleared, before any core goes on | [`LoggingUnit::regroup`] |
 //!
 //! With the last round, whatever the living have committed is in an archive, and of the logs nothing is left but what a dead node
 //! has validated in some of them. Each step may be done again if another node dies.
@@ -50,9 +50,9 @@
 //!   move an entry, are stripped then, and could not be compared between units anyway. So an entry has 24 bytes: requester
 //!   2, commit 4 (until the VAL: the sequence), epoch 4, word 6, value 8. A timestamp is kept only where a VAL came early.
 //! * **A full SRAM** lets entries go to DRAM. **A full DRAM log** asks for a dump; what comes until it is cleared stands
-//!   in the spill area behind it (in the same DRAM, at the same cost). A dump reads an entry in a cycle of the unit, and in a
-//!   cycle as many can come as the unit is wide: what is logged at a higher rate than one for as long as that lasts piles up
-//!   there. Refusing a REPL could stop the machine, and refusing a VAL would fill the SRAM with what is committed.
+//!   in the spill area behind it (in the same DRAM, at the same cost). A dump reads
+//!   [`dump_entries_per_cycle`](crate::description::Replication::dump_entries_per_cycle), and as many can come in a cycle as the
+//!   unit is wide: what is logged while a dump lasts piles up there. Refusing a REPL could stop the machine, and refusing a VAL would fill the SRAM with what is committed.
 //! * **Whom FetchLatestVers asks**: all living units and all memory nodes at once, where the paper asks the memory nodes only if no replica
 //!   has the line. Which of the answers is the latest is told by epoch and commit, so more of them do no harm, and nobody waits twice.
 //! * **What is unvalidated in a recovery** is dropped whole: a REPL's entries are validated together. If its node lives, the

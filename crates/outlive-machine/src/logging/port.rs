@@ -11,8 +11,8 @@ use crate::engine::{Clock, Time};
 /// takes `c = k / w` cycles, rounded up, a VAL one. Entries go to the DRAM log over a port of their own, as many in a
 /// cycle; DRAM writes are posted. So, with `s` the first clock edge that is not before the message's arrival and the end of
 /// what the unit does, a REPL is logged at `s + (c - 1) cycles + 4 ns`, and the unit is busy until `s + c cycles`. An entry
-/// for which the SRAM has no room costs a DRAM access instead of the 4 ns. A dump reads one entry in a cycle, since it also
-/// compresses them.
+/// for which the SRAM has no room costs a DRAM access instead of the 4 ns. A dump reads
+/// [fewer](crate::description::Replication::dump_entries_per_cycle), since it also compresses them.
 #[derive(Clone, Debug)]
 pub(super) struct UnitPort {
     clock: Clock,
@@ -20,6 +20,8 @@ pub(super) struct UnitPort {
     dram: Time,
     /// Entries that an access is wide.
     width: u32,
+    /// Entries that a dump reads in a cycle.
+    reads: u32,
     /// The cycle from which on messages can be served.
     free: u64,
     /// The cycle from which on entries can be moved.
@@ -35,6 +37,7 @@ impl UnitPort {
             sram: description.logging_unit.sram_latency,
             dram: description.ours.memory.local_latency,
             width: description.ours.replication.entries_per_cycle,
+            reads: description.ours.replication.dump_entries_per_cycle,
             free: 0,
             mover_free: 0,
             waited: Time::ZERO,
@@ -68,9 +71,9 @@ impl UnitPort {
         self.clock.edge(self.free)
     }
 
-    /// What it takes to read so many entries of the log, one in a cycle.
+    /// What it takes to read so many entries of the log.
     pub fn reading(&self, entries: u64) -> Time {
-        self.clock.edge(entries)
+        self.clock.edge(entries.div_ceil(u64::from(self.reads)))
     }
 
     /// What it takes to begin so many entries of a REPL.

@@ -86,7 +86,7 @@ impl Phase {
 
 /// What a unit saves in a round: its entries, compressed.
 ///
-/// The unit reads an entry of its log in each cycle, and what it has to send grows evenly meanwhile. So piece `i` of `n` may
+/// The unit reads its log evenly, and what it has to send grows evenly meanwhile. So piece `i` of `n` may
 /// leave when `(i + 1) / n` of the reading is done, and the last when all of it is.
 #[derive(Clone, Debug)]
 pub struct Share {

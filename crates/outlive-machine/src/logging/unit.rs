@@ -87,7 +87,7 @@ pub struct LoggingCounts {
     pub moved: u64,
     /// Of them, those that came when the log was full. They stand behind it, in the spill area.
     pub past_full: u64,
-    /// Entries that were dropped, since their node died before it validated them.
+    /// Entries that were dropped in a recovery, since they were not validated: their node has died, or starts over.
     pub forgotten: u64,
     /// Entries that were cleared, saved by whomever.
     pub cleared: u64,

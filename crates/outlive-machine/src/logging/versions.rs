@@ -10,7 +10,8 @@ use super::entry::{Commit, LogEntry};
 pub struct LineVersions {
     /// Which line.
     pub line: LineAddress,
-    /// Its updates. Those of one node are in the reverse order of its commits.
+    /// Its updates. Those of one node in a unit's log are in the reverse order of its commits; in a memory node one may be there
+    /// twice, and late, if who saved it died before it said so.
     pub updates: Vec<LogEntry>,
 }
 

@@ -1,6 +1,6 @@
 //! Nodes that die in a run, and what came of it.
 
-use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use super::RunError;
 use super::drive::Drive;
@@ -66,20 +66,20 @@ impl<T: Thread> Drive<'_, '_, T> {
         let mut crashes = self.run.crashes.clone();
         crashes.sort_unstable();
         let mut deaths: Vec<Died> = Vec::new();
-        for crash in crashes {
-            self.reach(crash.at)?;
-            let machine = self.simulation.machine();
-            if machine.is_finished() || machine.dead().contains(crash.node) {
-                continue;
-            }
-            let owned = machine.owned_lines(crash.node);
-            cluster::crash(&mut self.simulation, crash.node, 0);
-            deaths.push(Died { crash, owned });
-        }
         let mut recovered = None;
-        // A program's code may panic, on what the dead have left half done.
+        // A program's code may panic, on what the dead have left half done; also before the next of them dies.
         let end = crash::judging(|| {
             catch_unwind(AssertUnwindSafe(|| {
+                for crash in crashes {
+                    self.reach(crash.at)?;
+                    let machine = self.simulation.machine();
+                    if machine.is_finished() || machine.dead().contains(crash.node) {
+                        continue;
+                    }
+                    let owned = machine.owned_lines(crash.node);
+                    cluster::crash(&mut self.simulation, crash.node, 0);
+                    deaths.push(Died { crash, owned });
+                }
                 while !self.simulation.machine().is_recovered() && self.simulation.step() {
                     self.tell()?;
                 }
@@ -98,8 +98,7 @@ impl<T: Thread> Drive<'_, '_, T> {
             },
             Err(panic) => match crash::told(&*panic) {
                 what if crash::is_of_a_program(&what) => Living::GaveUp(what),
-                // The machine contradicts itself.
-                _ => resume_unwind(panic),
+                what => return Err(RunError::Contradiction(what)),
             },
         };
         let machine = self.simulation.machine();

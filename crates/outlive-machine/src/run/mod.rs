@@ -107,6 +107,11 @@ pub enum RunError {
     /// It came to its end, with a wrong result.
     #[error(transparent)]
     Wrong(#[from] WrongResult),
+    /// The machine contradicts itself, after a node's death.
+    #[error(
+        "this is a mistake in the simulated machine, which please report with how you have run it: {0}"
+    )]
+    Contradiction(String),
     /// A line is to be followed that shared memory has not.
     #[error("shared memory has {lines} lines, numbered from 0, and {} ({:#x}) is none of them", line.0, line.0)]
     NoSuchLine {

@@ -30,7 +30,7 @@ const CONFIGURATIONS: [Protocol; 3] = [
 ];
 
 /// The parameters, and what each is instead of its default.
-const VARIED: [(&str, &str); 21] = [
+const VARIED: [(&str, &str); 22] = [
     ("ours.core.reorder_buffer", "176"),
     ("ours.core.width", "4"),
     ("ours.core.store_buffer", "9"),
@@ -50,6 +50,7 @@ const VARIED: [(&str, &str); 21] = [
     ("ours.wire.slot", "\"64 B\""),
     ("ours.wire.header", "\"32 B\""),
     ("ours.replication.entries_per_cycle", "1"),
+    ("ours.replication.dump_entries_per_cycle", "8"),
     ("ours.replication.own_unit", "\"skipped\""),
     ("ours.replication.replica_hash", "\"modulo\""),
 ];

@@ -2,7 +2,7 @@
 
 use super::{RunError, Turns};
 use crate::crew::Crew;
-use crate::header::{CalledOff, Header};
+use crate::header::{CalledOff, Header, ROOT, RunHeader};
 use crate::host::HostError;
 use crate::table::Blocks;
 use outlive::heap::LocalHeap;
@@ -108,6 +108,20 @@ pub struct Stage<'s> {
     pub heap: &'s LocalHeap<'s>,
     /// A word of the driver's own, for the block that begins with the header.
     pub cell: Offset,
+}
+
+impl Stage<'_> {
+    /// Lets the header at `at` be found.
+    ///
+    /// # Errors
+    /// If it has no room among the roots.
+    pub fn publish(&self, at: Offset) -> Result<(), RunError> {
+        let published = self.pod.roots().publish::<RunHeader>(ROOT, at);
+        published
+            .map(drop)
+            .map_err(HostError::from)
+            .map_err(RunError::from)
+    }
 }
 
 /// A program in a pod, as the driver looks at it while others work.

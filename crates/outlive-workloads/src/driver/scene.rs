@@ -2,7 +2,6 @@
 
 use super::stale::{Name, sweep};
 use super::{Options, Order, Program, RunError, Running, Stage};
-use crate::header::{ROOT, RunHeader};
 use crate::host::HostError;
 use crate::size;
 use crate::table::Blocks;
@@ -92,9 +91,6 @@ impl<R: Running> Scene<R> {
                 full.map_or(error, too_small)
             })?
         };
-        pod.roots()
-            .publish::<RunHeader>(ROOT, run.header().at())
-            .map_err(HostError::from)?;
         Ok(Self {
             pod,
             path: owned.keep(),

@@ -380,6 +380,9 @@ impl<P: TaskProgram> Program for P {
         let at = stage.blocks.allocate_into(bytes, stage.cell);
         let at = at.map_err(HostError::from)?;
         memory.copy_in(at, &vec![0; bytes as usize]);
+        let record = Record::create(memory, at, beginning);
+        // Before the pool: whoever finds that sees in the header how to come to it.
+        stage.publish(at)?;
         let pool = WorkerPool::create(stage.pod, stage.heap, P::POOL.name, options_of(order));
         let put = pool.and_then(|pool| {
             let put = self.put(&pool, stage.heap);
@@ -390,7 +393,6 @@ impl<P: TaskProgram> Program for P {
             put
         });
         put.map_err(HostError::from)?;
-        let record = Record::create(memory, at, beginning);
         let phases = (P::FIRST_PHASE, self.phase());
         Ok(TaskRun::new(record, phases, self.likely_rounds()))
     }

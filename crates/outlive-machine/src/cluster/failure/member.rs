@@ -119,9 +119,13 @@ impl<T: Thread> Cluster<T> {
         self.nodes[n].clear();
         for c in self.cores_of(n) {
             let core = &mut self.cores[c];
-            if core.activity != Activity::Finished {
-                core.activity = Activity::Finished;
-                self.unfinished -= 1;
+            match core.activity {
+                // All that it has stored is committed: a barrier that it has come to last is open.
+                Activity::Finished => self.objects.had_ended(c as u16),
+                _ => {
+                    core.activity = Activity::Finished;
+                    self.unfinished -= 1;
+                }
             }
             core.held = None;
             core.ended = true;

@@ -26,7 +26,16 @@
 //! Whoever dies meanwhile is detected as before, and with the switch's next interrupt all begins anew, under a higher number; what
 //! is said under a lower one is ignored.
 //!
+//! # What is taken for granted
+//!
+//! Detection is exact: the time runs from the death, no node is suspected that lives, however little it has to say, and the interrupt waits
+//! until the last of what the dead one has sent is at the switch. A real switch does not see into a dead node's link; it would cut the
+//! port off when it raises the interrupt, and count what has passed by then. A recovery takes time for messages, for logs that are gone through and
+//! for the directory entries that name the dead; finding those among the others takes none.
+//!
 //! # What the dead owed to other threads
+//!
+//! It is the machine that knows this, as robust locks of an operating system would; ReCXL has nothing for it.
 //!
 //! A dead thread gives its locks back: who is next gets the lock, and finds the word as the dead has left it. A barrier goes
 //! on without it: if all others have arrived, one of them arrives once more, as the last. (It counts as one who takes

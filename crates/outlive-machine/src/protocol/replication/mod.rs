@@ -43,7 +43,8 @@
 //! (the paper's Table I, Algorithms 1 and 2):
 //!
 //! 1. *Interrupt* to all living nodes. Their cores ask for nothing more; agents, directories and logging units go on, and
-//!    a store that gets its last acknowledgement or its line may commit still. A node answers *InterruptResp* with how many
+//!    a store that gets its last acknowledgement or its line may commit still (in the timed machine cores that are interrupted
+//!    commit nothing any more, which is one of these ways). A node answers *InterruptResp* with how many
 //!    messages it has sent to each other node and got from it, memory nodes too, and again when that has changed.
 //! 2. *The fabric is drained* when these counts agree for the living, and the switch has nothing left of the dead. Whatever
 //!    waits now waits for the dead, or for one who does.
@@ -57,8 +58,9 @@
 //!    [buries](BurialTable::bury) the dead: it finishes in their name what waits for their answers, undoes what they have
 //!    asked for, and serves who waits behind that. The grants of these transactions go out at once. Each answers
 //!    *InitRecovResp*.
-//! 5. *The last round of dumps* under the old groups ([`DumpBarrier`](crate::logging::DumpBarrier)), before, after or beside
-//!    4, for it asks nothing of the directories. First every unit saves its share of what is validated. When all have, each
+//! 5. *The last round of dumps* under the old groups ([`DumpBarrier`](crate::logging::DumpBarrier)), when 4 is done: beside it, an
+//!    entry could be in no answer, if a memory node is asked before it is stored there, and the units after they have cleared it.
+//!    (For the same reason no round begins between 3 and this, whoever has asked for one.) First every unit saves its share of what is validated. When all have, each
 //!    clears what is saved, forms the groups anew of the living ([`regroup`](crate::logging::LoggingUnit::regroup)), and
 //!    answers.
 //! 6. *RecovEnd*, when all of 4 and of 5 have answered: the cores go on, one after the other. Nobody waits for their
@@ -66,7 +68,8 @@
 //!
 //! Whoever dies meanwhile, the manager too: it is begun again at 1, with all who are known to be dead. Each step may be done
 //! twice. What a burial has granted before is an ordinary transaction, and arrives in the second draining. An order names the
-//! dead, and a node takes no order that names fewer than the last Interrupt it has got: so no order of a manager who has died,
+//! dead (in the timed machine a number, which grows with them), and a node takes no order that names fewer than the last Interrupt
+//! it has got: so no order of a manager who has died,
 //! or has begun again, is mistaken for one of the present recovery.
 //!
 //! # Why so many waits
