@@ -2,7 +2,7 @@
 
 use super::{CORES, LINES, Place, World};
 use outlive_machine::line::LineAddress;
-use outlive_machine::logging::{Advance, Epoch, LatestWords, LogEntry};
+use outlive_machine::logging::{Advance, Epoch, LatestWords, LineVersions, LogEntry};
 use outlive_machine::protocol::NodeId;
 use std::collections::BTreeSet;
 
@@ -37,13 +37,17 @@ impl World {
                     store.replicas = store.replicas.without(victim);
                 }
             }
+            // The memory node is asked as early as can be, the units as late: what goes on beside that must move nothing from these
+            // to that.
+            let lines: Vec<_> = (0..LINES).map(LineAddress).collect();
+            let archived = self.archive.fetch(&lines).unwrap();
             while self.step() {}
             if self.dead != dead {
                 continue;
             }
             assert!(self.barrier.is_idle(), "nobody is waited for");
             self.nothing_is_lost()?;
-            self.lines_of_the_dead()?;
+            self.lines_of_the_dead(&archived)?;
             // All that is validated goes to the archives, so that nothing rests on fewer copies.
             for _ in 0..2 {
                 let begin = self.barrier.begin();
@@ -95,7 +99,7 @@ impl World {
 
     /// What a recovery makes of the lines that the dead own: each word as the last commit left it, of which a dead node may have
     /// validated the last one in part.
-    fn lines_of_the_dead(&mut self) -> Result<(), String> {
+    fn lines_of_the_dead(&mut self, archived: &[LineVersions]) -> Result<(), String> {
         for line in 0..LINES as usize {
             let (owner, epoch) = self.owners[line];
             if self.living.contains(owner) {
@@ -115,7 +119,7 @@ impl World {
                     .iter()
                     .for_each(|entry| latest.offer(entry));
             }
-            self.archive.fetch(&[address]).unwrap()[0]
+            archived[line]
                 .updates
                 .iter()
                 .for_each(|entry| latest.offer(entry));
