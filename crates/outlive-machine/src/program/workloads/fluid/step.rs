@@ -80,7 +80,7 @@ impl Thread {
                 cpu.compute(Fluid::CELL);
                 let now = fluid.cell(values[0]);
                 let to = fluid.index(now);
-                let slot = self.take_slot(cpu, grid, to, now == cell);
+                let slot = self.take_slot(cpu, grid, now, cell);
                 for (field, values) in fields.into_iter().zip(values) {
                     for (word, value) in self
                         .layout
@@ -97,9 +97,15 @@ impl Thread {
     }
 
     /// A slot for one more particle in a cell.
-    fn take_slot(&self, cpu: &mut Cpu<'_>, grid: usize, to: u64, same: bool) -> u64 {
-        // Who goes further than to the next cell may come where nobody expects it; the original has no lock then.
-        let lock = self.care && (self.layout.borders.get(cpu, to) != 0 || !same);
+    fn take_slot(&self, cpu: &mut Cpu<'_>, grid: usize, now: [u64; 3], before: [u64; 3]) -> u64 {
+        let to = self.layout.fluid.index(now);
+        let lock = self.care && self.layout.borders.get(cpu, to) != 0;
+        // The original does not look, and may lose a particle there.
+        assert!(
+            lock || !self.care || now == before || self.own.contains(&now),
+            "a particle has come from cell {before:?} further than to the next, in the middle of another thread's block, where no \
+             lock is taken: give shorter frames"
+        );
         if lock {
             cpu.lock(self.layout.lock(to));
         }
