@@ -8,7 +8,8 @@ HIDDEN bool shared_word(uintptr_t address, uint64_t *word) {
     uint64_t at;
     if (address - R.globals < R.globals_end - R.globals)
         at = address - R.globals;
-    else if (address - heaps[0].base < heaps[0].size)
+    /* What a program reads beyond all that it has allocated is nobody's. It is raised before anybody hears of what is below. */
+    else if (address - heaps[0].base < __atomic_load_n(&heaps[0].used, __ATOMIC_RELAXED))
         at = R.globals_end - R.globals + (address - heaps[0].base);
     else
         return false;

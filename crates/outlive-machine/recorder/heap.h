@@ -56,7 +56,7 @@ HIDDEN struct block *take_block(uint32_t which, size_t size, bool *fresh) {
         heap->free[class] = block->start;
     } else if (heap->size - heap->used >= size_of_class(class) + 16) {
         block = (struct block *)(heap->base + heap->used);
-        heap->used += size_of_class(class) + 16;
+        __atomic_store_n(&heap->used, heap->used + size_of_class(class) + 16, __ATOMIC_RELAXED);
     }
     spin_unlock(&heap->lock);
     if (block)

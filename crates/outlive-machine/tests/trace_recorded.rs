@@ -292,6 +292,21 @@ fn a_program_without_a_region_leaves_nothing_to_be_run() {
     );
 }
 
+/// As programs do that go on after an error: the recorder's heap is mapped there, and the trace has no such word.
+#[test]
+fn what_is_read_beyond_all_that_is_allocated_does_no_harm() {
+    let Some(workshop) = Workshop::new("cc") else {
+        return;
+    };
+    let text = "#include <stdlib.h>\nlong x;\nint main(void) {\n    volatile char *some = malloc(100);\n    \
+                x = some[1 << 20];\n    some[1 << 21] = 1;\n    return 0;\n}\n";
+    small(&workshop, text);
+    let (_, trace) = workshop.record(&[]);
+    assert!(!trace.is_empty().unwrap());
+    let subject = Subject::trace_file(&workshop.path("trace"), Replay::default());
+    subject.expect("every word is there");
+}
+
 #[test]
 fn a_wrong_setting_is_refused() {
     let Some(workshop) = Workshop::new("cc") else {
