@@ -51,6 +51,15 @@ HIDDEN uint64_t small_value(uintptr_t address, size_t size) {
     }
 }
 
+/* A read of one place, as a word of shared memory or as somebody's stack. */
+HIDDEN void load_of(struct thread *t, uintptr_t address) {
+    uint64_t word;
+    if (shared_word(address, &word))
+        load_event(t, word, value_at(address));
+    else
+        private_event(t, false, address);
+}
+
 /* Writes down what has been announced: all of it has been done. */
 HIDDEN void settle(struct thread *t) {
     if (t->store_size) {
@@ -60,12 +69,11 @@ HIDDEN void settle(struct thread *t) {
             event1(t, ADVANCE, t->store_order - 1);
         t->store_order = 0;
     }
-    uint64_t word;
-    if (t->spin_at && t->spin_volatile && small_value(t->spin_at, t->spin_size) != t->spin_value && shared_word(t->spin_at, &word)) {
+    if (t->spin_at && t->spin_volatile && small_value(t->spin_at, t->spin_size) != t->spin_value) {
         /* A volatile was looked at here, and then read; it may have changed in between, and ended the wait for it. */
         struct object *o = atomic_at(t->spin_at);
         event2(t, AWAIT, o->order, __atomic_load_n(&o->turns, __ATOMIC_SEQ_CST));
-        load_event(t, word, value_at(t->spin_at));
+        load_of(t, t->spin_at);
         __atomic_store_n(&R.spins, 1, __ATOMIC_RELAXED);
     }
     t->spin_at = 0;
@@ -135,15 +143,14 @@ HIDDEN void writes(const void *at, size_t size) {
     }
 }
 
-/* A volatile that is read again and again is waited for, as an atomic is. What is found here may not be what the program
- * finds right after; `settle` sees to that. */
+/* A volatile that is read again and again is waited for, as an atomic is, on another's stack too. What is found here may not be
+ * what the program finds right after; `settle` sees to that. */
 HIDDEN void volatile_reads(const volatile void *at, size_t size) {
     struct thread *t = enter();
-    uint64_t word;
     if (!t)
         return;
     uintptr_t address = (uintptr_t)at;
-    if (!shared_word(address, &word) || (address & 7) + size > 8 || (size & (size - 1))) {
+    if ((address & 7) + size > 8 || (size & (size - 1))) {
         will_read(t, address, size);
         release(t);
         return;
@@ -165,7 +172,7 @@ HIDDEN void volatile_reads(const volatile void *at, size_t size) {
         settle(t);
         event2(t, AWAIT, o->order, turn);
         gap(t);
-        load_event(t, word, value_at(address));
+        load_of(t, address);
         t->spin_at = address;
         t->spin_size = size;
         t->spin_value = value;
@@ -181,11 +188,19 @@ HIDDEN void volatile_writes(const volatile void *at, size_t size) {
     uint64_t word;
     if (!t)
         return;
-    will_write(t, (uintptr_t)at, size);
-    if (shared_word((uintptr_t)at, &word)) {
-        struct object *o = atomic_at((uintptr_t)at);
-        event2(t, AWAIT, o->order, __atomic_fetch_add(&o->turns, 1, __ATOMIC_SEQ_CST));
+    uintptr_t address = (uintptr_t)at;
+    bool shared = shared_word(address, &word);
+    if (!shared)
+        settle(t);
+    will_write(t, address, size);
+    struct object *o = atomic_at(address);
+    event2(t, AWAIT, o->order, __atomic_fetch_add(&o->turns, 1, __ATOMIC_SEQ_CST));
+    if (shared) {
         t->store_order = o->order + 1;
+    } else {
+        /* A trace does not say what is written there, so it need not have been done. */
+        settle(t);
+        event1(t, ADVANCE, o->order);
     }
     release(t);
 }

@@ -1,9 +1,10 @@
 //! Real programs, built and recorded and done again: on a machine without time, memory ends up as it was in the program
 //! itself.
 
+use outlive_machine::description::Description;
 use outlive_machine::program::{self, Reference, Word};
 use outlive_machine::recorder::{BuildError, Missing, build};
-use outlive_machine::run::Subject;
+use outlive_machine::run::{Run, Subject, unwatched};
 use outlive_machine::trace::{Event, Order, Parts, Replay, Trace};
 use std::ffi::OsString;
 use std::path::Path;
@@ -215,6 +216,33 @@ fn nobody_spins_in_a_trace() {
             longest <= 3,
             "thread {thread} does the same {longest} times on end"
         );
+    }
+}
+
+/// As the barriers of PARSEC, which a function of the first thread has.
+#[test]
+fn nobody_spins_on_the_stack_of_another() {
+    let Some(workshop) = Workshop::new("cc") else {
+        return;
+    };
+    let text = "#include <pthread.h>\n#include <unistd.h>\nlong x;\nstatic void *wait_for(void *flag) {\n    volatile int *go = \
+                flag;\n    while (!*go)\n        ;\n    x = 1;\n    *go = 2;\n    return 0;\n}\nint main(void) {\n    volatile \
+                int go = 0;\n    pthread_t other;\n    pthread_create(&other, 0, wait_for, (void *)&go);\n    \
+                usleep(50000);\n    go = 1;\n    while (go != 2)\n        ;\n    pthread_join(other, 0);\n    \
+                return x != 1;\n}\n";
+    small(&workshop, text);
+    for _ in 0..5 {
+        let (_, trace) = workshop.record(&[]);
+        for thread in 0..2 {
+            let events = trace.events(thread).map(Result::unwrap).count();
+            assert!(events < 60, "thread {thread} has {events} events");
+        }
+        assert!(trace.about().spins);
+        // Who waited waits again.
+        let subject = Subject::trace_file(&workshop.path("trace"), Replay::default()).unwrap();
+        let description = Description::default();
+        let outcome = Run::new(&description, 1).of(&subject, &mut unwatched);
+        assert!(outcome.unwrap().finished);
     }
 }
 
