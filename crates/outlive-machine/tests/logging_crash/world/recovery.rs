@@ -100,7 +100,7 @@ impl World {
     /// What a recovery makes of the lines that the dead own: each word as the last commit left it, of which a dead node may have
     /// validated the last one in part.
     fn lines_of_the_dead(&mut self, archived: &[LineVersions]) -> Result<(), String> {
-        for line in 0..LINES as usize {
+        for (line, archived) in archived.iter().enumerate() {
             let (owner, epoch) = self.owners[line];
             if self.living.contains(owner) {
                 continue;
@@ -119,7 +119,7 @@ impl World {
                     .iter()
                     .for_each(|entry| latest.offer(entry));
             }
-            archived[line]
+            archived
                 .updates
                 .iter()
                 .for_each(|entry| latest.offer(entry));
