@@ -374,7 +374,9 @@ mod tests {
             assert_eq!(objects.arrive(barrier, 1), Turn::Last);
             objects.open(barrier);
             if ended {
-                [0, 1].map(|thread| objects.had_ended(thread));
+                [0, 1]
+                    .into_iter()
+                    .for_each(|thread| objects.had_ended(thread));
             }
             objects.bury(|thread| thread < 2);
             // Else nobody knows that they are not to come again.
