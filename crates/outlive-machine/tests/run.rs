@@ -517,11 +517,25 @@ fn who_watches_hears_of_progress_and_may_end_a_run() {
         ControlFlow::Continue(())
     });
     let whole = whole.unwrap();
-    assert!(heard.len() > 1 && heard.is_sorted_by_key(|progress| progress.now));
-    let last = heard.last().unwrap();
-    assert!(last.events <= whole.events && last.instructions > 0);
-    let stopped = run.of(&subject, &mut |_| ControlFlow::Break(()));
-    assert_eq!(stopped.unwrap_err(), RunError::Stopped);
+    assert!(heard.len() > 2 && heard.is_sorted_by_key(|progress| progress.now));
+    let (first, last) = (heard[0], heard[heard.len() - 1]);
+    assert_eq!((first.events, first.instructions), (0, 0));
+    let instructions = whole.statistics.total().instructions;
+    assert_eq!(
+        (last.events, last.instructions),
+        (whole.events, instructions)
+    );
+    for told in 0..heard.len() {
+        let mut left = told;
+        let stopped = run.of(&subject, &mut |_| match left {
+            0 => ControlFlow::Break(()),
+            _ => {
+                left -= 1;
+                ControlFlow::Continue(())
+            }
+        });
+        assert_eq!(stopped.unwrap_err(), RunError::Stopped, "at {told}");
+    }
 }
 
 #[test]

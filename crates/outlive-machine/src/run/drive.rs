@@ -105,12 +105,14 @@ fn whole<T: Thread>(
         watch,
         told: 0,
     };
+    drive.say()?;
     let looks = drive.looks()?;
     let fallout = match run.crashes.is_empty() {
         true => None,
         false => Some(drive.endure()?),
     };
     let finished = fallout.is_none() && drive.finish()?;
+    drive.say()?;
     let Drive { mut simulation, .. } = drive;
     let (finished, end, checked) = match &fallout {
         Some(fallout) => {
@@ -230,10 +232,15 @@ impl<T: Thread> Drive<'_, '_, T> {
             return Ok(());
         }
         self.told = events;
+        self.say()
+    }
+
+    /// Says how far it is.
+    fn say(&mut self) -> Result<(), RunError> {
         let progress = Progress {
             now: self.simulation.now(),
             instructions: self.simulation.machine().statistics().total().instructions,
-            events,
+            events: self.simulation.handled(),
         };
         if (self.watch)(&progress).is_break() {
             return Err(RunError::Stopped);

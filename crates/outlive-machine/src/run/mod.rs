@@ -83,7 +83,8 @@ pub struct Progress {
     pub events: u64,
 }
 
-/// Hears now and then how far a run is, some times in a second of the host's, and may end it.
+/// Hears how far a run is: before its first event, then some times in a second of the host's, and after its last event, before what
+/// has come of it is checked. It may end the run.
 pub type Watch<'w> = dyn FnMut(&Progress) -> ControlFlow<()> + 'w;
 
 /// Lets a run go on to its end.

@@ -4,6 +4,7 @@ mod text;
 
 use super::fallout::Told;
 use super::placement;
+use super::progress::Took;
 use super::subject::Found;
 use clap::ValueEnum;
 use outlive_machine::cluster::MessageKind;
@@ -41,8 +42,10 @@ pub struct Report<'a> {
     seconds: f64,
     instructions: u64,
     events: u64,
-    /// Of this machine.
+    /// Of this computer.
     host_seconds: f64,
+    /// Of them, from the first event to the last.
+    simulating_seconds: f64,
     instructions_per_cycle: f64,
     store_fraction: f64,
     published_store_fraction: Option<f64>,
@@ -139,7 +142,7 @@ impl<'a> Report<'a> {
         machine: Option<&Path>,
         run: &Run<'_>,
         outcome: &'a Outcome,
-        host_seconds: f64,
+        took: Took,
     ) -> Self {
         let measures = outcome.measures(run.description);
         let counts = outcome.counts.unwrap_or_default();
@@ -176,7 +179,8 @@ impl<'a> Report<'a> {
             seconds: outcome.end.as_seconds(),
             instructions: total.instructions,
             events: outcome.events,
-            host_seconds,
+            host_seconds: took.seconds,
+            simulating_seconds: took.simulating,
             instructions_per_cycle: measures.instructions_per_cycle,
             store_fraction: counts.store_fraction(),
             published_store_fraction: origin.and_then(|origin| origin.stores),

@@ -117,7 +117,7 @@ impl Run {
                 | RunError::CannotCrash => Failure::Usage(error.to_string()),
                 _ => Failure::new(format_args!("{}: {error}", self.what)),
             })?;
-        let host_seconds = line.seconds();
+        let took = line.took();
         drop(line);
         let report = Report::new(
             &self.what,
@@ -125,7 +125,7 @@ impl Run {
             self.machine.as_deref(),
             &run,
             &outcome,
-            host_seconds,
+            took,
         );
         match self.json {
             true => output::json(&report)?,

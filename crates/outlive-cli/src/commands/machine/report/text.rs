@@ -105,8 +105,12 @@ impl Report<'_> {
         };
         let none = String::new;
         let rate = |bytes: f64| format!("{:.3} GB/s", bytes / 1e9);
-        let million =
-            |count: u64| format!("{:.2} million/s", count as f64 / self.host_seconds / 1e6);
+        let million = |count: u64| {
+            format!(
+                "{:.2} million/s",
+                count as f64 / self.simulating_seconds / 1e6
+            )
+        };
         let mut rows = vec![
             ("simulated time", self.end.to_string(), none()),
             ("instructions", self.instructions.to_string(), none()),
@@ -248,6 +252,11 @@ impl Report<'_> {
             (
                 "this machine's time",
                 format!("{:.1} s", self.host_seconds),
+                none(),
+            ),
+            (
+                "of it from the first event to the last",
+                format!("{:.1} s", self.simulating_seconds),
                 none(),
             ),
             ("simulated instructions", million(self.instructions), none()),
