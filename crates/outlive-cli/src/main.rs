@@ -5,6 +5,9 @@
 //! standard error in one paragraph: what happened, where, and what to do. A reader that closes the pipe
 //! ends the command quietly.
 
+// What arguments are documented with is help text, where `[:SEED]` is what may be left out.
+#![allow(rustdoc::broken_intra_doc_links)]
+
 mod amount;
 mod commands;
 mod failure;

@@ -85,7 +85,7 @@
 //!
 //! # The rooms
 //!
-//! For programs: [`registry`] makes tasks of functions, [`Context`] is what they run in, [`array`] is large data that they fill,
+//! For programs: [`registry`] makes tasks of functions, [`Context`] is what they run in, [`mod@array`] is large data that they fill,
 //! [`pool`] is the front door, [`Volunteer`] a process that comes to work, [`frontier`] suspects who is not heard of.
 //!
 //! The engine, from the ground up; each uses only those before it:

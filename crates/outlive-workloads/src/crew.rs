@@ -76,7 +76,7 @@ impl Crew {
         self.hosts * self.processes * self.threads
     }
 
-    /// How many ids there are, of all of them and of those who come [besides](OTHERS).
+    /// How many ids there are, of all of them and of those who come besides.
     pub fn ids(&self) -> u32 {
         self.first_worker + self.workers() + OTHERS
     }

@@ -1,6 +1,6 @@
 //! Chaos over tasks: worker processes are killed at random while they run graphs whose exact result is known.
 //!
-//! A [graph](graph) grows as it runs: which tasks there are follows from its number, and nobody knows before. In the end it has to
+//! A [graph] grows as it runs: which tasks there are follows from its number, and nobody knows before. In the end it has to
 //! give the right sum, found by exactly as many tasks as there are, each of which counts once however often it was begun; a task is begun again at most once
 //! for each worker that was killed; and when the names, the jobs and the pool are removed, nothing is left in the pod.
 //!

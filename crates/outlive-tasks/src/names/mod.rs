@@ -131,7 +131,7 @@ impl<M: Memory> Names<M> {
     /// There is an unbound cell, or there is none.
     ///
     /// Whoever keeps it does so under a pin until it stands where removers look, and then
-    /// [asks](Cell::keep) whether it was in time.
+    /// asks whether it was in time.
     pub fn cell(&self, heap: &LocalHeap<'_, M>, name: &[u8]) -> Result<Cell<M>, AllocateError> {
         loop {
             let _pin = heap.pin();

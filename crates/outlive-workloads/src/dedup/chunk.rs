@@ -12,7 +12,7 @@
 //! definition begins each chunk with an empty hash, so that its first 63 places depend on where the chunk began; here the hash has
 //! always seen the bytes before, which costs nothing, as [`MIN`] is more than 64.) So tasks look for
 //! [`marks`] in stretches, with up to 63 bytes before them, and one pass over the marks, a hundredth of the bytes and less, says where
-//! chunks [end](end). There are no stretches to be aligned, and no text for which cuts would not meet again.
+//! chunks [end]. There are no stretches to be aligned, and no text for which cuts would not meet again.
 //! [`first`] finds the same ends in one pass over the bytes, which skips the first of each chunk.
 
 use core::ops::Range;

@@ -10,9 +10,9 @@
 //! numbered and stored in the order in which they occur. So an archive is the same to the last byte, however many
 //! worked at it, in any order, and did some of it again.
 //!
-//! * [`Tree`](tree::Tree) is what is to be archived.
+//! * [`Tree`] is what is to be archived.
 //! * [`chunk::marks`], [`pack::digest`] and [`pack::pack`] are the work of tasks; [`chunk::ends`] and
-//!   [`Catalog`](archive::Catalog) put together what tasks found.
+//!   [`Catalog`] put together what tasks found.
 //! * [`archive::Writer`] and [`archive::Archive`] write and read the format that [`archive`] describes.
 //! * [`Archiving`] is the program of tasks, and [`Text`] the files as it deals them.
 //! * [`pack_alone`] is the plain program, with one thread; [`verify`](verify::verify) reads an archive and compares

@@ -36,7 +36,7 @@ pub fn largest(points: &[f64]) -> f64 {
     points.iter().fold(0.0, |largest, x| x.abs().max(largest))
 }
 
-/// The centres of an iteration, in the order in which they are compared: of [`LANES`] centres the first coordinates,
+/// The centres of an iteration, in the order in which they are compared: of `LANES` centres the first coordinates,
 /// then the second ones.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Centres {

@@ -7,7 +7,7 @@
 //!   waits, and looks meanwhile whether the run is called off. When a job is complete and no
 //!   [next round](next_round) was created by it, all is done. Then the pool wants no workers, and hosts end.
 //! * A *worker* of a host works in the pool ([`PoolWork`]), without knowing which program it is.
-//! * A *task* that does a unit of the work does it in [`unit`], which notes who is about what, and where hosts are killed that are
+//! * A *task* that does a unit of the work does it in [`unit()`], which notes who is about what, and where hosts are killed that are
 //!   to be killed: right before the commit. A task that has more than its part of the work spawns others ([`spread`]).
 //!
 //! ```
@@ -106,7 +106,7 @@ pub trait TaskProgram: Sync {
     /// By what workers know it.
     const POOL: PoolOf;
 
-    /// What round 0 does, for the progress, if its tasks do no [unit] but take a [step] for each of as many. The
+    /// What round 0 does, for the progress, if its tasks do no [unit](unit()) but take a [step] for each of as many. The
     /// others do what [`phase`](Self::phase) says.
     const FIRST_PHASE: Option<&'static str> = None;
 

@@ -34,7 +34,7 @@ pub trait RecoverLock<M: Memory>: Send + Sync {
 /// Settles what stands in the [room](Log::room) of a dead instance's log.
 ///
 /// Both steps run on every recovery, whether an operation was running or not, and
-/// [again](Recoverers::revisit) for what could not be given up then: also in the log of an instance that did not
+/// [again](super::Recoverers::revisit) for what could not be given up then: also in the log of an instance that did not
 /// die but left in good order. What is said of [`RecoverOperation`] holds for them: restartable at any
 /// instruction, and without locks.
 pub trait RecoverRoom<M: Memory>: Send + Sync {

@@ -15,7 +15,7 @@ pub enum HugePages {
     Off,
     /// Transparent huge pages where the kernel gives them (for shared memory it does if
     /// `/sys/kernel/mm/transparent_hugepage/shmem_enabled` or the mount's `huge=` allow it); small ones
-    /// otherwise. [`Segment::pages`] says what came.
+    /// otherwise. [`Segment::pages`](super::Segment::pages) says what came.
     Transparent,
     /// Pages from the system's pool, which an administrator has filled: for `memfd:NAME`. (A file on a
     /// hugetlbfs mount has them always.)

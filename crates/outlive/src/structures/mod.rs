@@ -2,7 +2,7 @@
 //! (LUPIN §3.6).
 //!
 //! [`Map`] and [`List`] are one algorithm, a linked list sorted by one word (Harris's, as Michael changed it), with
-//! buckets as places to begin at in a map's ([`directory`]). There are no locks. Every change
+//! buckets as places to begin at in a map's (`directory`). There are no locks. Every change
 //! is one compare-and-swap, and an operation descriptor in the caller's log lets its recoverer find out, from the
 //! structure alone, whether that one was made.
 //!
@@ -26,8 +26,8 @@
 //!   meets it helps with that; only the one whose stamp the seal has retires the node and its last value,
 //!   and so does his recoverer, who learns from the heap which of the two the dead had retired. The value that was
 //!   about to be replaced stands in the descriptor's note.
-//! * **Destroy**: see [`destroy`], for whoever is the last to use the structure.
-//! * **Open buckets, add a page**: see [`directory`]. An operation of its own, before the caller's.
+//! * **Destroy**: see `destroy`, for whoever is the last to use the structure.
+//! * **Open buckets, add a page**: see `directory`. An operation of its own, before the caller's.
 //!
 //! The descriptor is begun after the node is filled, and finished after the hand is emptied, so a block in a hand without
 //! a running operation is linked nowhere.
