@@ -25,6 +25,8 @@ pub(super) enum Turn {
 struct Lock {
     word: Word,
     owner: Option<u16>,
+    /// Who has got it and has not seen it given back: the owner, unless the machine has given one thread's lock to another.
+    takers: Vec<u16>,
     waiting: VecDeque<u16>,
     /// Who was called when the lock was given back, and has not come yet.
     called: Option<u16>,
@@ -106,6 +108,7 @@ impl Objects {
         let lock = |word: &Word| Lock {
             word: *word,
             owner: None,
+            takers: Vec::with_capacity(1),
             waiting: VecDeque::with_capacity(4),
             called: None,
         };
@@ -153,24 +156,16 @@ impl Objects {
         Word((self.barrier_counter(barrier).line().0 + 1) * Word::PER_LINE)
     }
 
-    /// A thread's atomic on a lock is committed.
-    ///
-    /// # Panics
-    ///
-    /// If the thread has it already: it would wait for ever.
+    /// A thread's atomic on a lock is committed. If the thread has it already, it waits, for ever unless another gives it back.
     pub fn lock(&mut self, lock: LockId, thread: u16) -> Turn {
         let lock = &mut self.locks[lock.0 as usize];
-        assert_ne!(
-            lock.owner,
-            Some(thread),
-            "thread {thread} takes a lock that it has"
-        );
         let called = lock.called == Some(thread);
         if called {
             lock.called = None;
         }
         if lock.owner.is_none() {
             lock.owner = Some(thread);
+            lock.takers.push(thread);
             return Turn::Go;
         }
         match called {
@@ -180,8 +175,18 @@ impl Objects {
         Turn::Waits
     }
 
-    /// The store that gives a lock back is committed: who is to try next.
-    pub fn unlock(&mut self, lock: LockId) -> Option<u16> {
+    /// The store by which a thread gives a lock back is committed: who is to try next. A program may give back what another thread
+    /// of it has taken.
+    pub fn unlock(&mut self, lock: LockId, thread: u16) -> Option<u16> {
+        let taken = &mut self.locks[lock.0 as usize].takers;
+        match taken.iter().position(|taker| *taker == thread) {
+            Some(place) => _ = taken.swap_remove(place),
+            None => taken.clear(),
+        }
+        self.free(lock)
+    }
+
+    fn free(&mut self, lock: LockId) -> Option<u16> {
         let lock = &mut self.locks[lock.0 as usize];
         lock.owner = None;
         // Who was called before and has not come yet will find it free.
@@ -192,13 +197,12 @@ impl Objects {
         None
     }
 
-    /// A thread gives a lock back: it must have been its own all the time.
+    /// A thread gives a lock back: if it has got it, it must have been its own all the time.
     pub fn judge_unlock(&self, lock: LockId, thread: u16) {
-        let owner = self.locks[lock.0 as usize].owner;
-        assert_eq!(
-            owner,
-            Some(thread),
-            "thread {thread} gives lock {} back, which it has no more",
+        let Lock { owner, takers, .. } = &self.locks[lock.0 as usize];
+        assert!(
+            *owner == Some(thread) || !takers.contains(&thread),
+            "thread {thread} gives lock {} back, which it has no more; {owner:?} has it",
             lock.0
         );
     }
@@ -284,6 +288,7 @@ impl Objects {
         let mut settled = Settled::default();
         for lock in &mut self.locks {
             lock.waiting.retain(|thread| !is_dead(*thread));
+            lock.takers.retain(|thread| !is_dead(*thread));
             let called = lock.called.is_some_and(&is_dead);
             if lock.owner.is_some_and(&is_dead) {
                 lock.owner = None;
@@ -319,7 +324,7 @@ impl Objects {
     /// What must not be done: all locks are free; who is to try next.
     pub fn free_all_locks(&mut self) -> Vec<u16> {
         let all = 0..self.locks.len() as u32;
-        all.filter_map(|lock| self.unlock(LockId(lock))).collect()
+        all.filter_map(|lock| self.free(LockId(lock))).collect()
     }
 
     /// What a thread waits for here.

@@ -362,7 +362,7 @@ impl<T: Thread> Cluster<T> {
                 if self.oracle.is_some() {
                     self.objects.judge_unlock(lock, c as u16);
                 }
-                if let Some(next) = self.objects.unlock(lock) {
+                if let Some(next) = self.objects.unlock(lock, c as u16) {
                     queue.schedule_at(at, Event::Released(next));
                 }
             }
