@@ -3,16 +3,14 @@
 mod traces;
 
 use outlive_machine::program::{
-    self, Barrier, BarrierId, ConditionId, EventCountId, LockId, Next, Op, Reference, Thread,
-    Update, Word,
+    self, EventCountId, LockId, Next, Op, Reference, Thread, Update, Word,
 };
 use outlive_machine::trace::{
-    About, AtomicKind, Encoding, Event, Flaw, Order, Parts, Replay, Trace, TraceError, TraceWriter,
-    TracedLock,
+    AtomicKind, Encoding, Event, Flaw, Order, Parts, Replay, Trace, TraceError, TraceWriter,
 };
 use proptest::prelude::*;
 use std::collections::BTreeSet;
-use traces::{about, bits, event, written};
+use traces::{about, event, written};
 
 fn encoding() -> impl Strategy<Value = Encoding> {
     prop_oneof![Just(Encoding::Plain), Just(Encoding::Deflate)]

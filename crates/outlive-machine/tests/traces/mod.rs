@@ -29,7 +29,7 @@ pub fn about() -> About {
     }
 }
 
-pub fn bits(mask: u8) -> u64 {
+fn bits(mask: u8) -> u64 {
     (0..8)
         .filter(|byte| mask & (1 << byte) != 0)
         .map(|byte| 0xff << (8 * byte))
