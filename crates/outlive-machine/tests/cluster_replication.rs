@@ -206,7 +206,8 @@ fn proactive_without_coalescing_is_the_uncoalesced_protocol() {
 fn adaptive_coalesces_once_more_stores_wait_than_are_eager() {
     // Without locks, that is all.
     let mut description = with(Protocol::Adaptive, 3);
-    description.ours.core.eager_stores = 2;
+    let entries = description.ours.core.store_buffer;
+    description.ours.core.eager_part = entries / 2;
     let first = words(&description, false).next().unwrap();
     let mut stores = vec![Op::Store(words(&description, false).nth(9).unwrap(), 1)];
     stores.extend((0..8).map(|n| Op::Store(first.offset(n), n)));
@@ -214,7 +215,7 @@ fn adaptive_coalesces_once_more_stores_wait_than_are_eager() {
     // The oldest, the next, and then all others in one.
     assert_eq!((total.replicated, total.shared_coalesced), (3, 6));
     // The oldest is always replicated, so a limit of one makes no difference.
-    description.ours.core.eager_stores = 1;
+    description.ours.core.eager_part = entries;
     let adaptive = run(&description, vec![stores.clone(); 8]).0;
     description.ours.coherence.protocol = Protocol::Proactive;
     assert_eq!(run(&description, vec![stores; 8]).0, adaptive);

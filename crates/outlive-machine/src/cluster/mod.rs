@@ -284,7 +284,8 @@ impl<T: Thread> Cluster<T> {
             timing,
             sizes: WireSizes::new(&description.ours.wire),
             protocol: description.ours.coherence.protocol,
-            eager_stores: description.ours.core.eager_stores as usize,
+            eager_stores: (description.ours.core.store_buffer / description.ours.core.eager_part)
+                as usize,
             synchronisation: description.ours.core.synchronisation,
             write_backs: description.ours.coherence.write_back_buffer as usize,
             cores_per_node: per_node,

@@ -53,7 +53,7 @@ impl Description {
             ("system.store_queue", system.store_queue, 1 << 16),
             ("ours.core.reorder_buffer", core.reorder_buffer, 1 << 16),
             ("ours.core.width", core.width, 64),
-            ("ours.core.eager_stores", core.eager_stores, 1 << 16),
+            ("ours.core.eager_part", core.eager_part, 1 << 16),
             ("ours.core.store_buffer", core.store_buffer, 1 << 16),
             ("ours.core.l1_misses", core.l1_misses, 1 << 16),
             ("ours.core.l2_misses", core.l2_misses, 1 << 16),

@@ -45,9 +45,10 @@ section! {
         pub l1_misses: u32 = 12,
         /// Misses that an L2 waits for at a time: 48, as that core has.
         pub l2_misses: u32 = 48,
-        /// Up to so many entries of the store buffer "recxl-adaptive" replicates each store as it enters: 9, an eighth of the buffer. Then
-        /// what little there is will be waited for soon; with more, there is time for others to join.
-        pub eager_stores: u32 = 9,
+        /// While entries are in no more than a so-manieth part of the store buffer (8: in 9 of 72), "recxl-adaptive" replicates each
+        /// store as it enters: what little there is will be waited for soon; with more, there is time for others to join. The oldest is
+        /// replicated always.
+        pub eager_part: u32 = 8,
         /// What locks, barriers and conditions are to the memory: "replicated", "left-out" or "events". A lock whose word dies with a
         /// node would be free or taken for good, so stores to these words are replicated as others. The paper's traces have
         /// synchronisation as events, without such stores, and it does not say what those cost in its simulator. With "left-out" they

@@ -38,7 +38,7 @@ pub const SWEPT: &[Swept] = &[
     swept("ours.core.reorder_buffer", &["176", "352", "704"]),
     swept("ours.core.width", &["4", "5", "8"]),
     swept("ours.core.store_buffer", &["9", "36", "72", "144"]),
-    swept("ours.core.eager_stores", &["1", "9", "36"]),
+    swept("ours.core.eager_part", &["2", "8", "72"]),
     swept("ours.core.coalescing", &["\"lines\"", "\"never\""]),
     swept("ours.core.l1_misses", &["6", "12", "24"]),
     swept("ours.core.l2_misses", &["24", "48", "96"]),

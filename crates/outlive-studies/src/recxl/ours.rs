@@ -34,7 +34,7 @@ const VARIED: [(&str, &str); 22] = [
     ("ours.core.reorder_buffer", "176"),
     ("ours.core.width", "4"),
     ("ours.core.store_buffer", "9"),
-    ("ours.core.eager_stores", "1"),
+    ("ours.core.eager_part", "72"),
     ("ours.core.coalescing", "\"never\""),
     ("ours.core.l1_misses", "6"),
     ("ours.core.l2_misses", "24"),
