@@ -5,7 +5,7 @@ use crate::{Run, StudyError, machine};
 use outlive_machine::description::Description;
 use outlive_machine::engine::Time;
 use outlive_machine::program::{Scale, workloads};
-use outlive_machine::run::{self, Outcome, Placement, RunError, Subject};
+use outlive_machine::run::{self, Crash, Outcome, Placement, RunError, Subject};
 use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::mpsc::{RecvTimeoutError, channel};
@@ -25,6 +25,7 @@ pub struct Job {
     pub seed: u64,
     pub looks: Vec<Time>,
     pub until: Option<Time>,
+    pub crashes: Vec<Crash>,
     pub placement: Placement,
 }
 
@@ -56,6 +57,7 @@ impl Job {
         let run = run::Run {
             looks: self.looks.clone(),
             until: self.until,
+            crashes: self.crashes.clone(),
             placement: self.placement,
             ..run::Run::new(&self.description, self.seed)
         };

@@ -1,5 +1,5 @@
-//! `recxl-fig15`: how many lines one node owns 12.5 ms into a run under proactive (the paper's Figure 15). If the node died then,
-//! the recovery would have to search the logs for each of them. No node dies here: the count is of the moment before.
+//! `recxl-fig15`: a node dies 12.5 ms into a run under proactive: how many lines it owned (the paper's Figure 15), each of which the
+//! recovery searches in the logs, and what became of them.
 //!
 //! The directories know which lines the node owns, but not which of these it has written; that is looked up in the simulated
 //! caches. A line that it has not written is Exclusive, or was dropped: a node does not tell the directory when it drops such a line,
@@ -9,16 +9,18 @@ use super::grid::{Grid, Line, Variant};
 use super::lengths::Lengths;
 use super::paper::{self, Judge};
 use super::{row, with};
-use crate::row::{How, Row};
+use crate::row::{Goal, How, Row};
 use crate::statistics::median_estimate;
 use crate::{Run, Study, StudyError};
-use outlive_machine::cluster::OwnedLines;
+use outlive_machine::crash;
 use outlive_machine::description::Protocol;
 use outlive_machine::engine::Time;
+use outlive_machine::protocol::NodeId;
+use outlive_machine::run::{Crash, Died, Fallout};
 
 pub const STUDY: Study = Study {
     name: "recxl-fig15",
-    about: "lines that a node owns when it might crash, under proactive, simulated (ReCXL Figure 15)",
+    about: "lines that a node owns when it dies, and their recovery, under proactive, simulated (ReCXL Figure 15)",
     body: study,
 };
 
@@ -31,7 +33,7 @@ fn unit(at: Time) -> String {
     format!("lines at {at}")
 }
 
-/// The node that dies in the paper, and whose lines are counted here.
+/// The node that dies.
 const NODE: usize = 0;
 
 fn study(run: &mut Run<'_>) -> Result<(), StudyError> {
@@ -43,17 +45,22 @@ fn study(run: &mut Run<'_>) -> Result<(), StudyError> {
     );
     let protocol = Protocol::Proactive;
     let variant = Variant {
-        looks: vec![at],
+        crashes: vec![Crash {
+            at,
+            node: NodeId::new(NODE),
+        }],
+        // The run ends with the recovery.
         until: Some(at),
         ..Variant::new(protocol.name(), with(&lengths.description, protocol))
     };
+    crash::silence_judges();
     let description = variant.description.clone();
     let judge = Judge::new(STUDY.name, lengths.length);
     let grid = Grid::new(&lengths, vec![variant]);
     let lines = grid.measure(run, |line| of_workload(line, at, judge))?;
     let owned: Vec<f64> = lines
         .iter()
-        .filter_map(|line| counts(line, |owned| owned.recorded))
+        .filter_map(|line| counts(line, |died| died.owned.recorded))
         .map(|counts| median_estimate(&counts).value)
         .collect();
     if !owned.is_empty() {
@@ -79,21 +86,32 @@ fn study(run: &mut Run<'_>) -> Result<(), StudyError> {
     Ok(())
 }
 
-/// A count for each seed; `None` if the program had ended before the time to look.
-fn counts(line: &Line, count: fn(&OwnedLines) -> u64) -> Option<Vec<f64>> {
+/// What came of the death, for each seed; `None` if the program had ended before.
+fn fallouts(line: &Line) -> Option<Vec<&Fallout>> {
     let outcomes = line.cells[0].outcomes.iter();
-    let counts = outcomes.map(|outcome| {
-        let look = outcome.looks.first()?;
-        Some(count(&look.owned[NODE]) as f64)
+    let fallouts = outcomes.map(|outcome| {
+        let fallout = outcome.fallout.as_ref();
+        fallout.filter(|fallout| !fallout.deaths.is_empty())
     });
-    counts.collect()
+    fallouts.collect()
+}
+
+/// A count of the node that has died, for each seed.
+fn counts(line: &Line, count: fn(&Died) -> u64) -> Option<Vec<f64>> {
+    let fallouts = fallouts(line)?.into_iter();
+    Some(
+        fallouts
+            .map(|fallout| count(&fallout.deaths[0]) as f64)
+            .collect(),
+    )
 }
 
 fn of_workload(line: &Line, at: Time, judge: Judge) -> Vec<Row> {
     let name = line.workload;
-    let (Some(recorded), Some(dirty)) = (
-        counts(line, |owned| owned.recorded),
-        counts(line, |owned| owned.dirty),
+    let (Some(recorded), Some(dirty), Some(fallouts)) = (
+        counts(line, |died| died.owned.recorded),
+        counts(line, |died| died.owned.dirty),
+        fallouts(line),
     ) else {
         let end = line.cells[0].outcomes[0].end;
         let case = format!("{name} (not measured: it ended at {end}, before {at})");
@@ -110,6 +128,19 @@ fn of_workload(line: &Line, at: Time, judge: Judge) -> Vec<Row> {
         .zip(&dirty)
         .map(|(all, dirty)| all - dirty)
         .collect();
+    let recovered = fallouts.iter().map(|fallout| {
+        let from = fallout.deaths[0].crash.at;
+        Some((fallout.recovered? - from).as_seconds() * 1e6)
+    });
+    let until = "from the death until all is recovered";
+    let until = match recovered.collect::<Option<Vec<f64>>>() {
+        Some(took) => row(name, until, "us", &took),
+        None => Row::new(format!("{name} (never)"), until, "us"),
+    };
+    let lost: Vec<f64> = fallouts
+        .iter()
+        .map(|fallout| fallout.lost.len() as f64)
+        .collect();
     vec![
         owned,
         row(
@@ -124,5 +155,13 @@ fn of_workload(line: &Line, at: Time, judge: Judge) -> Vec<Row> {
             unit(at),
             &not_written,
         ),
+        until,
+        row(
+            name,
+            "lines that do not hold what was committed",
+            "lines",
+            &lost,
+        )
+        .goal(Goal::ours_at_most(0.0)),
     ]
 }

@@ -8,7 +8,7 @@ use crate::{Run, StudyError};
 use outlive_machine::description::Description;
 use outlive_machine::engine::Time;
 use outlive_machine::program::Scale;
-use outlive_machine::run::{Outcome, Placement};
+use outlive_machine::run::{Crash, Outcome, Placement};
 
 /// A machine to run on, and what is wanted of the runs.
 #[derive(Clone, Debug)]
@@ -19,6 +19,8 @@ pub struct Variant {
     pub looks: Vec<Time>,
     /// When to leave off; by default at the end.
     pub until: Option<Time>,
+    /// Who dies, and when.
+    pub crashes: Vec<Crash>,
     /// What stands in the shared memory.
     pub placement: Placement,
 }
@@ -31,6 +33,7 @@ impl Variant {
             description,
             looks: Vec::new(),
             until: None,
+            crashes: Vec::new(),
             placement: Placement::default(),
         }
     }
@@ -141,6 +144,7 @@ impl Grid {
                     seed,
                     looks: variant.looks.clone(),
                     until: variant.until,
+                    crashes: variant.crashes.clone(),
                     placement: variant.placement,
                 }));
             }
