@@ -12,7 +12,7 @@ use outlive_machine::run::{
     Crash, Living, Measures, Outcome, Placement, Run, RunError, Subject, unwatched,
 };
 use outlive_machine::trace::{
-    About, Encoding, Event, Parts, Replay, Trace, TraceWriter, TracedLock,
+    About, AtomicKind, Encoding, Event, Parts, Replay, Trace, TraceWriter, TracedLock,
 };
 use std::ops::ControlFlow;
 
@@ -591,4 +591,87 @@ fn what_cannot_run_is_an_error() {
     let subject = Subject::trace(&trace, Replay::default()).unwrap();
     let stuck = Run::new(&description, 1).of(&subject, &mut unwatched);
     assert!(matches!(stuck, Err(RunError::Stuck(_))), "{stuck:?}");
+}
+
+/// Two threads with a lock, a barrier whose two lines stand on two pages, and a store to each of four pages.
+fn on_pages(pages: [u64; 4], words: u64) -> Trace {
+    let page = pages.map(|page| Word(page * 512));
+    let mut writer = TraceWriter::new(Vec::new(), 2, Encoding::Plain).unwrap();
+    writer.image(page[3].offset(510), &[3, 4]).unwrap();
+    for thread in 0..2 {
+        let (lock, turn, word) = (LockId(0), thread.into(), page[0].offset(8));
+        let read = 5 * u64::from(thread);
+        let events = [
+            Event::Lock { lock, turn },
+            Event::Load {
+                word: page[3].offset(511),
+                value: Some(4),
+            },
+            Event::Atomic {
+                word,
+                mask: 0xff,
+                kind: AtomicKind::Add,
+                read,
+                written: read + 5,
+            },
+            Event::Unlock(lock),
+            Event::Barrier(BarrierId(0)),
+            Event::StorePart {
+                word: page[2].offset(u64::from(thread) + 8),
+                mask: 1,
+                value: 9,
+            },
+            Event::Release(word),
+        ];
+        for event in events {
+            writer.event(thread, event).unwrap();
+        }
+    }
+    let about = About {
+        words,
+        threads: 2,
+        locks: vec![TracedLock {
+            word: page[0],
+            order: None,
+        }],
+        barriers: vec![Barrier {
+            counter: page[1].offset(504),
+            threads: 2,
+        }],
+        ..About::default()
+    };
+    Trace::from_bytes(writer.finish(&about).unwrap()).unwrap()
+}
+
+#[test]
+fn pages_of_a_vast_memory_that_nothing_touches_are_left_out() {
+    // Larger than any host's memory, and than a gibibyte by a word.
+    for (far, words) in [
+        ([1 << 30, 1 << 31, (1 << 31) + 1, 1 << 37], 1 << 47),
+        ([7, 1000, 1001, 200_000], (1 << 27) + 1),
+    ] {
+        for protocol in [Protocol::WriteBack, Protocol::Proactive] {
+            let description = machine(protocol);
+            let runs = |trace: &Trace, lines| {
+                let subject = Subject::trace(trace, EXACT).unwrap().with_check(|word| {
+                    let last = (0..4 * 512).rev().find(|at| word(Word(*at)) != 0);
+                    let sum = word(Word(8));
+                    match (last, sum) {
+                        (Some(2047), 10) => Ok(()),
+                        _ => Err(format!("{last:?}, {sum}")),
+                    }
+                });
+                let beyond = Run {
+                    follow: Some(LineAddress(lines)),
+                    ..Run::new(&description, 1)
+                };
+                let error = beyond.of(&subject, &mut unwatched).unwrap_err();
+                assert!(matches!(error, RunError::NoSuchLine { .. }), "{error}");
+                outcome(&Run::new(&description, 1), &subject)
+            };
+            let near = runs(&on_pages([0, 1, 2, 3], 4 * 512), 4 * 64);
+            assert!(near.checked);
+            assert_eq!(runs(&on_pages(far, words), 4 * 64), near);
+        }
+    }
 }

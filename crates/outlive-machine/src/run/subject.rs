@@ -7,7 +7,7 @@ use std::sync::Arc;
 use crate::program::{
     Coroutine, Image, Origin, Recording, Synchronisation, Word, Workload, WrongResult,
 };
-use crate::trace::{Replay, Trace, TraceError, TraceThread};
+use crate::trace::{Replay, Replayed, Trace, TraceError, TraceThread};
 
 /// What is to be run. It can be run as often as wanted, on any machine with cores enough.
 #[derive(Clone, Debug)]
@@ -22,9 +22,7 @@ enum Kind {
 /// A trace with what it is run with. Threads that have not begun are cloned for each run.
 #[derive(Clone)]
 struct Traced {
-    threads: Vec<TraceThread>,
-    image: Image,
-    synchronisation: Synchronisation,
+    replayed: Replayed,
     check: Option<Check>,
 }
 
@@ -54,9 +52,7 @@ impl Subject {
             return Err(TraceError::Empty { region_only });
         }
         Ok(Self(Kind::Trace(Box::new(Traced {
-            threads: trace.threads(replay)?,
-            image: trace.image()?,
-            synchronisation: trace.about().synchronisation(),
+            replayed: trace.replayed(replay)?,
             check: None,
         }))))
     }
@@ -86,7 +82,7 @@ impl Subject {
     pub fn thread_count(&self) -> usize {
         match &self.0 {
             Kind::Program(workload) => workload.thread_count(),
-            Kind::Trace(traced) => traced.threads.len(),
+            Kind::Trace(traced) => traced.replayed.threads.len(),
         }
     }
 
@@ -94,7 +90,7 @@ impl Subject {
     pub fn image(&self) -> &Image {
         match &self.0 {
             Kind::Program(workload) => workload.image(),
-            Kind::Trace(traced) => &traced.image,
+            Kind::Trace(traced) => &traced.replayed.image,
         }
     }
 
@@ -114,14 +110,14 @@ impl Subject {
     pub(super) fn synchronisation(&self) -> &Synchronisation {
         match &self.0 {
             Kind::Program(workload) => workload.synchronisation(),
-            Kind::Trace(traced) => &traced.synchronisation,
+            Kind::Trace(traced) => &traced.replayed.synchronisation,
         }
     }
 
     pub(super) fn threads(&self) -> Threads {
         match &self.0 {
             Kind::Program(workload) => Threads::Program(workload.threads(Recording::Off)),
-            Kind::Trace(traced) => Threads::Trace(traced.threads.clone()),
+            Kind::Trace(traced) => Threads::Trace(traced.replayed.threads.clone()),
         }
     }
 
@@ -146,8 +142,8 @@ impl fmt::Debug for Kind {
             Self::Program(workload) => workload.fmt(f),
             Self::Trace(traced) => f
                 .debug_struct("Trace")
-                .field("threads", &traced.threads.len())
-                .field("words", &traced.image.words)
+                .field("threads", &traced.replayed.threads.len())
+                .field("words", &traced.replayed.image.words)
                 .finish_non_exhaustive(),
         }
     }

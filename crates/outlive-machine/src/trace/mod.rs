@@ -106,6 +106,7 @@ mod block;
 mod error;
 mod event;
 mod index;
+mod pages;
 mod read;
 mod replay;
 mod survey;
@@ -117,7 +118,7 @@ pub use block::Encoding;
 pub use error::{Flaw, TraceError};
 pub use event::{AtomicKind, Event};
 pub use read::{Events, Trace};
-pub use replay::{Order, Parts, Replay, TraceThread};
+pub use replay::{Order, Parts, Replay, Replayed, TraceThread};
 pub use survey::{Counts, Survey};
 pub use write::TraceWriter;
 

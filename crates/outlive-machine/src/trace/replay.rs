@@ -1,8 +1,11 @@
 //! Does again what was recorded, as a thread of a simulated machine.
 
+use super::pages::Pages;
 use super::read::Cursor;
 use super::{Event, Trace, TraceError};
-use crate::program::{EventCountId, LockId, Next, Op, Thread, Update, Word};
+use crate::program::{
+    EventCountId, Image, LockId, Next, Op, Synchronisation, Thread, Update, Word,
+};
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 
@@ -42,6 +45,20 @@ pub struct Replay {
     pub parts: Parts,
 }
 
+/// Words of the largest shared memory that a machine has whole, touched or not.
+const MOST_WHOLE: u64 = 1 << 27;
+
+/// What a machine needs to do a trace again.
+#[derive(Clone, Debug)]
+pub struct Replayed {
+    /// Its threads, ready to begin.
+    pub threads: Vec<TraceThread>,
+    /// What shared memory holds at the beginning.
+    pub image: Image,
+    /// What threads wait for each other by.
+    pub synchronisation: Synchronisation,
+}
+
 impl Trace {
     /// Its threads, ready to be done again. All of the trace is read for this, once.
     ///
@@ -49,10 +66,35 @@ impl Trace {
     ///
     /// If anything in the trace is damaged or cannot be read.
     pub fn threads(&self, replay: Replay) -> Result<Vec<TraceThread>, TraceError> {
+        self.threads_on(Pages::all(self.about()), replay)
+    }
+
+    /// All that a machine needs to do it again. If its shared memory is larger than a gibibyte, this is without the pages of 4 KiB
+    /// that nothing in the trace touches, and the others are numbered anew, in the same order: programs allocate what they
+    /// never come to, and have it from their kernels for nothing. The trace is then read twice.
+    ///
+    /// # Errors
+    ///
+    /// If anything in the trace is damaged or cannot be read.
+    pub fn replayed(&self, replay: Replay) -> Result<Replayed, TraceError> {
+        let image = self.image()?;
+        let pages = match self.about().words > MOST_WHOLE {
+            true => self.touched_pages(&image)?,
+            false => Pages::all(self.about()),
+        };
+        Ok(Replayed {
+            image: pages.image(image),
+            synchronisation: pages.synchronisation(self.about()),
+            threads: self.threads_on(pages, replay)?,
+        })
+    }
+
+    fn threads_on(&self, pages: Pages, replay: Replay) -> Result<Vec<TraceThread>, TraceError> {
         let survey = self.survey()?;
         let about = self.about();
         let mut plan = Plan {
             replay,
+            pages,
             in_parts: survey.in_parts,
             locks: about.locks.iter().map(|lock| lock.order).collect(),
             kept: about
@@ -76,6 +118,7 @@ impl Trace {
 #[derive(Debug)]
 struct Plan {
     replay: Replay,
+    pages: Pages,
     in_parts: BTreeSet<Word>,
     locks: Vec<Option<EventCountId>>,
     kept: Vec<bool>,
@@ -121,17 +164,18 @@ impl Plan {
 
     /// What has to be done for an event.
     fn ops(&self, event: Event, ready: &mut VecDeque<Op>) {
+        let at = |word| self.pages.word(word);
         match event {
             Event::Compute(count) => ready.push_back(Op::Compute(count)),
-            Event::Load { word, .. } => ready.push_back(Op::Load(word)),
-            Event::Store { word, value } => ready.push_back(Op::Store(word, value)),
+            Event::Load { word, .. } => ready.push_back(Op::Load(at(word))),
+            Event::Store { word, value } => ready.push_back(Op::Store(at(word), value)),
             Event::StorePart { word, mask, value } => {
                 let bits = super::event::bits(mask);
                 if self.replay.parts == Parts::Exact && self.in_parts.contains(&word) {
-                    ready.push_back(Op::Atomic(word, Update::And(!bits)));
-                    ready.push_back(Op::Atomic(word, Update::Or(value & bits)));
+                    ready.push_back(Op::Atomic(at(word), Update::And(!bits)));
+                    ready.push_back(Op::Atomic(at(word), Update::Or(value & bits)));
                 } else {
-                    ready.push_back(Op::StorePart(word, value, mask));
+                    ready.push_back(Op::StorePart(at(word), value, mask));
                 }
             }
             // Whatever it was: the sum of all differences is the difference that they made together, in whatever order they
@@ -143,7 +187,8 @@ impl Plan {
                 written,
                 ..
             } => {
-                ready.push_back(Op::Atomic(word, Update::Add(written.wrapping_sub(read))));
+                let update = Update::Add(written.wrapping_sub(read));
+                ready.push_back(Op::Atomic(at(word), update));
             }
             Event::Fence => ready.push_back(Op::Fence),
             Event::PrivateLoad(address) => ready.push_back(Op::PrivateLoad(address)),
@@ -156,8 +201,8 @@ impl Plan {
             // Nobody waits there, since who waited takes the lock in its turn: this is for the access.
             Event::Signal(condition) => ready.push_back(Op::Signal(condition)),
             Event::Broadcast(condition) => ready.push_back(Op::Broadcast(condition)),
-            Event::Acquire(word) => ready.push_back(Op::Acquire(word)),
-            Event::Release(word) => ready.push_back(Op::Release(word)),
+            Event::Acquire(word) => ready.push_back(Op::Acquire(at(word))),
+            Event::Release(word) => ready.push_back(Op::Release(at(word))),
             Event::Await(count, value) if self.keeps(count) => {
                 ready.push_back(Op::Await(count, value))
             }
