@@ -135,7 +135,11 @@ fn of_workload(line: &Line, at: Time, judge: Judge) -> Vec<Row> {
     let until = "from the death until all is recovered";
     let until = match recovered.collect::<Option<Vec<f64>>>() {
         Some(took) => row(name, until, "us", &took),
-        None => Row::new(format!("{name} (never)"), until, "us"),
+        None => Row::new(
+            format!("{name} (not measured: its recovery came to no end)"),
+            until,
+            "us",
+        ),
     };
     let lost: Vec<f64> = fallouts
         .iter()
