@@ -37,13 +37,23 @@ struct Barrier {
     counter: Word,
     threads: u32,
     arrived: u32,
-    generation: u64,
-    waiting: Vec<u16>,
-    /// The last has arrived, and its store to the flag is not committed.
-    opener: Option<u16>,
+    /// How often all have arrived.
+    round: u64,
+    /// Who waits, and in which round he has arrived: others may arrive anew before the flag of a round is written.
+    waiting: Vec<(u16, u64)>,
+    openings: Vec<Opening>,
     /// Who has arrived at any time, one bit for each thread; all if all take part. Without the dead who had ended before: nobody
     /// waits for them.
     members: Vec<bool>,
+}
+
+/// The last of a round has arrived, and its store to the flag is not committed.
+#[derive(Clone, Copy, Debug)]
+struct Opening {
+    opener: u16,
+    round: u64,
+    /// Who was to open has died, and this one, who has waited, has yet to arrive again to do so.
+    again: bool,
 }
 
 #[derive(Clone, Debug)]
@@ -60,26 +70,47 @@ struct EventCount {
 }
 
 impl Barrier {
-    /// Goes on without the dead; who is to arrive once more, if all others are here.
-    fn bury(&mut self, is_dead: &impl Fn(u16) -> bool) -> Option<u16> {
+    /// Goes on without the dead; who is to arrive once more: of each round that a dead one was to open, somebody, and whoever makes
+    /// the present round whole, if all others are here.
+    fn bury(&mut self, is_dead: &impl Fn(u16) -> bool) -> Vec<u16> {
         for (thread, member) in self.members.iter_mut().enumerate() {
             if *member && is_dead(thread as u16) {
                 *member = false;
                 self.threads = self.threads.saturating_sub(1);
             }
         }
-        self.waiting.retain(|thread| !is_dead(*thread));
-        if self.opener.is_some_and(|opener| !is_dead(opener)) {
-            return None;
+        let Self {
+            waiting, openings, ..
+        } = self;
+        let mut again = Vec::new();
+        waiting.retain(|(thread, _)| !is_dead(*thread));
+        openings.retain_mut(|opening| {
+            if is_dead(opening.opener) {
+                let Some(heir) = waiting
+                    .iter()
+                    .rposition(|(_, round)| *round == opening.round)
+                else {
+                    return false;
+                };
+                (opening.opener, opening.again) = (waiting.remove(heir).0, true);
+                again.push(opening.opener);
+            }
+            true
+        });
+        let arrived = |(_, round): &&(u16, u64)| *round == self.round;
+        self.arrived = waiting.iter().filter(arrived).count() as u32;
+        if self.arrived > 0 && self.arrived >= self.threads {
+            let last = waiting.iter().rposition(|(_, round)| *round == self.round);
+            again.extend(last.map(|last| waiting.remove(last).0));
+            self.arrived -= 1;
         }
-        // If the last has died before it could open the barrier, all others are here.
-        self.opener = None;
-        self.arrived = self.waiting.len() as u32;
-        if self.arrived == 0 || self.arrived < self.threads {
-            return None;
-        }
-        self.arrived -= 1;
-        self.waiting.pop()
+        again
+    }
+
+    /// Whether this one is to open a round in which it has waited.
+    fn is_heir(&self, thread: u16) -> bool {
+        let mut openings = self.openings.iter();
+        openings.any(|opening| opening.opener == thread && opening.again)
     }
 }
 
@@ -116,9 +147,9 @@ impl Objects {
             counter: barrier.counter,
             threads: barrier.threads,
             arrived: 0,
-            generation: 0,
+            round: 0,
             waiting: Vec::with_capacity(threads),
-            opener: None,
+            openings: Vec::with_capacity(2),
             members: vec![barrier.threads as usize == threads; threads],
         };
         let condition = |word: &Word| Condition {
@@ -207,39 +238,58 @@ impl Objects {
         );
     }
 
-    /// Whether who arrives at a barrier now is the last.
-    pub fn is_last(&self, barrier: BarrierId) -> bool {
+    /// Whether a thread that arrives at a barrier now is the last.
+    pub fn is_last(&self, barrier: BarrierId, thread: u16) -> bool {
         let barrier = &self.barriers[barrier.0 as usize];
-        barrier.arrived + 1 == barrier.threads
+        barrier.is_heir(thread) || barrier.arrived + 1 == barrier.threads
     }
 
     /// A thread's atomic on a barrier is committed.
     pub fn arrive(&mut self, barrier: BarrierId, thread: u16) -> Turn {
         let barrier = &mut self.barriers[barrier.0 as usize];
-        barrier.arrived += 1;
         barrier.members[usize::from(thread)] = true;
-        if barrier.arrived == barrier.threads {
-            barrier.arrived = 0;
-            barrier.opener = Some(thread);
+        if barrier.is_heir(thread) {
+            let mut openings = barrier.openings.iter_mut();
+            openings
+                .find(|opening| opening.opener == thread)
+                .into_iter()
+                .for_each(|opening| opening.again = false);
             return Turn::Last;
         }
-        barrier.waiting.push(thread);
+        barrier.arrived += 1;
+        if barrier.arrived == barrier.threads {
+            barrier.openings.push(Opening {
+                opener: thread,
+                round: barrier.round,
+                again: false,
+            });
+            (barrier.arrived, barrier.round) = (0, barrier.round + 1);
+            return Turn::Last;
+        }
+        barrier.waiting.push((thread, barrier.round));
         Turn::Waits
     }
 
     /// The last has arrived: which word it writes, and what.
-    pub fn open_next(&mut self, barrier: BarrierId) -> (Word, u64) {
+    pub fn open_next(&self, barrier: BarrierId, opener: u16) -> (Word, u64) {
         let flag = self.barrier_flag(barrier);
-        let barrier = &mut self.barriers[barrier.0 as usize];
-        barrier.generation += 1;
-        (flag, barrier.generation)
+        let barrier = &self.barriers[barrier.0 as usize];
+        let opening = barrier.openings.iter().find(|one| one.opener == opener);
+        (
+            flag,
+            opening.map_or(barrier.round, |opening| opening.round + 1),
+        )
     }
 
-    /// That is committed: who waited goes on.
-    pub fn open(&mut self, barrier: BarrierId) -> std::vec::Drain<'_, u16> {
+    /// That is committed: who waited in this round goes on. An opener arrives nowhere again before, so it has one round to open.
+    pub fn open(&mut self, barrier: BarrierId, opener: u16) -> impl Iterator<Item = u16> {
         let barrier = &mut self.barriers[barrier.0 as usize];
-        barrier.opener = None;
-        barrier.waiting.drain(..)
+        let place = barrier.openings.iter().position(|one| one.opener == opener);
+        let round = place.map(|place| barrier.openings.remove(place).round);
+        let opened = barrier
+            .waiting
+            .extract_if(.., move |(_, of)| Some(*of) == round);
+        opened.map(|(thread, _)| thread)
     }
 
     /// A thread waits for a condition.
@@ -336,7 +386,11 @@ impl Objects {
             }
         }
         for (number, barrier) in self.barriers.iter().enumerate() {
-            if barrier.waiting.contains(&thread) {
+            if barrier
+                .waiting
+                .iter()
+                .any(|(waiting, _)| *waiting == thread)
+            {
                 return place("barrier", number);
             }
         }
@@ -362,9 +416,8 @@ impl Objects {
 mod tests {
     use super::*;
 
-    /// Threads 0 and 1 meet at a barrier of two, and end; then 2 and 3 do.
-    #[test]
-    fn the_dead_who_had_ended_are_missing_at_no_barrier() {
+    /// A barrier of two, which four threads use.
+    fn of_two() -> (Objects, BarrierId) {
         let synchronisation = Synchronisation {
             barriers: vec![crate::program::Barrier {
                 counter: Word(0),
@@ -372,12 +425,56 @@ mod tests {
             }],
             ..Synchronisation::default()
         };
+        (Objects::new(&synchronisation, 4), BarrierId(0))
+    }
+
+    fn opened(objects: &mut Objects, opener: u16) -> Vec<u16> {
+        objects.open(BarrierId(0), opener).collect()
+    }
+
+    #[test]
+    fn who_arrives_before_the_flag_is_written_waits_for_the_next_round() {
+        let (mut objects, barrier) = of_two();
+        let turns = [0, 1, 2].map(|thread| objects.arrive(barrier, thread));
+        assert_eq!(turns, [Turn::Waits, Turn::Last, Turn::Waits]);
+        assert_eq!(objects.open_next(barrier, 1).1, 1);
+        assert_eq!(opened(&mut objects, 1), [0]);
+        assert_eq!(objects.arrive(barrier, 3), Turn::Last);
+        assert_eq!(objects.open_next(barrier, 3).1, 2);
+        assert_eq!(opened(&mut objects, 3), [2]);
+    }
+
+    #[test]
+    fn each_round_that_a_dead_one_was_to_open_has_an_heir() {
+        let (mut objects, barrier) = of_two();
+        for thread in 0..4 {
+            objects.arrive(barrier, thread);
+        }
+        let dead = |thread| thread == 1 || thread == 3;
+        assert_eq!(objects.bury(dead).arrive_again, [0, 2]);
+        assert_eq!(objects.bury(dead).arrive_again, [0; 0]);
+        for heir in [0, 2] {
+            assert!(objects.is_last(barrier, heir));
+            assert_eq!(objects.arrive(barrier, heir), Turn::Last);
+            assert_eq!(opened(&mut objects, heir), [0; 0]);
+        }
+        // An opener who lives opens, though who has arrived since is dead.
+        let (mut objects, barrier) = of_two();
+        for thread in 0..3 {
+            objects.arrive(barrier, thread);
+        }
+        assert_eq!(objects.bury(|thread| thread == 2).arrive_again, [0; 0]);
+        assert_eq!(opened(&mut objects, 1), [0]);
+    }
+
+    /// Threads 0 and 1 meet at a barrier of two, and end; then 2 and 3 do.
+    #[test]
+    fn the_dead_who_had_ended_are_missing_at_no_barrier() {
         for ended in [true, false] {
-            let mut objects = Objects::new(&synchronisation, 4);
-            let barrier = BarrierId(0);
+            let (mut objects, barrier) = of_two();
             assert_eq!(objects.arrive(barrier, 0), Turn::Waits);
             assert_eq!(objects.arrive(barrier, 1), Turn::Last);
-            objects.open(barrier);
+            assert_eq!(opened(&mut objects, 1), [0]);
             if ended {
                 [0, 1]
                     .into_iter()
@@ -386,7 +483,7 @@ mod tests {
             objects.bury(|thread| thread < 2);
             // Else nobody knows that they are not to come again.
             let first = objects.arrive(barrier, 2);
-            assert_eq!(first == Turn::Waits && objects.is_last(barrier), ended);
+            assert_eq!(first == Turn::Waits && objects.is_last(barrier, 3), ended);
         }
     }
 }

@@ -142,7 +142,7 @@ impl<T: Thread> Cluster<T> {
                 let word = self.objects.barrier_counter(barrier);
                 // The last sets it back for the next time. From the atomic to its commit nobody else can arrive, for the
                 // line does not leave, and no other core writes it.
-                let update = match self.objects.is_last(barrier) {
+                let update = match self.objects.is_last(barrier, c as u16) {
                     true => Update::Exchange(0),
                     false => Update::Add(1),
                 };
@@ -307,7 +307,7 @@ impl<T: Thread> Cluster<T> {
             (Turn::Waits, _) => core.serial.step = Step::Begin,
             (Turn::Last, Op::Barrier(barrier)) => {
                 self.done(c);
-                let (flag, generation) = self.objects.open_next(barrier);
+                let (flag, generation) = self.objects.open_next(barrier, c as u16);
                 let begun = self.store_then(c, flag, generation, Then::Open(barrier), now, queue);
                 assert!(begun, "nothing is under way, so there is room for a store");
             }

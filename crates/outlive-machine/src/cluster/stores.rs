@@ -367,7 +367,7 @@ impl<T: Thread> Cluster<T> {
                 }
             }
             Then::Open(barrier) => {
-                for next in self.objects.open(barrier) {
+                for next in self.objects.open(barrier, c as u16) {
                     queue.schedule_at(at, Event::Released(next));
                 }
             }
