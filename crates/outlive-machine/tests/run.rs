@@ -273,6 +273,49 @@ fn the_living_may_wait_for_the_dead() {
         panic!("{:?}", fallout.living);
     };
     assert!(threads[0].starts_with("thread 1 waits for "), "{threads:?}");
+    // It ends when they wait, not when it would be time for a dump.
+    let mut without_dumps = description.clone();
+    without_dumps.logging_unit.dump_period = Time::from_picos(1 << 40);
+    let lone = Run {
+        crashes: run.crashes.clone(),
+        ..Run::new(&without_dumps, 1)
+    };
+    assert!(outcome(&lone, &subject()).end < end * 2);
+    // Another dies when they have long stood still.
+    let later = Crash {
+        at: end * 1000,
+        node: NodeId::new(2),
+    };
+    let both = Run {
+        crashes: vec![run.crashes[0], later],
+        ..Run::new(&description, 1)
+    };
+    let after = outcome(&both, &subject());
+    let fallout = after.fallout.expect("nodes were to die");
+    assert_eq!(fallout.deaths[1].crash, later);
+    assert!(fallout.is_whole() && fallout.recovered.is_some_and(|over| over > later.at));
+    assert!(after.end > later.at);
+}
+
+#[test]
+fn nothing_is_whole_where_nobody_lives() {
+    for protocol in [Protocol::Proactive, Protocol::WriteThrough] {
+        let description = machine(protocol);
+        let at = Time::from_micros(20);
+        let nodes = (0..4).map(NodeId::new);
+        let run = Run {
+            crashes: nodes.map(|node| Crash { at, node }).collect(),
+            ..Run::new(&description, 1)
+        };
+        let after = outcome(&run, &subject("ycsb"));
+        let fallout = after.fallout.expect("nodes were to die");
+        assert_eq!(
+            (fallout.living.clone(), after.finished),
+            (Living::Nobody, false)
+        );
+        assert!(!fallout.is_whole() && fallout.recovered.is_none());
+        assert!(after.end >= at);
+    }
 }
 
 #[test]

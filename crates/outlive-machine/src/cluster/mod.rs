@@ -192,6 +192,8 @@ pub struct Cluster<T> {
     timing: Timing,
     sizes: WireSizes,
     protocol: Protocol,
+    /// When something has happened last.
+    active: Time,
     eager_stores: usize,
     synchronisation: Synchronising,
     write_backs: usize,
@@ -284,6 +286,7 @@ impl<T: Thread> Cluster<T> {
             timing,
             sizes: WireSizes::new(&description.ours.wire),
             protocol: description.ours.coherence.protocol,
+            active: Time::ZERO,
             eager_stores: (description.ours.core.store_buffer / description.ours.core.eager_part)
                 as usize,
             synchronisation: description.ours.core.synchronisation,
@@ -424,6 +427,10 @@ impl<T: Thread> Machine for Cluster<T> {
         if self.failures.is_some() && self.vanishes(event) {
             return;
         }
+        // When it is time for a dump and nothing else is to come, nothing happens.
+        if !matches!(event, Event::DumpPeriod) || !queue.is_empty() {
+            self.active = now;
+        }
         match event {
             Event::Wake(c) => {
                 debug_assert_eq!(self.cores[c as usize].activity, Activity::Sleeping(now));
@@ -458,7 +465,7 @@ pub fn run<T: Thread>(simulation: &mut Simulation<Cluster<T>>) -> Result<Time, S
         })
     };
     Err(Stuck {
-        at: simulation.now(),
+        at: cluster.active,
         threads: cluster.cores.iter().enumerate().filter_map(waits).collect(),
     })
 }

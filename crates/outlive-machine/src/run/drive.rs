@@ -116,9 +116,17 @@ fn whole<T: Thread>(
     let Drive { mut simulation, .. } = drive;
     let (finished, end, checked) = match &fallout {
         Some(fallout) => {
-            let end = simulation.machine().statistics().finished;
-            let finished = fallout.living == Living::Ended;
-            (finished, end.unwrap_or(simulation.now()), false)
+            let machine = simulation.machine();
+            let end = match fallout.living {
+                Living::Ended => machine.statistics().finished,
+                Living::Left => Some(simulation.now()),
+                Living::Wait(_) | Living::GaveUp(_) | Living::Nobody => None,
+            };
+            let end = end.unwrap_or(machine.last_active());
+            // Others may have come to their ends before.
+            let last = fallout.deaths.iter().map(|died| died.crash.at).max();
+            let end = end.max(last.max(fallout.recovered).unwrap_or_default());
+            (fallout.living == Living::Ended, end, false)
         }
         None if finished => {
             let end = cluster::run(&mut simulation)?;

@@ -24,7 +24,7 @@ pub struct Crash {
 pub struct Fallout {
     /// Who has died, in the order of the deaths. A node that is to die after the program's end does not.
     pub deaths: Vec<Died>,
-    /// When the recovery from all of them was over.
+    /// When the recovery from all of them was over. There is none if nobody lives, or a program has given up before.
     pub recovered: Option<Time>,
     /// Recoveries that came to their end: one for several deaths, if those happen before its end.
     pub recoveries: u32,
@@ -52,12 +52,21 @@ pub struct Died {
 pub enum Living {
     /// They have come to their end.
     Ended,
+    /// There are none.
+    Nobody,
     /// They wait for what the dead were to do: each, and for what.
     Wait(Vec<String>),
     /// The run was left off before that, as was wanted.
     Left,
     /// The code of one has met what the dead have left half done, and gave up.
     GaveUp(String),
+}
+
+impl Fallout {
+    /// Whether all that was committed before a death is there after it: there was a recovery, and it has lost nothing.
+    pub fn is_whole(&self) -> bool {
+        self.lost.is_empty() && (self.recovered.is_some() || self.deaths.is_empty())
+    }
 }
 
 impl<T: Thread> Drive<'_, '_, T> {
@@ -72,6 +81,10 @@ impl<T: Thread> Drive<'_, '_, T> {
             catch_unwind(AssertUnwindSafe(|| {
                 for crash in crashes {
                     self.reach(crash.at)?;
+                    if !self.simulation.machine().is_finished() {
+                        // Who is left may wait for the dead.
+                        self.simulation.run_until(crash.at);
+                    }
                     let machine = self.simulation.machine();
                     if machine.is_finished() || machine.dead().contains(crash.node) {
                         continue;
@@ -90,6 +103,7 @@ impl<T: Thread> Drive<'_, '_, T> {
         });
         let living = match end {
             Ok(whole) => match whole? {
+                _ if self.simulation.machine().is_extinct() => Living::Nobody,
                 false => Living::Left,
                 true => match cluster::run(&mut self.simulation) {
                     Ok(_) => Living::Ended,
@@ -103,6 +117,12 @@ impl<T: Thread> Drive<'_, '_, T> {
         };
         let machine = self.simulation.machine();
         let judged = machine.judged().unwrap_or_default();
+        if recovered.is_some()
+            && let Err(what) = machine.check_recovered()
+            && judged.lost.first() != Some(&what)
+        {
+            return Err(RunError::Contradiction(what));
+        }
         Ok(Fallout {
             recovered: recovered.filter(|_| !deaths.is_empty()),
             deaths,

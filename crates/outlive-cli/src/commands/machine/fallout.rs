@@ -51,6 +51,8 @@ pub struct Told {
     restored: u64,
     /// Lines that do not hold what was committed to them.
     lost: u64,
+    /// Nothing was lost, and there was a recovery.
+    whole: bool,
     living: &'static str,
     messages: Vec<String>,
     #[serde(skip)]
@@ -79,6 +81,7 @@ impl From<&Fallout> for Told {
         };
         let (living, messages) = match &fallout.living {
             Living::Ended => ("ended", Vec::new()),
+            Living::Nobody => ("nobody", Vec::new()),
             Living::Wait(threads) => ("wait", threads.clone()),
             Living::Left => ("left", Vec::new()),
             Living::GaveUp(what) => ("gave up", vec![what.clone()]),
@@ -91,6 +94,7 @@ impl From<&Fallout> for Told {
             stores: fallout.commits,
             restored: fallout.restored,
             lost: fallout.lost.len() as u64,
+            whole: fallout.is_whole(),
             living,
             messages: fallout
                 .lost
@@ -105,9 +109,9 @@ impl From<&Fallout> for Told {
 }
 
 impl Told {
-    /// Whether nothing was lost.
+    /// Whether nothing was lost, and there was a recovery.
     pub fn is_whole(&self) -> bool {
-        self.lost == 0
+        self.whole
     }
 
     /// For people.
@@ -128,9 +132,10 @@ impl Told {
                 if self.recoveries == 1 { "y" } else { "ies" },
                 self.restored
             ))?,
-            None => output::line("It was not recovered")?,
+            None => output::line("It was not recovered, so what the dead had is lost")?,
         }
         match self.lost {
+            0 if !self.whole => {}
             0 => output::line(format_args!(
                 "{} commits judged: nothing was lost",
                 self.stores
@@ -142,6 +147,7 @@ impl Told {
         }
         output::line(match self.living {
             "ended" => "The living have come to their end",
+            "nobody" => "Nobody lives",
             "wait" => "The living wait for what the dead were to do",
             "left" => "The living were left there",
             _ => "A living thread has met what the dead had left half done, and gave up",

@@ -211,6 +211,16 @@ impl<T: Thread> Cluster<T> {
             .map_or(0, |failures| failures.recoveries)
     }
 
+    /// Whether no node lives.
+    pub fn is_extinct(&self) -> bool {
+        self.dead().len() == self.nodes.len()
+    }
+
+    /// When something has happened last.
+    pub fn last_active(&self) -> Time {
+        self.active
+    }
+
     /// Whether all dead have been dealt with, and all nodes know.
     pub fn is_recovered(&self) -> bool {
         self.failures.as_ref().is_none_or(|failures| {
