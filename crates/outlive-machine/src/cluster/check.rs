@@ -2,11 +2,13 @@
 
 use super::Cluster;
 use crate::line::LineAddress;
-use crate::program::Thread;
+use crate::program::{Thread, Word};
+use crate::protocol::NodeId;
 
 impl<T: Thread> Cluster<T> {
-    /// What is wrong with the machine's state now: inclusion of the caches, one writer or many readers, copies that differ.
-    /// For tests; it takes long.
+    /// What is wrong with the machine's state now: inclusion of the caches, one writer or many readers, copies that differ, and of
+    /// lines that nobody asks for copies that their directories do not know of; if it is [judged](Self::judge_values), such lines
+    /// that do not hold what was committed to them last. For tests; it takes long.
     ///
     /// # Errors
     ///
@@ -38,6 +40,34 @@ impl<T: Thread> Cluster<T> {
             {
                 return Err(format!("the copies of {line} differ"));
             }
+            self.check_record(line)?;
+        }
+        Ok(())
+    }
+
+    /// Contents are in messages alone only while the line's directory is busy; and what the dead had is not known before it is recovered.
+    fn check_record(&self, line: LineAddress) -> Result<(), String> {
+        let directory = self.memory.directory(line);
+        let known = !directory.names_any(self.dead());
+        let Some(record) = directory.record().filter(|_| known) else {
+            return Ok(());
+        };
+        for (n, node) in self.nodes.iter().enumerate() {
+            let (agent, id) = (node.agent(line), NodeId::new(n));
+            let unknown = agent.is_readable() && !record.holders.contains(id);
+            if unknown || agent.is_writable() && !record.owned {
+                return Err(format!(
+                    "node {n} has {line} in {agent:?}, and its directory says {record:?}"
+                ));
+            }
+        }
+        let Some(oracle) = &self.oracle else {
+            return Ok(());
+        };
+        let (here, first) = (self.line(line), (line.0 * Word::PER_LINE) as usize);
+        let last = &oracle.words[first..][..here.len()];
+        if here != last {
+            return Err(format!("{line} is {here:?}, and {last:?} was stored last"));
         }
         Ok(())
     }

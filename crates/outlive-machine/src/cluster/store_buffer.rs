@@ -132,7 +132,7 @@ pub(super) struct StoreBuffer {
     /// Whether stores of shared words join; private ones always do.
     coalesces: bool,
     /// How many stores of shared words are here, by the low bits of their words: most loads need not look further.
-    words: Box<[u16; FILTER]>,
+    words: Box<[u32; FILTER]>,
     /// How many entries have been committed.
     committed: u64,
     /// For each REPL that may wait, by the low bits of its number, how many entries were before its own, committed ones too.

@@ -111,7 +111,10 @@ impl Held {
             within.extend(self.0.iter().map(|lock| (*lock, count)));
         }
         match event {
-            Event::Lock { lock, .. } | Event::WaitEnd { lock, .. } => self.0.push(*lock),
+            // Another thread may have given it back.
+            Event::Lock { lock, .. } | Event::WaitEnd { lock, .. } if !self.0.contains(lock) => {
+                self.0.push(*lock);
+            }
             Event::Unlock(lock) | Event::WaitBegin { lock, .. } => {
                 self.0.retain(|held| held != lock);
             }
