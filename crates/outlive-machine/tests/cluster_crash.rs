@@ -5,7 +5,7 @@ mod support;
 use outlive_machine::cluster::{self, Breakage, MessageKind, Workload};
 use outlive_machine::crash::{Goal, Points, Report, Sweep, SweepError};
 use outlive_machine::description::{Bytes, Description, OwnUnit, Protocol, Synchronising};
-use outlive_machine::program::Neighbour;
+use outlive_machine::program::{Image, Neighbour, Op, Script, Synchronisation, Word};
 use outlive_machine::protocol::NodeId;
 use support::tiny::Tiny;
 
@@ -267,6 +267,46 @@ fn write_back_loses_committed_stores() {
             .failures
             .iter()
             .all(|failed| failed.what.contains("had left")),
+        "{report:?}"
+    );
+}
+
+/// Four threads that write a few lines each, which nobody touches afterwards, and go on reading others.
+fn once_written() -> Workload<Script> {
+    let ops = |thread: u64| {
+        let own = (0..2).map(move |line| Op::Store(Word((thread * 16 + line) * 8), line + 1));
+        let read = (0..4_000).map(|at| Op::Load(Word((64 + at % 3) * 8)));
+        own.chain(read).collect::<Vec<Op>>()
+    };
+    Workload {
+        threads: (0..4).map(|thread| Script::new(ops(thread))).collect(),
+        image: Image {
+            words: 128 * 8,
+            ..Image::default()
+        },
+        synchronisation: Synchronisation::default(),
+    }
+}
+
+/// Where a program is not to come to its end, what it does not touch any more is looked at as well.
+#[test]
+fn what_a_living_node_has_is_known_after_a_recovery() {
+    let description = machine(Protocol::Proactive, 4, 1, 3, "2 us");
+    let swept = |broken| {
+        let sweep = Sweep {
+            points: Points::Drawn(200),
+            goal: Goal::Recovered,
+            broken,
+            ..Sweep::new(&description, 1)
+        };
+        sweep.run(&once_written, &|_| {}).unwrap()
+    };
+    sound(&swept(None), "what nobody has broken");
+    let report = swept(Some(Breakage::ForgetsTheLiving));
+    let seen =
+        |what: &str| what.contains("and its directory says") || what.contains("was stored last");
+    assert!(
+        report.failed > 20 && report.failures.iter().all(|failed| seen(&failed.what)),
         "{report:?}"
     );
 }

@@ -158,6 +158,8 @@ pub enum Breakage {
     IgnoresEpochs,
     /// The dead are not buried where readers are being invalidated.
     LeavesUpgrades,
+    /// A directory that is repaired forgets an owner who lives.
+    ForgetsTheLiving,
     /// A round of dumps begins while the directories are repaired.
     DumpsInRepair,
     /// There is no dump at the end of a recovery.

@@ -10,7 +10,7 @@ use crate::logging::{Epoch, LatestWords, LogEntry};
 use crate::parts::Port;
 use crate::program::Thread;
 use crate::protocol::{
-    Directory, DirectoryAction, DirectoryState, NodeId, NodeSet, ReplicatedTables, ToNode,
+    Directory, DirectoryAction, DirectoryState, NodeId, NodeSet, Record, ReplicatedTables, ToNode,
 };
 
 /// What a memory node is about in a recovery.
@@ -161,6 +161,15 @@ impl<T: Thread> Cluster<T> {
                 let known = latest.binary_search_by_key(&line, |(line, _)| *line);
                 let known = known.ok().map(|place| latest[place].1);
                 self.bury(line, dead, known, at, queue);
+            } else if self.broken == Some(Breakage::ForgetsTheLiving) {
+                let record = self.memory.directory(line).record();
+                if let Some(Record { epoch, .. }) = record {
+                    let nobody = Record {
+                        epoch,
+                        ..Record::default()
+                    };
+                    self.memory.set_directory(line, nobody.into());
+                }
             }
         }
         let manager = self.failures_mut().seats[usize::from(port.0)].manager;
