@@ -74,6 +74,7 @@ const WRONG: &[(&str, usize, usize, &str, &str)] = &[
     ("[cxl]\nround_trip = \"60 ns\"", 2, 14, "passes the switch twice, and ours.fabric.switch_latency is 40 ns", "switch_latency 30 ns at most"),
     ("[ours.fabric]\nswitch_latency = \"101 ns\"", 2, 18, "passes the switch twice", "100 ns at most"),
     ("[cxl]\nround_trip = \"200.001 ns\"", 2, 14, "four links cannot share", "multiple of 4 ps"),
+    ("[ours.failure]\ndetection = \"0 ns\"", 2, 13, "to find that a node is dead", "more than nothing"),
     ("[ours.failure]\ndetection = \"18446744 s\"", 2, 13, "to find that a node is dead", "1 s at most"),
     ("[ours.fabric]\nreorder_bound = \"1 s\"", 2, 17, "no fabric holds a message back for 1 s", "1 ms at most"),
     ("[ours.wire]\nslot = \"0 B\"", 2, 8, "cannot have one of 0 B", "from 1 B"),

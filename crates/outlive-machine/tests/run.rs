@@ -248,6 +248,20 @@ fn who_cannot_die_does_not() {
     assert!(matches!(absent, RunError::NoSuchNode { nodes: 4, .. }));
     let local = run(&description, Placement::Touched, 0);
     assert_eq!(local, RunError::CannotCrash);
+    // Where nothing is replicated, locks are as safe as all else.
+    let mut nothing = machine(Protocol::WriteBack);
+    for (without, can) in [
+        (Synchronising::LeftOut, true),
+        (Synchronising::Events, false),
+    ] {
+        nothing.ours.core.synchronisation = without;
+        let run = Run {
+            crashes: vec![crash(0)],
+            ..Run::new(&nothing, 1)
+        };
+        let error = run.of(&subject("ycsb"), &mut unwatched).err();
+        assert_eq!(error != Some(RunError::CannotCrash), can, "{error:?}");
+    }
     description.ours.core.synchronisation = Synchronising::Events;
     let events = run(&description, Placement::Allocated, 0);
     assert_eq!(events, RunError::CannotCrash);

@@ -169,7 +169,7 @@ kinds! {
     DowngradedClean,
     /// To a recall: the written line; nothing is kept
     Relinquished,
-    /// To a recall: there was no copy any more
+    /// To a recall: no copy is kept, and memory is current
     Gone,
     /// A written line leaves its node's caches
     PutM,

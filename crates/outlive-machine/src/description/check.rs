@@ -224,10 +224,10 @@ impl Description {
         )?;
         let (longest, detection) = (Time::from_micros(1_000_000), self.ours.failure.detection);
         require(
-            detection <= longest,
+            (Time::from_picos(1)..=longest).contains(&detection),
             &["ours.failure.detection"],
             format!("nobody waits {detection} to find that a node is dead"),
-            || format!("give {longest} at most"),
+            || format!("give more than nothing, and {longest} at most"),
         )?;
         let wire = &self.ours.wire;
         let sizes = [

@@ -54,7 +54,7 @@ impl Time {
 
     /// In seconds, for people and plots: it is rounded.
     pub fn as_seconds(self) -> f64 {
-        self.0 as f64 * 1e-12
+        self.0 as f64 / 1e12
     }
 
     /// The sum, if time has it.

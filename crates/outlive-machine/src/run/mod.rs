@@ -131,8 +131,8 @@ pub enum RunError {
     },
     /// The machine leaves out what would have to be there after a crash.
     #[error(
-        "locks or data would die with their node, so none may fail; leave ours.core.synchronisation at \"replicated\" and all that \
-         is shared in the shared memory"
+        "locks or data would die with their node, so none may fail; leave ours.core.synchronisation at \"replicated\", and all that \
+         threads share in the shared memory (without `--placement touched`)"
     )]
     CannotCrash,
     /// The host does not give the memory that the contents of shared memory need.
@@ -194,8 +194,12 @@ impl<'d> Run<'d> {
             return Err(RunError::NoSuchNode { node, nodes });
         }
         let synchronisation = self.description.ours.core.synchronisation;
-        let leaves_out =
-            synchronisation != Synchronising::Replicated || self.placement != Placement::Allocated;
+        let leaves_out = self.placement != Placement::Allocated
+            || match synchronisation {
+                Synchronising::Replicated => false,
+                Synchronising::LeftOut => self.description.ours.coherence.protocol.replicates(),
+                Synchronising::Events => true,
+            };
         if leaves_out && !self.crashes.is_empty() {
             return Err(RunError::CannotCrash);
         }

@@ -71,7 +71,6 @@ struct Death {
 
 impl From<&Fallout> for Told {
     fn from(fallout: &Fallout) -> Self {
-        const MOST: usize = 8;
         let death = |died: &Died| Death {
             node: died.crash.node.index(),
             seconds: died.crash.at.as_seconds(),
@@ -96,16 +95,18 @@ impl From<&Fallout> for Told {
             lost: fallout.lost.len() as u64,
             whole: fallout.is_whole(),
             living,
-            messages: fallout
-                .lost
-                .iter()
-                .cloned()
-                .chain(messages)
-                .take(MOST)
-                .collect(),
+            messages: some(messages).chain(some(fallout.lost.clone())).collect(),
             after: fallout.recovered.zip(last).map(|(over, last)| over - last),
         }
     }
+}
+
+/// The first few, and how many more there are.
+fn some(all: Vec<String>) -> impl Iterator<Item = String> {
+    const MOST: usize = 8;
+    let more = all.len().saturating_sub(MOST);
+    let more = (more > 0).then(|| format!("… and {more} more"));
+    all.into_iter().take(MOST).chain(more)
 }
 
 impl Told {
@@ -127,9 +128,9 @@ impl Told {
         }
         match self.after {
             Some(after) => output::line(format_args!(
-                "All was recovered {after} after that, in {} recover{}: {} lines restored from logs and memory",
+                "The recovery was over {after} after that, in {} round{}: {} lines have what logs and memory had",
                 self.recoveries,
-                if self.recoveries == 1 { "y" } else { "ies" },
+                if self.recoveries == 1 { "" } else { "s" },
                 self.restored
             ))?,
             None => output::line("It was not recovered, so what the dead had is lost")?,
@@ -160,6 +161,14 @@ impl Told {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn of_many_messages_a_few_are_told_and_how_many_more_there_are() {
+        let all: Vec<String> = (0..10).map(|number| number.to_string()).collect();
+        let told: Vec<String> = some(all.clone()).collect();
+        assert_eq!(told[8..], ["… and 2 more"]);
+        assert_eq!(some(all[..8].to_vec()).collect::<Vec<_>>(), all[..8]);
+    }
 
     #[test]
     fn a_crash_is_a_node_and_a_time() {
