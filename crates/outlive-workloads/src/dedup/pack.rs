@@ -26,18 +26,17 @@ impl Packer {
     /// The work of a task: what is kept of `chunk` replaces what is in `packed`: raw deflate, or, if that is not shorter, the
     /// chunk itself; so what is as long as the chunk is the chunk.
     pub fn pack(&mut self, chunk: &[u8], packed: &mut Vec<u8>) {
-        self.0.reset();
+        // Room for whatever it becomes (nine bits for a byte are the worst), so that every stream comes to its end: after one
+        // that did not, `reset` leaves something of it in the backend, and what is packed next is not what it should be.
         packed.clear();
-        packed.resize(chunk.len(), 0);
-        // With less room than the chunk takes, it does not come to its end if it is not shorter.
-        let room = chunk.len().saturating_sub(1);
-        match self
-            .0
-            .compress(chunk, &mut packed[..room], FlushCompress::Finish)
-        {
-            Ok(Status::StreamEnd) => packed.truncate(self.0.total_out() as usize),
-            _ => packed.copy_from_slice(chunk),
+        packed.resize(chunk.len() + chunk.len() / 4 + 64, 0);
+        let done = self.0.compress(chunk, packed, FlushCompress::Finish);
+        packed.truncate(self.0.total_out() as usize);
+        if !matches!(done, Ok(Status::StreamEnd)) || packed.len() >= chunk.len() {
+            packed.clear();
+            packed.extend_from_slice(chunk);
         }
+        self.0.reset();
     }
 }
 
@@ -96,6 +95,29 @@ mod tests {
             let mut chunk = Vec::new();
             if unpack(&packed, len, &mut chunk) {
                 prop_assert_eq!(chunk.len(), len);
+            }
+        }
+    }
+
+    /// Bytes that no compression makes shorter.
+    fn noise(len: usize) -> Vec<u8> {
+        let digests = (0u64..).flat_map(|number| digest(&number.to_le_bytes()));
+        digests.take(len).collect()
+    }
+
+    #[test]
+    fn what_cannot_be_made_shorter_leaves_nothing_behind() {
+        let (mut packed, mut alone, mut restored) = (Vec::new(), Vec::new(), Vec::new());
+        for level in 0..10 {
+            let mut packer = Packer::new(level);
+            for len in [1, 3_000, 62_000, 100_000, 200_000] {
+                let text = || b"something else ".repeat(len / 10 + 10);
+                for chunk in [text(), noise(len), noise(len + 1), text()] {
+                    packer.pack(&chunk, &mut packed);
+                    pack(&chunk, level, &mut alone);
+                    assert!(packed == alone, "{len} bytes at level {level}");
+                    assert!(unpack(&packed, chunk.len(), &mut restored) && restored == chunk);
+                }
             }
         }
     }
