@@ -6,10 +6,11 @@ use outlive_machine::program::{
     self, EventCountId, LockId, Next, Op, Reference, Thread, Update, Word,
 };
 use outlive_machine::trace::{
-    AtomicKind, Encoding, Event, Flaw, Order, Parts, Replay, Trace, TraceError, TraceWriter,
+    About, AtomicKind, Encoding, Event, Flaw, Order, Parts, Replay, Trace, TraceError, TraceWriter,
 };
 use proptest::prelude::*;
 use std::collections::BTreeSet;
+use std::os::unix::fs::FileExt;
 use traces::{about, event, written};
 
 fn encoding() -> impl Strategy<Value = Encoding> {
@@ -89,13 +90,8 @@ proptest! {
         let bytes_left = at.index(bytes.len());
         bytes.truncate(bytes_left);
         let error = read_all(bytes).expect_err("it was cut");
-        let nothing_left = bytes_left == 0;
-        let right = match error {
-            TraceError::Truncated { .. } => !nothing_left,
-            TraceError::Foreign => nothing_left,
-            _ => false,
-        };
-        prop_assert!(right, "{}", error);
+        let length = bytes_left as u64;
+        prop_assert!(matches!(error, TraceError::Truncated { length: found } if found == length), "{}", error);
     }
 
     #[test]
@@ -178,6 +174,60 @@ fn forged_traces_can_be_whole() {
     let ends = Flaw::Ends { item: 1 };
     assert!(
         matches!(error, TraceError::Damaged { what, .. } if what == ends),
+        "{error}"
+    );
+}
+
+/// What a trace of a block with such contents is refused for.
+fn refused(contents: &[u8], kind: u8, items: u32) -> Flaw {
+    match read_all(forged(contents, kind, false, items, 0)) {
+        Err(TraceError::Damaged { what, .. }) => what,
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn there_is_one_way_to_write_it() {
+    let item = |field| Flaw::Item { item: 0, field };
+    // Three instructions, as the high bits say, and as a number.
+    assert_eq!(read_all(forged(&[1 | 3 << 5], 3, false, 1, 0)).unwrap(), 1);
+    assert_eq!(refused(&[1, 3], 3, 1), item("instructions"));
+    // A store of 9 in one byte, and in two.
+    assert_eq!(read_all(forged(&[3, 4, 9], 3, false, 1, 0)).unwrap(), 1);
+    assert_eq!(refused(&[3 | 1 << 5, 4, 9, 0], 3, 1), item("value"));
+    assert_eq!(refused(&[], 1, 2), Flaw::Field("items"));
+}
+
+#[test]
+fn an_index_takes_no_more_memory_than_it_has_entries() {
+    let mut bytes = written(&[vec![Event::Fence]], Encoding::Plain);
+    let footer = bytes.split_off(bytes.len() - 32);
+    let end = u64::from_le_bytes(footer[..8].try_into().unwrap());
+    // 4 TiB of entries, nearly all of them holes.
+    let entries = 1u64 << 38;
+    let file = tempfile::NamedTempFile::new().unwrap();
+    file.as_file().write_all_at(&bytes, 0).unwrap();
+    let footer = [&footer[..8], &entries.to_le_bytes(), &footer[16..]].concat();
+    let written = file.as_file().write_all_at(&footer, end + entries * 16);
+    written.expect("a file system whose files can be long and have holes");
+    let error = Trace::open(file.path()).unwrap_err();
+    let kind = Flaw::Field("kind of a block");
+    assert!(
+        matches!(error, TraceError::Damaged { what, .. } if what == kind),
+        "{error}"
+    );
+}
+
+#[test]
+fn a_trace_says_little_about_itself() {
+    let lengthy = About {
+        origin: vec![("notes".into(), "-".repeat(1 << 26))],
+        ..about()
+    };
+    let writer = TraceWriter::new(Vec::new(), 3, Encoding::Plain).unwrap();
+    let error = writer.finish(&lengthy).unwrap_err();
+    assert!(
+        matches!(error, TraceError::Unwritable(Flaw::Lengthy)),
         "{error}"
     );
 }

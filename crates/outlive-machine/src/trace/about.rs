@@ -48,6 +48,9 @@ pub struct TracedLock {
 pub(super) const MOST_THREADS: u32 = 1 << 16;
 /// A pebibyte: no machine has as much, and numbers of bytes do not overflow.
 const MOST_WORDS: u64 = 1 << 47;
+/// What a trace says about itself is not longer than 64 MiB, unpacked: some millions of locks, and much less than it takes to run
+/// what has them.
+pub(super) const MOST_BYTES: usize = 1 << 26;
 
 impl About {
     /// What a machine needs to know of it.
@@ -107,7 +110,7 @@ impl About {
             return Err(from.wrong("flags"));
         }
         (about.spins, about.region_only) = (flags & 1 != 0, flags & 2 != 0);
-        // Each of what is counted takes a byte at least, so nothing is made that is larger than a few times the file.
+        // Each of what is counted takes a byte at least, so nothing is made that is larger than a few times `bytes`.
         let count = |from: &mut Reader<'_>| {
             let count = from.number()?;
             usize::try_from(count)

@@ -84,6 +84,12 @@ impl Header {
         if !header.deflated && header.stored != header.plain {
             return Err(Flaw::Field("stored bytes"));
         }
+        if header.kind != Kind::Events && header.thread != 0 {
+            return Err(Flaw::Field("thread"));
+        }
+        if header.kind == Kind::About && header.items != 1 {
+            return Err(Flaw::Field("items"));
+        }
         Ok(header)
     }
 

@@ -104,6 +104,9 @@ pub enum Flaw {
     /// The compressed contents cannot be unpacked, or are not as long as is said.
     #[error("the compressed contents cannot be unpacked")]
     Deflate,
+    /// The trace says more about itself than it may.
+    #[error("it says more than {} MiB about itself", super::about::MOST_BYTES >> 20)]
+    Lengthy,
     /// The contents end within an item.
     #[error("item {item} goes beyond the end of its block")]
     Ends {

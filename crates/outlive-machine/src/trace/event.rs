@@ -340,7 +340,10 @@ impl Event {
         let length = usize::from(extra) + 1;
         let event = match kind {
             kind::COMPUTE if extra > 0 => Self::Compute(extra.into()),
-            kind::COMPUTE => Self::Compute(from.small("instructions")?),
+            kind::COMPUTE => match from.small("instructions")? {
+                0..=7 => return Err(from.wrong("instructions")),
+                count => Self::Compute(count),
+            },
             kind::LOAD => Self::Load {
                 word: bases.word(from, about)?,
                 value: match extra {

@@ -7,6 +7,8 @@ use super::{Flaw, MAGIC, TraceError, VERSION};
 pub(super) const START: u64 = 16;
 const FOOTER: u64 = 32;
 const ENTRY: usize = 16;
+/// So much of an index is read at once.
+const PIECE: u64 = 1 << 20;
 const END: [u8; 8] = *b"ecarTtuO";
 
 /// Where a block is.
@@ -82,7 +84,7 @@ pub(super) fn read(
     let truncated = TraceError::Truncated { length };
     let start = read(0, START.min(length) as usize)?;
     let magic = start.len().min(MAGIC.len());
-    if magic == 0 || start[..magic] != MAGIC[..magic] {
+    if start[..magic] != MAGIC[..magic] {
         return Err(TraceError::Foreign);
     }
     if length < START {
@@ -118,43 +120,47 @@ pub(super) fn read(
             Flaw::Field("place of the index"),
         ));
     }
-    // No longer than the file, which has it.
-    let entries = read(end, (footer_at - end) as usize)?;
+    let mut places: Vec<Place> = Vec::new();
     let mut sum = crc32fast::Hasher::new();
-    sum.update(&entries);
+    let mut entry_at = end;
+    // In pieces: whoever says that there are many entries must have them.
+    while entry_at < footer_at {
+        let piece = read(entry_at, (footer_at - entry_at).min(PIECE) as usize)?;
+        sum.update(&piece);
+        for entry in piece.chunks_exact(ENTRY) {
+            let damaged = |flaw| TraceError::damaged(entry_at, flaw);
+            let offset = u64::from_le_bytes(entry[..8].try_into().expect("eight bytes"));
+            let kind = Kind::of(entry[12]).ok_or(damaged(Flaw::Field("kind of a block")))?;
+            if entry[13..] != [0; 3] {
+                return Err(damaged(Flaw::Reserved));
+            }
+            if !follows(places.last_mut(), offset) {
+                return Err(damaged(Flaw::Field("place of a block")));
+            }
+            places.push(Place {
+                offset,
+                length: 0,
+                kind,
+                thread: u32::from_le_bytes(entry[8..12].try_into().expect("four bytes")),
+            });
+            entry_at += ENTRY as u64;
+        }
+    }
     sum.update(&footer[..16]);
     if sum.finalize().to_le_bytes() != footer[16..20] {
         return Err(TraceError::damaged(end, Flaw::Checksum));
     }
-    let mut places = Vec::with_capacity(entries.len() / ENTRY);
-    let mut next = START;
-    for (index, entry) in entries.chunks_exact(ENTRY).enumerate() {
-        let wrong = |name| TraceError::damaged(end + (index * ENTRY) as u64, Flaw::Field(name));
-        let offset_of =
-            |entry: &[u8]| u64::from_le_bytes(entry[..8].try_into().expect("eight bytes"));
-        let offset = offset_of(entry);
-        let after = entries
-            .get((index + 1) * ENTRY..)
-            .filter(|rest| !rest.is_empty());
-        let block_end = after.map_or(end, offset_of);
-        let kind = Kind::of(entry[12]).ok_or(wrong("kind of a block"))?;
-        if offset != next || block_end < offset + HEADER as u64 || block_end > end {
-            return Err(wrong("place of a block"));
-        }
-        if entry[13..] != [0; 3] {
-            let at = end + (index * ENTRY) as u64;
-            return Err(TraceError::damaged(at, Flaw::Reserved));
-        }
-        next = block_end;
-        places.push(Place {
-            offset,
-            length: block_end - offset,
-            kind,
-            thread: u32::from_le_bytes(entry[8..12].try_into().expect("four bytes")),
-        });
-    }
-    if next != end {
+    if !follows(places.last_mut(), end) {
         return Err(TraceError::damaged(end, Flaw::Field("place of the index")));
     }
     Ok(places)
+}
+
+/// Whether what stands at `offset` can come right after this block, or begin the file's blocks. The block ends there then.
+fn follows(last: Option<&mut Place>, offset: u64) -> bool {
+    let Some(last) = last else {
+        return offset == START;
+    };
+    last.length = offset.saturating_sub(last.offset);
+    last.length >= HEADER as u64
 }

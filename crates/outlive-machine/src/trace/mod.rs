@@ -58,25 +58,25 @@
 //! A program that dies while it is recorded leaves no footer, and a file without one is refused. All blocks of one kind
 //! and thread are read in the order of the file.
 //!
-//! **About** (one item; unpacked contents of several such blocks are put together), all varints: words of shared
-//! memory; threads; flags (1: spinning was seen, 2: the region of interest only); number of event counts, and a byte
-//! for each, 1 if it must be kept to; number of locks, and for each its word, and the event count of its order plus 1,
-//! or 0; number of condition variables, and for each its word; number of barriers, and for each the word of its counter
-//! and how many threads take part; number of pairs of texts, and for each text its length in bytes and UTF-8. Words of
-//! locks and such stand at the beginning of lines of 64 bytes that are theirs.
+//! **About** (one item; unpacked contents of several such blocks are put together, 64 MiB at most), all varints: words
+//! of shared memory; threads; flags (1: spinning was seen, 2: the region of interest only); number of event counts, and
+//! a byte for each, 1 if it must be kept to; number of locks, and for each its word, and the event count of its order
+//! plus 1, or 0; number of condition variables, and for each its word; number of barriers, and for each the word of its
+//! counter and how many threads take part; number of pairs of texts, and for each text its length in bytes and UTF-8.
+//! Words of locks and such stand at the beginning of lines of 64 bytes that are theirs.
 //!
 //! **Image**: items are runs of words: the first word, how many (varints), their values, 8 bytes each. They ascend.
 //! What is in no run is zero.
 //!
 //! **Events**: items are events. The first byte has the kind in its low 5 bits and `x` in its high 3 bits, which are 0
 //! where nothing is said of them. `word` is a difference to the block's word before (in the events that have one),
-//! which at the beginning of a block is 0; `address` likewise, among private accesses. `value` is `x + 1` bytes, the
-//! low ones first; the rest is zero. All others are varints but for `mask`, a byte: bit 0 stands for the byte with the
-//! lowest address.
+//! which at the beginning of a block is 0; `address` likewise, among private accesses. `value` is `x + 1` bytes, as few
+//! as can be, the low ones first; the rest is zero. All others are varints but for `mask`, a byte: bit 0 stands for the
+//! byte with the lowest address.
 //!
 //! ```text
 //! kind                after it                  what
-//!  1 compute          count, if x is 0          so many instructions (not 0) without access to memory; else x
+//!  1 compute          count, if x is 0          so many instructions (8 and more) without access to memory; else x
 //!  2 load             word, read if x is 1      a shared word was read
 //!  3 store            word, value               a shared word was written
 //!  4 store of a part  word, mask, value         some of its bytes were (not none, not all); the value is the whole word's

@@ -1,5 +1,6 @@
 //! Reads traces, a block at a time.
 
+use super::about::MOST_BYTES;
 use super::block::{Block, HEADER, Header, Kind};
 use super::event::Bases;
 use super::index::{self, Place};
@@ -96,6 +97,9 @@ impl Trace {
             .copied();
         for place in places.iter().filter(|place| place.kind == Kind::About) {
             about.extend(read_block(&source, *place)?.plain);
+            if about.len() > MOST_BYTES {
+                return Err(TraceError::damaged(place.offset, Flaw::Lengthy));
+            }
         }
         let about_at = about_at.map_or(length, |place| place.offset);
         let about = About::decode(&about).map_err(|flaw| TraceError::damaged(about_at, flaw))?;

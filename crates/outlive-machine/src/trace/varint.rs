@@ -86,10 +86,13 @@ impl<'a> Reader<'a> {
         u32::try_from(self.number()?).map_err(|_| self.wrong(field))
     }
 
-    /// `length` bytes, the low ones first; the rest is zero.
+    /// `length` bytes, the low ones first; the rest is zero. More bytes than it needs are refused.
     pub fn value(&mut self, length: usize) -> Result<u64, Flaw> {
         let mut word = [0; 8];
         word[..length].copy_from_slice(self.take(length)?);
+        if length > 1 && word[length - 1] == 0 {
+            return Err(self.wrong("value"));
+        }
         Ok(u64::from_le_bytes(word))
     }
 }

@@ -1,5 +1,6 @@
 //! Writes traces.
 
+use super::about::MOST_BYTES;
 use super::block::{Block, Encoding, Kind, MOST};
 use super::event::Bases;
 use super::index::{self, Place};
@@ -112,10 +113,15 @@ impl<W: Write> TraceWriter<W> {
         if about.threads as usize != self.streams.len() {
             return Err(TraceError::Unwritable(Flaw::Field("threads")));
         }
-        for thread in 0..about.threads {
+        let threads = about.threads;
+        let about = about.encode();
+        if about.len() > MOST_BYTES {
+            return Err(TraceError::Unwritable(Flaw::Lengthy));
+        }
+        for thread in 0..threads {
             self.flush(thread)?;
         }
-        for part in about.encode().chunks(MOST) {
+        for part in about.chunks(MOST) {
             self.block(Block {
                 kind: Kind::About,
                 thread: 0,
