@@ -182,13 +182,16 @@ fn after_a_recovery_stores_have_as_many_replicas_as_before() {
     }
 }
 
-/// Where all others log a store, who is left has logged it, or has stored it.
+/// Where all or all others log a store, who is left has logged it, or has stored it.
 #[test]
-fn with_the_own_unit_skipped_all_but_one_of_few_nodes_may_die_at_once() {
+fn all_but_one_of_few_nodes_may_die_at_once_if_all_of_them_log_a_store() {
+    let cases = [(OwnUnit::Skipped, 1), (OwnUnit::Counts, 0)];
     for (seed, protocol) in (0..4).zip(replicating().cycle()) {
-        for nodes in 2..=4 {
-            let mut description = machine(protocol, nodes, 1, nodes - 1, "4 us");
-            description.ours.replication.own_unit = OwnUnit::Skipped;
+        for (nodes, (own_unit, fewer)) in (2..=4).flat_map(|nodes| cases.map(|case| (nodes, case)))
+        {
+            let mut description = machine(protocol, nodes, 1, nodes - fewer, "4 us");
+            description.ours.replication.own_unit = own_unit;
+            assert_eq!(description.check(), Ok(()));
             let sweep = Sweep {
                 points: Points::Drawn(200),
                 deaths: nodes as usize - 1,
@@ -196,10 +199,8 @@ fn with_the_own_unit_skipped_all_but_one_of_few_nodes_may_die_at_once() {
             };
             let workload = || neighbours(seed, nodes, 4, 60);
             let report = sweep.run(&workload, &|_| {}).unwrap();
-            sound(
-                &report,
-                &format!("{} {seed}, {nodes} nodes", protocol.name()),
-            );
+            let what = format!("{} {seed}, {nodes} nodes, {own_unit:?}", protocol.name());
+            sound(&report, &what);
         }
     }
 }
@@ -305,6 +306,28 @@ fn what_a_living_node_has_is_known_after_a_recovery() {
     let report = swept(Some(Breakage::ForgetsTheLiving));
     let seen =
         |what: &str| what.contains("and its directory says") || what.contains("was stored last");
+    assert!(
+        report.failed > 20 && report.failures.iter().all(|failed| seen(&failed.what)),
+        "{report:?}"
+    );
+}
+
+/// Nor may it stand still as if its end did not matter.
+#[test]
+fn a_core_that_sleeps_on_after_a_recovery_is_noticed() {
+    let description = machine(Protocol::Proactive, 4, 1, 3, "2 us");
+    let swept = |broken| {
+        let sweep = Sweep {
+            points: Points::Drawn(200),
+            goal: Goal::Recovered,
+            broken,
+            ..Sweep::new(&description, 1)
+        };
+        sweep.run(&|| neighbours(3, 4, 4, 60), &|_| {}).unwrap()
+    };
+    sound(&swept(None), "what nobody has broken");
+    let report = swept(Some(Breakage::LeavesCoresAsleep));
+    let seen = |what: &str| what.contains("which waits for nobody");
     assert!(
         report.failed > 20 && report.failures.iter().all(|failed| seen(&failed.what)),
         "{report:?}"

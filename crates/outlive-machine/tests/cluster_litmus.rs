@@ -8,7 +8,9 @@ use std::ops::Range;
 use outlive_machine::cluster::{Breakage, Workload};
 use outlive_machine::description::{Description, Protocol};
 use outlive_machine::engine::Random;
-use outlive_machine::program::{self, Image, LockId, Op, Order, Script, Synchronisation, Word};
+use outlive_machine::program::{
+    self, EventCountId, Image, LockId, Op, Order, Script, Synchronisation, Word,
+};
 
 /// Different lines on different memory nodes.
 const X: Word = Word(0);
@@ -43,7 +45,7 @@ impl Litmus {
     }
 }
 
-/// With locks, each on a line of its own.
+/// With locks, each on a line of its own, and an event count.
 fn memory() -> (Image, Synchronisation) {
     let image = Image {
         words: 3 << 10,
@@ -51,6 +53,7 @@ fn memory() -> (Image, Synchronisation) {
     };
     let synchronisation = Synchronisation {
         locks: vec![Z.offset(64), Z.offset(128)],
+        event_counts: 1,
         ..Synchronisation::default()
     };
     (image, synchronisation)
@@ -66,6 +69,10 @@ fn st(word: Word, value: u64) -> Op {
 
 fn litmus() -> Vec<Litmus> {
     let fence = Op::Fence;
+    let [lock, other] = [0, 1].map(|lock| Op::Lock(LockId(lock)));
+    let [unlock, unlock_other] = [0, 1].map(|lock| Op::Unlock(LockId(lock)));
+    let advance = Op::Advance(EventCountId(0));
+    let advanced = Op::Await(EventCountId(0), 1);
     vec![
         Litmus {
             name: "SB",
@@ -79,10 +86,7 @@ fn litmus() -> Vec<Litmus> {
         },
         Litmus {
             name: "SB with locks",
-            threads: vec![
-                vec![st(X, 1), Op::Lock(LockId(0)), ld(Y)],
-                vec![st(Y, 1), Op::Lock(LockId(1)), ld(X)],
-            ],
+            threads: vec![vec![st(X, 1), lock, ld(Y)], vec![st(Y, 1), other, ld(X)]],
             allowed: |o| o[..2] != [0, 0],
         },
         Litmus {
@@ -134,6 +138,57 @@ fn litmus() -> Vec<Litmus> {
             name: "S",
             threads: vec![vec![st(X, 2), st(Y, 1)], vec![ld(Y), st(X, 1)]],
             allowed: |o| o != [1, 2, 1],
+        },
+        // Giving a lock back is a store like others: later loads pass it.
+        Litmus {
+            name: "SB with unlocks",
+            threads: vec![
+                vec![lock, st(X, 1), unlock, ld(Y)],
+                vec![other, st(Y, 1), unlock_other, ld(X)],
+            ],
+            allowed: |_| true,
+        },
+        Litmus {
+            name: "SB with one lock",
+            threads: vec![
+                vec![lock, st(X, 1), unlock, ld(Y)],
+                vec![lock, st(Y, 1), unlock, ld(X)],
+            ],
+            allowed: |o| o[..2] != [0, 0],
+        },
+        Litmus {
+            name: "SB with an advance",
+            threads: vec![vec![st(X, 1), advance, ld(Y)], vec![st(Y, 1), ld(X)]],
+            allowed: |_| true,
+        },
+        Litmus {
+            name: "MP in a lock",
+            threads: vec![
+                vec![lock, st(X, 1), st(Y, 1), unlock],
+                vec![lock, ld(Y), ld(X), unlock],
+            ],
+            allowed: |o| o[0] == o[1],
+        },
+        Litmus {
+            name: "MP behind an unlock",
+            threads: vec![vec![lock, st(X, 1), unlock, st(Y, 1)], vec![ld(Y), ld(X)]],
+            allowed: |o| o[..2] != [1, 0],
+        },
+        Litmus {
+            name: "MP by an advance",
+            threads: vec![
+                vec![st(X, 1), advance, st(Y, 1)],
+                vec![advanced, ld(X), ld(Y)],
+            ],
+            allowed: |o| o[0] == 1,
+        },
+        Litmus {
+            name: "2+2W in a lock",
+            threads: vec![
+                vec![lock, st(X, 1), st(Y, 2), unlock],
+                vec![lock, st(Y, 1), st(X, 2), unlock],
+            ],
+            allowed: |o| o == [1, 2] || o == [2, 1],
         },
     ]
 }
@@ -305,12 +360,26 @@ fn stores_that_pass_each_other_are_noticed() {
         noticed.contains(&"MP") && noticed.contains(&"2+2W"),
         "{noticed:?}"
     );
+    let unlocks = ["SB with one lock", "MP in a lock", "MP behind an unlock"];
+    assert!(
+        unlocks.iter().all(|name| noticed.contains(name)),
+        "{noticed:?}"
+    );
+    assert!(noticed.contains(&"MP by an advance"), "{noticed:?}");
 }
 
 #[test]
 fn locks_that_do_not_wait_for_stores_are_noticed() {
     let noticed = noticed_by(Breakage::LocksAreNoFences, Protocol::Adaptive);
-    assert_eq!(noticed, ["SB with locks"]);
+    assert_eq!(
+        noticed,
+        [
+            "SB with locks",
+            "SB with one lock",
+            "MP in a lock",
+            "2+2W in a lock"
+        ]
+    );
 }
 
 #[test]

@@ -170,6 +170,14 @@ fn contents_that_leave_a_node_before_the_vals_of_its_commits_are_noticed() {
 }
 
 #[test]
+fn loads_that_do_not_see_their_own_core_s_stores_are_noticed() {
+    for seed in 0..4 {
+        let how = noticed(Breakage::ForwardsNothing, seed).expect("it is noticed");
+        assert!(how.contains("not what core"), "{how}");
+    }
+}
+
+#[test]
 fn values_hold_over_millions_of_accesses() {
     let mut accesses = 0;
     for seed in 100..118 {

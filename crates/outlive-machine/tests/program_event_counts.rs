@@ -6,6 +6,7 @@ use outlive_machine::program::{
     EventCountId, Image, Op, Order, Reference, ReferenceError, Script, Synchronisation, Word,
     outcomes,
 };
+use outlive_machine::protocol::NodeId;
 
 const COUNT: EventCountId = EventCountId(0);
 
@@ -65,6 +66,34 @@ fn time_awaited_is_told() {
     assert!(short > 0);
     // An instruction in a tick, but for some at the ends of the reorder buffer.
     assert!((long - short).abs_diff(40_000) < 1_000, "{short}, {long}");
+}
+
+/// It is kept unless a thread dies that had not ended: who waits for that one is let go.
+#[test]
+fn an_order_outlives_nodes_without_threads() {
+    let (image, synchronisation) = memory();
+    let text = "system.cores_per_node = 1\nours.coherence.protocol = \"proactive\"";
+    let description: Description = text.parse().unwrap();
+    let waited = |dies: usize| {
+        let workload = Workload {
+            threads: vec![
+                Script::new([Op::Compute(400_000), Op::Advance(COUNT)]),
+                Script::new([Op::Await(COUNT, 1), Op::Compute(10)]),
+            ],
+            image: image.clone(),
+            synchronisation: synchronisation.clone(),
+        };
+        let mut simulation = Cluster::simulation(&description, workload, 1).unwrap();
+        for _ in 0..10 {
+            assert!(simulation.step());
+        }
+        cluster::crash(&mut simulation, NodeId::new(dies), 0);
+        cluster::run(&mut simulation).unwrap();
+        simulation.machine().statistics().total().meeting_ticks
+    };
+    let (orderly, released) = (waited(5), waited(0));
+    assert!(orderly > 350_000, "{orderly}");
+    assert!(released < 200_000, "{released}");
 }
 
 #[test]

@@ -322,17 +322,19 @@ fn conditions_and_barriers() {
     }
 }
 
-fn run(memory: &Allocator, codes: &[Code]) -> Result<(), ReferenceError> {
-    let threads = threads(codes);
-    let mut machine = Reference::new(
+fn machine(memory: &Allocator, codes: &[Code]) -> Reference {
+    Reference::new(
         memory.image(),
         memory.synchronisation(),
-        threads,
+        threads(codes),
         Order::Sequential,
         1,
     )
-    .with_limit(10_000);
-    machine.run().map(drop)
+    .with_limit(10_000)
+}
+
+fn run(memory: &Allocator, codes: &[Code]) -> Result<(), ReferenceError> {
+    machine(memory, codes).run().map(drop)
 }
 
 #[test]
@@ -414,6 +416,10 @@ fn programs_that_do_what_they_must_not() {
     );
     let error = run(&memory, &[|cpu| cpu.unlock(LockId(0))]).unwrap_err();
     assert!(matches!(error, ReferenceError::NotOwner { .. }), "{error}");
+    // What was recorded may do so.
+    let unlocks: &[Code] = &[|cpu| cpu.unlock(LockId(0))];
+    let mut machine = machine(&memory, unlocks).with_locks_of_others();
+    assert_eq!(machine.run().map(|counts| counts.instructions()), Ok(1));
     let spins: Code = |cpu| while cpu.load(X) == 0 {};
     assert_eq!(
         run(&memory, &[spins]),

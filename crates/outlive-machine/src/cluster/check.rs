@@ -1,6 +1,7 @@
 //! What is wrong with a machine, for tests.
 
 use super::Cluster;
+use super::core::Activity;
 use crate::line::LineAddress;
 use crate::program::{Thread, Word};
 use crate::protocol::NodeId;
@@ -90,6 +91,26 @@ impl<T: Thread> Cluster<T> {
             Some(lost) => Err(lost),
             None => Ok(()),
         }
+    }
+
+    /// What is wrong with a machine that does nothing any more: a thread of a living node that has not ended and waits for nobody; and
+    /// [what should be empty](Self::check_quiet).
+    ///
+    /// # Errors
+    ///
+    /// The first thing found.
+    pub fn check_standstill(&self) -> Result<(), String> {
+        let waits = |c: usize| self.objects.waits_for(c as u16).is_some();
+        let mut cores = self.cores.iter().enumerate();
+        if let Some((c, core)) =
+            cores.find(|(c, core)| core.activity != Activity::Finished && !waits(*c))
+        {
+            return Err(format!(
+                "nothing happens any more, and thread {c}, which waits for nobody, is at {:?}",
+                core.held
+            ));
+        }
+        self.check_quiet()
     }
 
     /// What is wrong with a machine in which nothing is under way any more: what should be empty and is not; if it is

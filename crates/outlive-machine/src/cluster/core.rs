@@ -222,7 +222,7 @@ impl<T: Thread> Cluster<T> {
                     }
                     core.stalled = None;
                     if self.oracle.is_some() {
-                        self.judge_retired(c, retired == Retired::Entered);
+                        self.judge_retired(c, retired == Retired::Entered, 1);
                     }
                     if retired == Retired::Entered && self.protocol.replicates() {
                         self.store_entered(c, at, now, queue);

@@ -16,7 +16,7 @@ pub enum ClusterError {
     TooManyNodes(u32),
     /// There are not as many cores.
     #[error(
-        "{threads} threads do not fit on {cores} cores; describe more nodes, or run fewer threads"
+        "{threads} threads (of a trace, with the main one) do not fit on {cores} cores; describe more nodes, or more cores of each (--machine)"
     )]
     TooManyThreads {
         /// Of the workload.

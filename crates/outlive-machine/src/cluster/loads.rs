@@ -163,15 +163,14 @@ impl<T: Thread> Cluster<T> {
         let core = &mut self.cores[c];
         if let Some(value) = core.stores.forward(word, number) {
             core.counts.forwarded += 1;
+            self.judge_forwarded(c, word, number, value);
             return Some((value, tick + self.timing.l1));
         }
         let caches = &mut self.nodes[core.node as usize].caches;
         let hit = caches.read(core.place, word.line())?;
         let value = caches.line(hit.slot)[word.place()];
         core.counts.hit(hit.level);
-        if let Some(oracle) = &self.oracle {
-            oracle.bound(word, value);
-        }
+        self.judge_bound(c, word, number, value);
         Some((value, tick + self.timing.of(hit.level)))
     }
 
@@ -186,19 +185,19 @@ impl<T: Thread> Cluster<T> {
         if self.broken == Some(Breakage::LoadsBoundOutOfOrder) {
             self.bind_early(c, tick);
         }
+        let forwards = self.broken != Some(Breakage::ForwardsNothing);
         while let Some(&load) = self.cores[c].loads.unbound.front() {
             let core = &mut self.cores[c];
             let caches = &mut self.nodes[core.node as usize].caches;
             let value = if let Some(value) = load.early {
                 value
-            } else if let Some(value) = core.stores.forward(load.word, load.number) {
+            } else if forwards && let Some(value) = core.stores.forward(load.word, load.number) {
                 core.counts.forwarded += 1;
+                self.judge_forwarded(c, load.word, load.number, value);
                 value
             } else if let Some(hit) = caches.read(core.place, load.word.line()) {
                 let value = caches.line(hit.slot)[load.word.place()];
-                if let Some(oracle) = &self.oracle {
-                    oracle.bound(load.word, value);
-                }
+                self.judge_bound(c, load.word, load.number, value);
                 value
             } else {
                 // It is not there yet, or not any more.
@@ -213,6 +212,7 @@ impl<T: Thread> Cluster<T> {
                 return;
             };
             let done = load.ready.max(tick);
+            let core = &mut self.cores[c];
             core.loads.unasked -= usize::from(!load.asked);
             core.loads.unbound.pop_front();
             core.loads.taken += 1;

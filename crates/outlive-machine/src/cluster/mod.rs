@@ -124,6 +124,8 @@ pub enum Breakage {
     StoresDrainedOutOfOrder,
     /// Loads behind one that waits for its line get their values before it.
     LoadsBoundOutOfOrder,
+    /// A load that has waited for another gets what the caches hold, not what its own core has stored.
+    ForwardsNothing,
     /// What follows a lock begins before the store that takes it is committed. (Where it is taken by a store.)
     LocksAreNoFences,
     /// Stores are committed when the first of their replicas has answered.
@@ -160,6 +162,8 @@ pub enum Breakage {
     LeavesUpgrades,
     /// A directory that is repaired forgets an owner who lives.
     ForgetsTheLiving,
+    /// Cores that have stood still in a recovery are not woken when it is over.
+    LeavesCoresAsleep,
     /// A round of dumps begins while the directories are repaired.
     DumpsInRepair,
     /// There is no dump at the end of a recovery.

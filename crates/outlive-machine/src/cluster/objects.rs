@@ -121,7 +121,9 @@ pub(super) struct Objects {
     barriers: Vec<Barrier>,
     conditions: Vec<Condition>,
     event_counts: Vec<EventCount>,
-    /// Somebody has died: what event counts come to is not known any more.
+    /// A thread has died before its end.
+    missing: bool,
+    /// That is settled: what event counts come to is not known any more, and nobody waits for them.
     abandoned: bool,
 }
 
@@ -166,6 +168,7 @@ impl Objects {
                     waiting: Vec::with_capacity(4),
                 })
                 .collect(),
+            missing: false,
             abandoned: false,
         }
     }
@@ -333,6 +336,11 @@ impl Objects {
         }
     }
 
+    /// A thread has died before its end: what it was to do nobody does.
+    pub fn has_died(&mut self) {
+        self.missing = true;
+    }
+
     /// Settles what dead threads have held and owed; done again, it does nothing more.
     pub fn bury(&mut self, is_dead: impl Fn(u16) -> bool) -> Settled {
         let mut settled = Settled::default();
@@ -361,13 +369,15 @@ impl Objects {
                 .filter(|thread| !is_dead(*thread));
             settled.released.extend(living);
         }
-        for count in &mut self.event_counts {
-            let living = count.waiting.drain(..).map(|(thread, _)| thread);
-            settled
-                .released
-                .extend(living.filter(|thread| !is_dead(*thread)));
+        if self.missing {
+            for count in &mut self.event_counts {
+                let living = count.waiting.drain(..).map(|(thread, _)| thread);
+                settled
+                    .released
+                    .extend(living.filter(|thread| !is_dead(*thread)));
+            }
+            self.abandoned = true;
         }
-        self.abandoned = true;
         settled
     }
 

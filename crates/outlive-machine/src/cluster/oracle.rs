@@ -5,7 +5,7 @@ use std::collections::{HashMap, VecDeque};
 
 use super::failure::Journal;
 use super::logs::Logs;
-use super::store_buffer::Entry;
+use super::store_buffer::{Entry, Store};
 use super::{Breakage, Cluster};
 use crate::description::OwnUnit;
 use crate::line::{Line, LineAddress};
@@ -14,8 +14,16 @@ use crate::parts::Port;
 use crate::program::{Image, Thread, Word};
 use crate::protocol::{MAX_NODES, NodeId};
 
-/// An entry of a store buffer: its line, which words it writes, and what.
-type Owed = (LineAddress, u8, Line);
+/// An entry of a store buffer.
+#[derive(Clone, Copy, Debug)]
+struct Owed {
+    line: LineAddress,
+    /// Which words it writes.
+    words: u8,
+    values: Line,
+    /// How many of the stores that have begun joined in it.
+    stores: usize,
+}
 
 /// What each word holds by the order in which stores were committed, wherever it stands in the machine.
 #[derive(Clone, Debug)]
@@ -35,6 +43,9 @@ pub(super) struct Oracle {
     pub journal: Journal,
     /// The entries of each core's store buffer, as its stores retired: they are to be committed in this order, each once.
     owed: Vec<VecDeque<Owed>>,
+    /// The stores of each core that have begun and are not committed, in program order: their groups in the reorder buffer, words
+    /// and values. A load gets the youngest that is older than itself.
+    begun: Vec<VecDeque<(u64, Word, u64)>>,
     /// How many VALs of each node are to leave for stores that it has committed.
     owed_vals: [u32; MAX_NODES],
 }
@@ -69,6 +80,7 @@ impl Oracle {
             lost: Vec::new(),
             journal: Journal::new(),
             owed: vec![VecDeque::new(); cores],
+            begun: vec![VecDeque::new(); cores],
             owed_vals: [0; MAX_NODES],
         }
     }
@@ -81,6 +93,7 @@ impl Oracle {
     /// A core has died.
     pub fn owes_nothing(&mut self, c: usize) {
         self.owed[c].clear();
+        self.begun[c].clear();
     }
 
     /// A node has committed a store, and a VAL is to tell so.
@@ -102,7 +115,41 @@ impl Oracle {
         );
     }
 
+    /// A core's store begins.
+    pub fn began(&mut self, c: usize, store: &Store) {
+        if !store.private {
+            self.begun[c].push_back((store.number, store.word(), store.value));
+        }
+    }
+
+    /// What a load of a core that is group `number` of its reorder buffer must get from a store of its own.
+    fn own(&self, c: usize, word: Word, number: u64) -> Option<u64> {
+        let older = |store: &&(u64, Word, u64)| store.0 < number && store.1 == word;
+        let own = self.begun[c].iter().rev().find(older);
+        own.map(|(_, _, value)| *value)
+    }
+
+    /// A load has got this value from a store of its own core.
+    pub fn forwarded(&self, c: usize, word: Word, number: u64, value: u64) {
+        let own = self.own(c, word, number);
+        assert_eq!(
+            Some(value),
+            own,
+            "a load of {word:?} was to get what core {c} has stored"
+        );
+    }
+
     /// A load has got this value from the node's caches.
+    pub fn bound_by(&self, c: usize, word: Word, number: u64, value: u64) {
+        let own = self.own(c, word, number);
+        assert_eq!(
+            own, None,
+            "a load of {word:?} got {value}, not what core {c} has stored"
+        );
+        self.bound(word, value);
+    }
+
+    /// What comes after all stores of its core has got this value from the node's caches.
     pub fn bound(&self, word: Word, value: u64) {
         let last = self.words[word.0 as usize];
         assert_eq!(value, last, "a load of {word:?} got an old value");
@@ -110,17 +157,47 @@ impl Oracle {
 }
 
 impl<T: Thread> Cluster<T> {
-    /// A store has retired: into an entry of its own, or into the last one.
-    pub(super) fn judge_retired(&mut self, c: usize, entered: bool) {
+    /// A load has got what a store of its own core writes.
+    pub(super) fn judge_forwarded(&self, c: usize, word: Word, number: u64, value: u64) {
+        let passes = self.broken == Some(Breakage::StoresDrainedOutOfOrder);
+        if let Some(oracle) = self.oracle.as_ref().filter(|_| !passes) {
+            oracle.forwarded(c, word, number, value);
+        }
+    }
+
+    /// A load has got what the node's caches hold.
+    pub(super) fn judge_bound(&self, c: usize, word: Word, number: u64, value: u64) {
+        let passes = self.broken == Some(Breakage::StoresDrainedOutOfOrder);
+        match &self.oracle {
+            Some(oracle) if passes => oracle.bound(word, value),
+            Some(oracle) => oracle.bound_by(c, word, number, value),
+            None => {}
+        }
+    }
+
+    /// So many stores that had begun have retired, or the write of what is serialised: into an entry of its own, or into the last
+    /// one.
+    pub(super) fn judge_retired(&mut self, c: usize, entered: bool, stores: usize) {
         let Some(oracle) = &mut self.oracle else {
             return;
         };
         let last = self.cores[c].stores.last().filter(|last| !last.private);
-        let Some(owed) = last.map(|last| (last.line, last.words, last.values)) else {
+        let Some(last) = last else {
             return;
         };
+        let owed = Owed {
+            line: last.line,
+            words: last.words,
+            values: last.values,
+            stores,
+        };
         match oracle.owed[c].back_mut().filter(|_| !entered) {
-            Some(last) => *last = owed,
+            Some(last) => {
+                *last = Owed {
+                    stores: last.stores + stores,
+                    ..owed
+                }
+            }
             None => oracle.owed[c].push_back(owed),
         }
     }
@@ -129,10 +206,21 @@ impl<T: Thread> Cluster<T> {
     pub(super) fn judge_order(&mut self, c: usize, entry: &Entry) {
         let passes = self.broken == Some(Breakage::StoresDrainedOutOfOrder);
         if let Some(oracle) = self.oracle.as_mut().filter(|_| !passes) {
+            let owed = oracle.owed[c].pop_front();
             assert_eq!(
-                oracle.owed[c].pop_front(),
+                owed.map(|owed| (owed.line, owed.words, owed.values)),
                 Some((entry.line, entry.words, entry.values)),
                 "core {c} commits what is not the oldest of its stores"
+            );
+            // What the program has stored, in its order.
+            let mut values = entry.values;
+            for (_, word, value) in oracle.begun[c].drain(..owed.map_or(0, |owed| owed.stores)) {
+                assert_eq!(word.line(), entry.line, "core {c} commits to another line");
+                values[word.place()] = value;
+            }
+            assert_eq!(
+                values, entry.values,
+                "core {c} commits what was not stored last"
             );
         }
     }

@@ -234,7 +234,7 @@ impl<T: Thread> Cluster<T> {
         (core.serial.step, core.serial.turn) = (Step::Taking, Turn::Go);
         core.counts.atomics += 1;
         core.counts.shared_stores += 1;
-        self.judge_retired(c, true);
+        self.judge_retired(c, true, 0);
         if self.protocol.replicates() {
             self.store_entered(c, at, now, queue);
         }
@@ -274,7 +274,7 @@ impl<T: Thread> Cluster<T> {
         core.counts.atomics += 1;
         core.counts.shared_stores += 1;
         core.counts.hit(hit.level);
-        self.judge_retired(c, true);
+        self.judge_retired(c, true, 0);
         self.commit_oldest(c, at, now, queue);
         true
     }

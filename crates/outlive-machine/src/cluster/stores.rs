@@ -116,6 +116,9 @@ impl<T: Thread> Cluster<T> {
         let core = &mut self.cores[c];
         core.counts.stores += 1;
         core.stores.begin(store);
+        if let Some(oracle) = &mut self.oracle {
+            oracle.began(c, &store);
+        }
         let done = core.tick + self.timing.cycle;
         self.begin(c, Kind::Store, done);
     }
@@ -388,7 +391,14 @@ impl<T: Thread> Cluster<T> {
             let Some(entry) = core.stores.get(place) else {
                 return false;
             };
-            let (private, line) = (entry.private, entry.line);
+            let (private, line, then) = (entry.private, entry.line, entry.then);
+            if matches!(then, Then::Advance(_)) {
+                let missing = core.stores.missing;
+                core.stores.commit(place, tick);
+                core.stores.missing = missing;
+                self.follow_up(c, then, now, queue);
+                return true;
+            }
             let caches = &mut self.nodes[core.node as usize].caches;
             if !private && let Some(hit) = caches.write(core.place, line) {
                 let missing = core.stores.missing;

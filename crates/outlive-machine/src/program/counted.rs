@@ -46,7 +46,8 @@ impl Tally {
     }
 }
 
-/// A thread whose operations are counted. It does what the thread in it does.
+/// A thread whose operations are counted. It does what the thread in it does. It cannot be cloned: what a fork of a run did would be
+/// counted as the run's.
 ///
 /// ```
 /// use outlive_machine::program::{Counted, Op, Script, Tally, Thread, Word};
@@ -56,7 +57,7 @@ impl Tally {
 /// while thread.next() != outlive_machine::program::Next::Ended {}
 /// assert_eq!((tally.counts().stores, tally.counts().instructions()), (1, 10));
 /// ```
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub struct Counted<T> {
     thread: T,
     number: usize,

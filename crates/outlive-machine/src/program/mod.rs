@@ -138,7 +138,7 @@ pub enum Op {
     PrivateStore(u64),
     /// Takes a lock; waits while another thread has it. A full fence.
     Lock(LockId),
-    /// Gives a lock back, after all earlier stores.
+    /// Gives a lock back, after all earlier stores; later operations do not wait for that.
     Unlock(LockId),
     /// Waits until all who take part have arrived, each after all its earlier stores.
     Barrier(BarrierId),

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeSet, HashSet};
 
-use super::reference::{Reference, ReferenceError, State, waits_for_stores};
+use super::reference::{Entry, Reference, ReferenceError, State, waits_for_stores};
 use super::{Image, Op, Order, Synchronisation, Thread};
 
 /// What a run of a program can come to.
@@ -14,8 +14,8 @@ pub struct Outcome {
     pub memory: Vec<u64>,
 }
 
-/// All outcomes of a small program: each interleaving, and with [`Order::TotalStore`] each moment at which a store can leave
-/// its buffer, is followed to its end. The number of states grows exponentially with the threads; programs of a dozen
+/// All outcomes of a small program: each interleaving, and with [`Order::TotalStore`] each moment at which a store, the
+/// giving back of a lock or the advance of an event count can leave its thread's buffer, is followed to its end. The number of states grows exponentially with the threads; programs of a dozen
 /// operations are done in milliseconds.
 ///
 /// Where several threads wait for a condition, the oldest is woken.
@@ -67,7 +67,7 @@ pub fn outcomes<T: Thread + Clone>(
             let running = &world.threads[thread];
             if !running.buffer.is_empty() {
                 let mut next = world.clone();
-                next.drain(thread);
+                next.drain(thread)?;
                 open.push(next);
             }
             let State::Runs = running.state else { continue };
@@ -134,12 +134,11 @@ fn key<T>(world: &Reference<T>) -> Vec<u64> {
         key.push(seen.len() as u64);
         key.extend(seen);
         key.push(running.buffer.len() as u64);
-        key.extend(
-            running
-                .buffer
-                .iter()
-                .flat_map(|(word, value)| [word.0, *value]),
-        );
+        key.extend(running.buffer.iter().flat_map(|entry| match *entry {
+            Entry::Store(word, value) => [0, word.0, value],
+            Entry::Unlock(lock) => [1, lock.0.into(), 0],
+            Entry::Advance(count) => [2, count.0.into(), 0],
+        }));
     }
     let owner = |owner: &Option<usize>| owner.map_or(0, |thread| thread as u64 + 1);
     key.extend(world.owners.iter().map(owner));

@@ -43,7 +43,8 @@ impl OwnLines {
         synchronisation: &Synchronisation,
         threads: Vec<T>,
     ) -> Result<Self, ReferenceError> {
-        let mut machine = Reference::new(image, synchronisation, threads, Order::Sequential, 1);
+        let machine = Reference::new(image, synchronisation, threads, Order::Sequential, 1);
+        let mut machine = machine.with_locks_of_others();
         machine.run()?;
         let mut places = vec![0; image.words.div_ceil(Word::PER_LINE) as usize];
         let mut own = Vec::new();
@@ -91,7 +92,8 @@ impl Lines {
 /// A thread whose accesses to [lines of its own](OwnLines) are private to the machine. It does what the thread in it does.
 ///
 /// A store to such a line is done at once, and a load gets its value when it begins: nobody else looks, or it is a
-/// [stray](OwnLines::strays), which comes in the order of the host.
+/// [stray](OwnLines::strays), which comes in the order of the host. So it is no plain value: a clone of a run would write to the lines
+/// of the first, and there is none.
 ///
 /// ```
 /// use outlive_machine::program::{Image, Next, Op, OwnLines, Placed, Script, Synchronisation, Thread, Word};
@@ -107,7 +109,7 @@ impl Lines {
 /// assert_eq!((lines.word(Word(8)), lines.word(Word(0)), lines.strays()), (Some(7), None, 0));
 /// # Ok::<(), outlive_machine::program::ReferenceError>(())
 /// ```
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub struct Placed<T> {
     thread: T,
     number: u16,

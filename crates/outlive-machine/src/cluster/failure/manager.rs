@@ -173,6 +173,7 @@ impl<T: Thread> Cluster<T> {
                     manager.stage = Stage::Done;
                     failures.recovered = manager.dead;
                     failures.recoveries += 1;
+                    failures.over = now;
                 }
                 return;
             }

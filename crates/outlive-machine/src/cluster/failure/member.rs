@@ -99,7 +99,8 @@ impl<T: Thread> Cluster<T> {
             core.wants_room = true;
             self.bind_loads(c, tick, now, queue);
             self.replicate_again(c, tick, now, queue);
-            if self.cores[c].activity == Activity::Parked {
+            let wakes = self.broken != Some(Breakage::LeavesCoresAsleep);
+            if self.cores[c].activity == Activity::Parked && wakes {
                 self.cores[c].activity = Activity::Sleeping(now);
                 queue.schedule_at(now, Event::Wake(c as u16));
             }
@@ -125,6 +126,7 @@ impl<T: Thread> Cluster<T> {
                 _ => {
                     core.activity = Activity::Finished;
                     self.unfinished -= 1;
+                    self.objects.has_died();
                 }
             }
             core.held = None;

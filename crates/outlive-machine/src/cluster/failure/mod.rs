@@ -99,6 +99,8 @@ pub(super) struct Failures {
     /// The dead whom a recovery has dealt with, whole.
     recovered: NodeSet,
     recoveries: u32,
+    /// When the last of them had.
+    over: Time,
 }
 
 /// A compute node dies, now: between the last event and the next. Of what it sent last and is not at the switch yet, the `lost` last
@@ -173,6 +175,7 @@ impl<T: Thread> Cluster<T> {
                 saving: None,
                 recovered: NodeSet::EMPTY,
                 recoveries: 0,
+                over: Time::ZERO,
             })
         });
         if failures.dead.contains(node) {
@@ -211,9 +214,16 @@ impl<T: Thread> Cluster<T> {
             .map_or(0, |failures| failures.recoveries)
     }
 
-    /// Whether no node lives.
+    /// When the recovery from all deaths until now was over; `None` if it is not, or nobody has died.
+    pub fn recovered_at(&self) -> Option<Time> {
+        let failures = self.failures.as_ref()?;
+        self.is_recovered().then_some(failures.over)
+    }
+
+    /// Whether no node lives that has a thread.
     pub fn is_extinct(&self) -> bool {
-        self.dead().len() == self.nodes.len()
+        let mut cores = self.cores.iter();
+        cores.all(|core| self.dead().contains(NodeId::new(core.node.into())))
     }
 
     /// When something has happened last.

@@ -2,7 +2,7 @@
 
 use super::super::counts::Access;
 use super::super::{LockId, Next, Op, Thread, Word};
-use super::{Order, Reference, ReferenceError, State};
+use super::{Entry, Order, Reference, ReferenceError, State};
 
 impl<T: Thread> Reference<T> {
     /// What the thread does next.
@@ -28,7 +28,7 @@ impl<T: Thread> Reference<T> {
             return Ok(false);
         };
         if waits_for_stores(op) {
-            self.drain_all(thread);
+            self.drain_all(thread)?;
         }
         if !self.execute(thread, op)? {
             return Ok(false);
@@ -52,10 +52,7 @@ impl<T: Thread> Reference<T> {
             }
             Op::Store(word, value) | Op::StorePart(word, value, _) => {
                 self.access(thread, word, op, Access::Store)?;
-                match self.order {
-                    Order::Sequential => self.memory[word.0 as usize] = value,
-                    Order::TotalStore => self.threads[thread].buffer.push_back((word, value)),
-                }
+                self.buffer(thread, Entry::Store(word, value))?;
             }
             Op::Atomic(word, update) => {
                 let old = self.access(thread, word, op, Access::Atomic)?;
@@ -70,7 +67,10 @@ impl<T: Thread> Reference<T> {
                 }
                 *owner = Some(thread);
             }
-            Op::Unlock(lock) => self.unlock(thread, lock, op)?,
+            Op::Unlock(lock) => {
+                object(&mut self.owners, lock.0, thread, op)?;
+                self.buffer(thread, Entry::Unlock(lock))?;
+            }
             Op::Barrier(barrier) => {
                 let (arrived, threads) = object(&mut self.barriers, barrier.0, thread, op)?;
                 *arrived += 1;
@@ -103,13 +103,37 @@ impl<T: Thread> Reference<T> {
                 }
             }
             Op::Advance(count) => {
-                let is = object(&mut self.event_counts, count.0, thread, op)?;
+                object(&mut self.event_counts, count.0, thread, op)?;
+                self.buffer(thread, Entry::Advance(count))?;
+            }
+        }
+        Ok(true)
+    }
+
+    /// Others are to see it: at once, or when it leaves the thread's buffer.
+    fn buffer(&mut self, thread: usize, entry: Entry) -> Result<(), ReferenceError> {
+        match self.order {
+            Order::Sequential => self.commit(thread, entry),
+            Order::TotalStore => {
+                self.threads[thread].buffer.push_back(entry);
+                Ok(())
+            }
+        }
+    }
+
+    /// Others see it.
+    pub(super) fn commit(&mut self, thread: usize, entry: Entry) -> Result<(), ReferenceError> {
+        match entry {
+            Entry::Store(word, value) => self.memory[word.0 as usize] = value,
+            Entry::Unlock(lock) => self.unlock(thread, lock, Op::Unlock(lock))?,
+            Entry::Advance(count) => {
+                let is = &mut self.event_counts[count.0 as usize];
                 *is += 1;
                 let is = *is;
                 self.wake(State::EventCount(count.0, is));
             }
         }
-        Ok(true)
+        Ok(())
     }
 
     /// What the thread finds in the word.
@@ -125,9 +149,12 @@ impl<T: Thread> Reference<T> {
             return Err(ReferenceError::Outside { thread, op, words });
         };
         self.touches.touch(thread, word, access);
-        let mut own = self.threads[thread].buffer.iter().rev();
-        let own = own.find(|(other, _)| *other == word);
-        Ok(own.map_or(*value, |(_, value)| *value))
+        let mut youngest_first = self.threads[thread].buffer.iter().rev();
+        let own = youngest_first.find_map(|entry| match entry {
+            Entry::Store(other, value) => (*other == word).then_some(*value),
+            Entry::Unlock(_) | Entry::Advance(_) => None,
+        });
+        Ok(own.unwrap_or(*value))
     }
 
     fn give(&mut self, thread: usize, value: u64) {
@@ -140,7 +167,7 @@ impl<T: Thread> Reference<T> {
 
     fn unlock(&mut self, thread: usize, lock: LockId, op: Op) -> Result<(), ReferenceError> {
         let owner = object(&mut self.owners, lock.0, thread, op)?;
-        if *owner != Some(thread) {
+        if *owner != Some(thread) && !self.anybody_unlocks {
             return Err(ReferenceError::NotOwner { thread, op });
         }
         *owner = None;
@@ -164,12 +191,10 @@ pub(in crate::program) const fn waits_for_stores(op: Op) -> bool {
         Op::Atomic(..)
         | Op::Fence
         | Op::Lock(_)
-        | Op::Unlock(_)
         | Op::Barrier(_)
         | Op::Wait(..)
         | Op::Signal(_)
-        | Op::Broadcast(_)
-        | Op::Advance(_) => true,
+        | Op::Broadcast(_) => true,
         Op::Compute(_)
         | Op::Load(_)
         | Op::Store(..)
@@ -178,7 +203,9 @@ pub(in crate::program) const fn waits_for_stores(op: Op) -> bool {
         | Op::PrivateStore(_)
         | Op::Acquire(_)
         | Op::Release(_)
-        | Op::Await(..) => false,
+        | Op::Unlock(_)
+        | Op::Await(..)
+        | Op::Advance(_) => false,
     }
 }
 

@@ -7,7 +7,8 @@ use std::collections::VecDeque;
 
 use super::counts::{Counts, Touches};
 use super::{
-    Coroutine, Image, LockId, Op, Recording, Synchronisation, Thread, Wait, Waits, Word, Workload,
+    Coroutine, EventCountId, Image, LockId, Op, Recording, Synchronisation, Thread, Wait, Waits,
+    Word, Workload,
 };
 use crate::engine::Random;
 use crate::line::LineAddress;
@@ -23,7 +24,7 @@ pub enum Order {
     TotalStore,
 }
 
-/// How many stores a store buffer holds.
+/// How much a store buffer holds.
 const BUFFER: usize = 56;
 
 /// A thread does less than two to the power of this operations on end: mostly few, at times many.
@@ -59,6 +60,7 @@ pub struct Reference<T = Coroutine> {
     counts: Counts,
     touches: Touches,
     limit: u64,
+    anybody_unlocks: bool,
 }
 
 /// A thread and where it is.
@@ -68,10 +70,18 @@ pub(super) struct Running<T> {
     /// What it does next, if it was asked already.
     op: Option<Op>,
     pub state: State,
-    pub buffer: VecDeque<(Word, u64)>,
+    pub buffer: VecDeque<Entry>,
     /// How many operations it did, and what its loads got if that is kept.
     pub done: u64,
     pub seen: Option<Vec<u64>>,
+}
+
+/// What stands in a store buffer: others see it when it leaves, and what leaves before it earlier.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) enum Entry {
+    Store(Word, u64),
+    Unlock(LockId),
+    Advance(EventCountId),
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -137,6 +147,7 @@ impl<T: Thread> Reference<T> {
             counts: Counts::default(),
             touches: Touches::new(image.words),
             limit: u64::MAX,
+            anybody_unlocks: false,
         }
     }
 
@@ -144,6 +155,14 @@ impl<T: Thread> Reference<T> {
     #[must_use]
     pub fn with_limit(mut self, limit: u64) -> Self {
         self.limit = limit;
+        self
+    }
+
+    /// A thread may give a lock back that another has, or nobody: a recorded program may have done so. Else that is an
+    /// [error](ReferenceError::NotOwner), for a program that was written to be right must not.
+    #[must_use]
+    pub fn with_locks_of_others(mut self) -> Self {
+        self.anybody_unlocks = true;
         self
     }
 
@@ -158,6 +177,13 @@ impl<T: Thread> Reference<T> {
         loop {
             self.ready(&mut ready);
             if ready.is_empty() {
+                // Who waits may wait for what has not left a buffer.
+                for thread in 0..self.threads.len() {
+                    self.drain_all(thread)?;
+                }
+                self.ready(&mut ready);
+            }
+            if ready.is_empty() {
                 break;
             }
             let thread = ready[self.random.below(ready.len() as u64) as usize];
@@ -167,22 +193,19 @@ impl<T: Thread> Reference<T> {
                     return Err(ReferenceError::Limit { limit: self.limit });
                 }
                 left -= 1;
-                self.drain_some(thread);
+                self.drain_some(thread)?;
                 self.step(thread)?;
                 if self.threads[thread].state != State::Runs {
                     break;
                 }
             }
             // Stores become visible also while their threads do nothing.
-            self.drain_some(thread);
+            self.drain_some(thread)?;
             let any = self.random.below(self.threads.len() as u64);
-            self.drain_some(any as usize);
+            self.drain_some(any as usize)?;
         }
         if self.threads.iter().any(|one| one.state != State::Ended) {
             return Err(ReferenceError::Deadlock(self.waits()));
-        }
-        for thread in 0..self.threads.len() {
-            self.drain_all(thread);
         }
         Ok(self.counts())
     }
@@ -242,29 +265,31 @@ impl<T: Thread> Reference<T> {
         );
     }
 
-    /// Makes some stores of the thread visible, or none.
+    /// Lets others see some of what stands in the thread's buffer, or nothing.
     #[inline]
-    fn drain_some(&mut self, thread: usize) {
+    fn drain_some(&mut self, thread: usize) -> Result<(), ReferenceError> {
         if self.threads[thread].buffer.is_empty() {
-            return;
+            return Ok(());
         }
         while self.random.below(4) == 0 || self.threads[thread].buffer.len() == BUFFER {
-            if !self.drain(thread) {
+            if !self.drain(thread)? {
                 break;
             }
         }
+        Ok(())
     }
 
-    pub(super) fn drain_all(&mut self, thread: usize) {
-        while self.drain(thread) {}
+    pub(super) fn drain_all(&mut self, thread: usize) -> Result<(), ReferenceError> {
+        while self.drain(thread)? {}
+        Ok(())
     }
 
-    /// Makes the oldest store of the thread visible, if there is one.
-    pub(super) fn drain(&mut self, thread: usize) -> bool {
-        let Some((word, value)) = self.threads[thread].buffer.pop_front() else {
-            return false;
+    /// Lets others see what is oldest in the thread's buffer, if there is anything.
+    pub(super) fn drain(&mut self, thread: usize) -> Result<bool, ReferenceError> {
+        let Some(entry) = self.threads[thread].buffer.pop_front() else {
+            return Ok(false);
         };
-        self.memory[word.0 as usize] = value;
-        true
+        self.commit(thread, entry)?;
+        Ok(true)
     }
 }

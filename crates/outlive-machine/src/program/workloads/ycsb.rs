@@ -158,8 +158,15 @@ impl Table {
         }
         cpu.lock(self.lock(read.record));
         let again = self.ask(cpu, read.record);
-        // Still odd: who wrote it died meanwhile. There is no right contents then.
-        let _ = self.right(cpu, &again);
+        if !self.right(cpu, &again) {
+            // Who wrote it died meanwhile: there is no right contents then, but nobody writes either.
+            let (before, after) = (cpu.value(again.before), cpu.value(again.after));
+            assert!(
+                before == after,
+                "record {} had the versions {before} and {after} in one holding of its lock",
+                read.record
+            );
+        }
         cpu.unlock(self.lock(read.record));
     }
 
