@@ -1,6 +1,6 @@
 //! What is said of texts that describe no machine: where, what is wrong, and what would be right.
 
-use outlive_machine::description::Description;
+use outlive_machine::description::{Description, Protocol};
 
 /// Text, line, column, a part of what is wrong, a part of the hint.
 #[rustfmt::skip]
@@ -39,11 +39,15 @@ const WRONG: &[(&str, usize, usize, &str, &str)] = &[
     ("[cxl]\nround_trip = \"0.2 ps\"", 2, 14, "`0.2 ps` is no whole number of ps", "rounder"),
     ("[cxl]\nround_trip = \"20000000000 s\"", 2, 14, "is too large", ""),
     ("[cxl]\nround_trip = \"340282366920938463463374607431768211455.9 ns\"", 2, 14, "is too large", ""),
-    ("[cxl]\nlink_bandwidth = \"160 Gb/s\"", 2, 18, "`Gb/s` is not a unit here", "did you mean `GB/s`?"),
+    ("[cxl]\nlink_bandwidth = \"160 Gb/s\"", 2, 18, "`Gb/s` is not a unit here", "160 Gb/s are 20 GB/s"),
+    ("[cxl]\nlink_bandwidth = \"100 Gbit/s\"", 2, 18, "`Gbit/s` is not a unit here", "100 Gbit/s are 12.5 GB/s"),
+    ("[cxl]\nlink_bandwidth = \"160 gB/s\"", 2, 18, "`gB/s` is not a unit here", "did you mean `GB/s`?"),
     ("[cxl]\nlink_bandwidth = \"0 GB/s\"", 2, 18, "nothing ever arrives", ""),
     ("[l1]\nlatency = \"5 ns\"", 2, 11, "`ns` is not a unit here", "use one of `cycles`"),
     ("[l1]\nsize = \"0.3 KiB\"", 2, 8, "is no whole number of B", ""),
-    ("[ours.replication]\nreplica_hash = \"md5\"", 2, 16, "not one of the choices", "\"multiply\" \"modulo\""),
+    ("[ours.replication]\nreplica_hash = \"md5\"", 2, 16, "\"md5\" is not one of the choices", "use one of \"multiply\", \"modulo\""),
+    ("[ours.replication]\nreplica_hash = \"modolu\"", 2, 16, "\"modolu\" is not one", "did you mean \"modulo\"?"),
+    ("[ours.coherence]\nprotocol = \"basline\"", 2, 12, "\"basline\" is not one", "did you mean \"baseline\"?"),
     ("[ours.replication]\nreplica_hash = 5", 2, 16, "not one of the choices", ""),
     ("cxl = { dram_latency = \"1 µs\", pmem_latency = 3 }", 1, 47, "a whole number stands where a quantity", "\"200 ns\""),
     // Machines that cannot be.
@@ -58,20 +62,24 @@ const WRONG: &[(&str, usize, usize, &str, &str)] = &[
     ("[ours.memory]\ninterleave = \"0 B\"", 2, 14, "no whole number of lines", ""),
     ("[system]\ncompute_nodes = 0", 2, 17, "there cannot be 0", "from 1 to 32"),
     ("[system]\ncompute_nodes = 33", 2, 17, "there cannot be 33", "from 1 to 32"),
-    ("[system]\ncompute_nodes = 1\n[ours.coherence]\nprotocol = \"proactive\"", 2, 17, "3 other nodes cannot log a store", "compute_nodes 2 at least"),
+    ("[system]\ncompute_nodes = 1\n[ours.coherence]\nprotocol = \"proactive\"", 2, 17, "3 nodes cannot log a store", "factor of 1 at most"),
     ("[l1]\nlatency = \"20 cycles\"", 2, 11, "l2.latency cannot be 13 cycles, for l1.latency is 20 cycles", "l2.latency 20 cycles at least"),
     ("[l2]\nlatency = \"100 cycles\"", 2, 11, "l3.latency cannot be 36 cycles", ""),
     ("[l1]\nlatency = \"0 cycles\"", 2, 11, "no cache answers in 0 cycles", "from 1 cycle"),
     ("[l3]\nlatency = \"18446744073709551615 cycles\"", 2, 11, "no cache answers in", "to 1000000 cycles"),
     ("[cxl]\nround_trip = \"30 ns\"", 2, 14, "ours.core.quantum cannot be 20 ns", "15 ns at most, or a longer cxl.round_trip"),
     ("[cxl]\nround_trip = \"0 ns\"", 2, 14, "ours.core.quantum cannot be 20 ns", "give cxl.round_trip more than nothing"),
-    ("[system]\ncompute_nodes = 3\n[ours.coherence]\nprotocol = \"recxl-parallel\"", 2, 17, "3 other nodes cannot log a store where there are 3", "factor of 2 at most"),
-    ("[logging_unit]\nreplication_factor = 16\n[ours.coherence]\nprotocol = \"recxl-baseline\"", 2, 22, "16 other nodes cannot log", "15 at most"),
-    ("[system]\ncompute_nodes = 3\n[logging_unit]\nreplication_factor = 3\n[ours.coherence]\nprotocol = \"recxl-adaptive\"", 4, 22, "3 other nodes cannot log a store", "2 at most"),
+    ("[system]\ncompute_nodes = 2\n[ours.coherence]\nprotocol = \"recxl-parallel\"", 2, 17, "3 nodes cannot log a store where there are 2 in all", "factor of 2 at most"),
+    ("[logging_unit]\nreplication_factor = 17\n[ours.coherence]\nprotocol = \"recxl-baseline\"", 2, 22, "17 nodes cannot log a store", "16 at most"),
+    ("[ours.replication]\nown_unit = \"skipped\"\n[logging_unit]\nreplication_factor = 16\n[ours.coherence]\nprotocol = \"recxl-adaptive\"", 4, 22, "16 other nodes cannot log a store where there are 16 in all (ours.replication.own_unit is \"skipped\")", "15 at most"),
+    ("[ours.replication]\nown_unit = \"skipped\"\n[system]\ncompute_nodes = 1\n[ours.coherence]\nprotocol = \"recxl-adaptive\"", 4, 17, "3 other nodes cannot log a store", "compute_nodes 2 at least"),
     ("[logging_unit]\ndump_period = \"0 ms\"", 2, 15, "without end", ""),
     ("[logging_unit]\nsram_size = \"16 B\"", 2, 13, "16 B has no room for an entry of 24 B", "24 B at least"),
     ("[ours.replication]\nlog_entry = \"8 B\"", 2, 13, "8 B is no log entry", "from 16 B"),
     ("[cxl]\nround_trip = \"60 ns\"", 2, 14, "passes the switch twice, and ours.fabric.switch_latency is 40 ns", "switch_latency 30 ns at most"),
+    ("[cxl]\ndram_latency = \"18446744 s\"", 2, 16, "no memory takes 18446744 s", "give 1 ms at most"),
+    ("[logging_unit]\nsram_latency = \"2 ms\"", 2, 16, "no memory takes 2 ms", "give 1 ms at most"),
+    ("[cxl]\nround_trip = \"18446744 s\"", 2, 14, "no fabric takes 18446744 s", "give 1 ms at most"),
     ("[ours.fabric]\nswitch_latency = \"101 ns\"", 2, 18, "passes the switch twice", "100 ns at most"),
     ("[cxl]\nround_trip = \"200.001 ns\"", 2, 14, "four links cannot share", "multiple of 4 ps"),
     ("[ours.failure]\ndetection = \"0 ns\"", 2, 13, "to find that a node is dead", "more than nothing"),
@@ -81,6 +89,49 @@ const WRONG: &[(&str, usize, usize, &str, &str)] = &[
     ("[ours.core]\nwidth = 0", 2, 9, "there cannot be 0", ""),
     ("[ours.memory]\npmem_banks = 0", 2, 14, "there cannot be 0", ""),
 ];
+
+#[test]
+fn a_protocol_of_the_callers_is_judged_with_the_text() {
+    let text = "[system]\ncompute_nodes = 2";
+    assert!(text.parse::<Description>().is_ok());
+    let error = Description::read(text, Some(Protocol::Proactive)).unwrap_err();
+    assert_eq!((error.line, error.column), (2, 17));
+    // The text's own does not count then.
+    let text = format!("{text}\n[ours.coherence]\nprotocol = \"recxl-proactive\"");
+    assert!(text.parse::<Description>().is_err());
+    let read = Description::read(&text, Some(Protocol::WriteThrough)).unwrap();
+    assert_eq!(read.ours.coherence.protocol, Protocol::WriteThrough);
+}
+
+#[test]
+fn all_nodes_may_log_a_store_if_the_own_unit_is_one_of_them() {
+    let text = "[system]\ncompute_nodes = 3\n[ours.coherence]\nprotocol = \"recxl-adaptive\"";
+    assert!(text.parse::<Description>().is_ok());
+}
+
+#[test]
+fn a_protocol_has_more_names_than_one() {
+    for (names, protocol) in [
+        (&["wb", "write-back"][..], Protocol::WriteBack),
+        (&["wt", "write-through"], Protocol::WriteThrough),
+        (&["baseline", "recxl-baseline"], Protocol::Baseline),
+        (
+            &[
+                "uncoalesced",
+                "recxl-uncoalesced",
+                "proactive-uncoalesced",
+                "recxl-proactive-uncoalesced",
+            ],
+            Protocol::Uncoalesced,
+        ),
+    ] {
+        for name in names {
+            let text = format!("[ours.coherence]\nprotocol = \"{name}\"");
+            let read: Description = text.parse().unwrap();
+            assert_eq!(read.ours.coherence.protocol, protocol, "{name}");
+        }
+    }
+}
 
 #[test]
 fn who_does_not_replicate_needs_no_nodes_for_it() {

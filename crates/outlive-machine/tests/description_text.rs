@@ -115,14 +115,21 @@ fn what_a_program_made_impossible_is_told_too() {
     let impossible = description.check().unwrap_err();
     assert_eq!(
         impossible.fields,
-        ["logging_unit.replication_factor", "system.compute_nodes"]
+        [
+            "logging_unit.replication_factor",
+            "system.compute_nodes",
+            "ours.replication.own_unit"
+        ]
     );
     assert!(
         impossible
             .to_string()
-            .starts_with("logging_unit.replication_factor, system.compute_nodes: 40 other nodes")
+            .contains(": 40 nodes cannot log a store where there are 16")
     );
 }
+
+/// No latency is longer, in ps.
+const SLOWEST: u64 = 1_000_000_000;
 
 /// A machine that can be, with nearly every parameter drawn.
 fn drawn(seed: u64) -> Description {
@@ -152,12 +159,12 @@ fn drawn(seed: u64) -> Description {
         };
     }
     description.local_memory.size = Bytes(64 * between(1, 1 << 50));
-    description.cxl.dram_latency = Time::from_picos(between(0, u64::MAX - 1));
+    description.cxl.dram_latency = Time::from_picos(between(0, SLOWEST));
     description.cxl.link_bandwidth = Rate::from_bytes_per_second(between(1, u64::MAX - 1)).unwrap();
-    let switch = between(0, 1 << 40);
+    let switch = between(0, SLOWEST / 4);
     description.ours.fabric.switch_latency = Time::from_picos(switch);
-    description.cxl.round_trip = Time::from_picos(2 * switch + 4 * between(1, 1 << 40));
-    description.ours.fabric.reorder_bound = Time::from_picos(between(0, 1_000_000_000));
+    description.cxl.round_trip = Time::from_picos(2 * switch + 4 * between(1, SLOWEST / 8));
+    description.ours.fabric.reorder_bound = Time::from_picos(between(0, SLOWEST));
     description.logging_unit.frequency =
         Frequency::from_hertz(1_000_000 * between(1, 4_000)).unwrap();
     description.logging_unit.replication_factor =

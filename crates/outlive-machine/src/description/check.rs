@@ -6,13 +6,15 @@ use crate::protocol::MAX_NODES;
 use super::error::Impossible;
 use super::paper::Cache;
 use super::quantity::{Bytes, Cycles};
-use super::{Description, LINE_BYTES};
+use super::{Description, LINE_BYTES, OwnUnit};
 
 /// Directories tell so many compute nodes apart.
 const MOST_COMPUTE_NODES: u32 = MAX_NODES as u32;
 const MOST_MEMORY_NODES: u32 = 64;
 /// Sets of cores are bit masks of a word.
 const MOST_CORES: u32 = 64;
+/// No part takes longer, so that runs come to an end before simulated time does.
+const SLOWEST: Time = Time::from_micros(1_000);
 /// Longer than any, so that sums of latencies are times.
 const LONGEST: Cycles = Cycles(1_000_000);
 /// Larger caches than this are more likely a slip than wanted, and every way of every node is real memory here.
@@ -165,6 +167,23 @@ impl Description {
     }
 
     fn check_memory(&self) -> Result<(), Impossible> {
+        for (field, latency) in [
+            ("cxl.dram_latency", self.cxl.dram_latency),
+            ("cxl.pmem_latency", self.cxl.pmem_latency),
+            ("logging_unit.sram_latency", self.logging_unit.sram_latency),
+            ("ours.memory.local_latency", self.ours.memory.local_latency),
+            (
+                "ours.memory.directory_latency",
+                self.ours.memory.directory_latency,
+            ),
+        ] {
+            require(
+                latency <= SLOWEST,
+                &[field],
+                format!("no memory takes {latency}"),
+                || format!("give {SLOWEST} at most"),
+            )?;
+        }
         let line = self.local_memory.line_size;
         require(
             line.0 == LINE_BYTES,
@@ -193,6 +212,12 @@ impl Description {
 
     fn check_fabric(&self) -> Result<(), Impossible> {
         let (round_trip, switch) = (self.cxl.round_trip, self.ours.fabric.switch_latency);
+        require(
+            round_trip <= SLOWEST,
+            &["cxl.round_trip"],
+            format!("no fabric takes {round_trip}"),
+            || format!("give {SLOWEST} at most"),
+        )?;
         let fields = ["cxl.round_trip", "ours.fabric.switch_latency"];
         let twice = switch
             .checked_add(switch)
@@ -215,12 +240,12 @@ impl Description {
             "four links cannot share the time between them",
             || "make the round trip less twice the switch a multiple of 4 ps".into(),
         )?;
-        let (most, bound) = (Time::from_micros(1_000), self.ours.fabric.reorder_bound);
+        let bound = self.ours.fabric.reorder_bound;
         require(
-            bound <= most,
+            bound <= SLOWEST,
             &["ours.fabric.reorder_bound"],
             format!("no fabric holds a message back for {bound}"),
-            || format!("give {most} at most"),
+            || format!("give {SLOWEST} at most"),
         )?;
         let (longest, detection) = (Time::from_micros(1_000_000), self.ours.failure.detection);
         require(
@@ -253,15 +278,27 @@ impl Description {
         let (unit, entry) = (&self.logging_unit, self.ours.replication.log_entry);
         let (copies, nodes) = (unit.replication_factor, self.system.compute_nodes);
         let protocol = self.ours.coherence.protocol;
+        let own_unit = self.ours.replication.own_unit;
+        let (others, most) = match own_unit {
+            OwnUnit::Counts => ("", nodes),
+            OwnUnit::Skipped => ("other ", nodes - 1),
+        };
         require(
-            copies < nodes || !protocol.replicates(),
-            &["logging_unit.replication_factor", "system.compute_nodes"],
-            format!("{copies} other nodes cannot log a store where there are {nodes} in all"),
-            || match nodes {
-                1 => {
+            copies <= most || !protocol.replicates(),
+            &[
+                "logging_unit.replication_factor",
+                "system.compute_nodes",
+                "ours.replication.own_unit",
+            ],
+            format!(
+                "{copies} {others}nodes cannot log a store where there are {nodes} in all (ours.replication.own_unit is \"{}\")",
+                own_unit.name()
+            ),
+            || match most {
+                0 => {
                     "give system.compute_nodes 2 at least, or the protocol \"wb\" or \"wt\"".into()
                 }
-                _ => format!("give a factor of {} at most, or more nodes", nodes - 1),
+                _ => format!("give a factor of {most} at most, or more nodes"),
             },
         )?;
         require(

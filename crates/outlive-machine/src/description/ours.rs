@@ -66,9 +66,9 @@ choice! {
     /// What a machine does so that stores outlive a node.
     pub enum Protocol {
         /// Nothing: stores are done in the node's caches.
-        WriteBack = "wb",
+        WriteBack = "wb" | "write-back",
         /// A store is done when persistent memory in a memory node has it; each core has one under way.
-        WriteThrough = "wt",
+        WriteThrough = "wt" | "write-through",
         /// ReCXL: a store is replicated when its line has come, and done when all replicas have it.
         Baseline = "recxl-baseline",
         /// A store is replicated when it is the oldest, while its line is on the way.
@@ -76,7 +76,7 @@ choice! {
         /// A store is replicated when the next one cannot join it, or when it is the oldest.
         Proactive = "recxl-proactive",
         /// A store is replicated as soon as it has retired; stores never join.
-        Uncoalesced = "recxl-proactive-uncoalesced",
+        Uncoalesced = "recxl-proactive-uncoalesced" | "recxl-uncoalesced",
         /// Proactive, and while its store buffer holds few entries, a store is replicated as soon as it has retired; and a lock is taken
         /// by a store, which is replicated while its line is on the way. Not the paper's, though it hints at the former.
         Adaptive = "recxl-adaptive",

@@ -104,8 +104,8 @@ section! {
         pub log_size: Bytes = Bytes::mebi(18),
         /// The log goes to the memory nodes once in this time.
         pub dump_period: Time = Time::from_micros(2_500),
-        /// Compute nodes that log each store (N_r): the same ones for all stores to a line. 0: none, and the configurations that
-        /// replicate cannot run.
+        /// Compute nodes that log each store (N_r): the same ones for all stores to a line. At most all of them, or all but one if the own
+        /// unit of the node that stores is skipped (ours.replication.own_unit). 0: none, and the configurations that replicate cannot run.
         pub replication_factor: u32 = 3,
     }
 }

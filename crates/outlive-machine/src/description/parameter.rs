@@ -3,6 +3,7 @@
 use toml::de::DeValue;
 
 use crate::engine::{Frequency, Time};
+use crate::near::near;
 
 use super::error::Wrong;
 use super::quantity::{Bytes, Cycles, Rate, read_quantity};
@@ -109,9 +110,12 @@ pub(super) fn kind(value: &DeValue<'_>) -> &'static str {
     }
 }
 
-/// A choice among names. Each stands in quotes in TOML.
+/// A choice among names. Each stands in quotes in TOML, and may have other names, which are read and never printed.
 macro_rules! choice {
-    ($(#[doc = $about:literal])+ pub enum $Name:ident { $($(#[doc = $doc:literal])+ $Variant:ident = $name:literal,)+ }) => {
+    (
+        $(#[doc = $about:literal])+
+        pub enum $Name:ident { $($(#[doc = $doc:literal])+ $Variant:ident = $name:literal $(| $other:literal)*,)+ }
+    ) => {
         $(#[doc = $about])+
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
         pub enum $Name { $($(#[doc = $doc])+ $Variant,)+ }
@@ -124,17 +128,21 @@ macro_rules! choice {
             pub const fn name(self) -> &'static str {
                 match self { $(Self::$Variant => $name,)+ }
             }
+
+            /// The one that is meant by this name, which may be one of those that are not printed; ReCXL's may be without `recxl-`.
+            pub fn named(text: &str) -> Option<Self> {
+                $(if $crate::description::parameter::is_named(text, &[$name $(, $other)*]) {
+                    return Some(Self::$Variant);
+                })+
+                None
+            }
         }
 
         impl $crate::description::parameter::Parameter for $Name {
             fn read(value: &toml::de::DeValue<'_>) -> Result<Self, $crate::description::error::Wrong> {
-                match value.as_str() {
-                    $(Some(text) if $crate::description::parameter::is_named(text, $name) => Ok(Self::$Variant),)+
-                    _ => Err($crate::description::error::Wrong::new(
-                        "this is not one of the choices",
-                        concat!("use one of", $(" \"", $name, "\""),+),
-                    )),
-                }
+                value.as_str().and_then(Self::named).ok_or_else(|| {
+                    $crate::description::parameter::no_choice(value, &[$($name $(, $other)*),+], &[$($name),+])
+                })
             }
 
             fn print(&self) -> String {
@@ -145,7 +153,31 @@ macro_rules! choice {
 }
 pub(super) use choice;
 
-/// Whether a choice is meant: ReCXL's may be named without its name.
-pub(super) fn is_named(text: &str, name: &str) -> bool {
-    text == name || name.strip_prefix("recxl-") == Some(text)
+/// Whether a choice with these names is meant: ReCXL's may be named without its name.
+pub(super) fn is_named(text: &str, names: &[&str]) -> bool {
+    names
+        .iter()
+        .any(|name| short(name) == text || *name == text)
+}
+
+fn short(name: &str) -> &str {
+    name.strip_prefix("recxl-").unwrap_or(name)
+}
+
+/// What is said of a value that is none of the choices with these names, of which those that are `printed` are to be told.
+pub(super) fn no_choice(value: &DeValue<'_>, names: &[&str], printed: &[&str]) -> Wrong {
+    let quoted = |name: &&str| format!("\"{name}\"");
+    let every: Vec<String> = printed.iter().map(quoted).collect();
+    let hint = || format!("use one of {}", every.join(", "));
+    let Some(text) = value.as_str() else {
+        return Wrong::new(format!("{} is not one of the choices", kind(value)), hint());
+    };
+    let all: Vec<&str> = names.iter().flat_map(|name| [*name, short(name)]).collect();
+    Wrong::new(
+        format!("{text:?} is not one of the choices"),
+        match near(text, &all) {
+            Some(meant) => format!("did you mean \"{meant}\"?"),
+            None => hint(),
+        },
+    )
 }

@@ -110,6 +110,21 @@ impl fmt::Display for Cycles {
     }
 }
 
+/// What is said of a rate in bits, of which whoever makes links speaks: a hint at the unit of a like name would be eight times as much.
+fn bits(number: &str, unit: &str, units: &[(&str, u64)]) -> Option<Wrong> {
+    let prefix = unit
+        .strip_suffix("bit/s")
+        .or(unit.strip_suffix("b/s"))
+        .or(unit.strip_suffix("bps"))?;
+    let meant = format!("{prefix}B/s");
+    units.iter().find(|(name, _)| *name == meant)?;
+    let number: f64 = number.parse().ok()?;
+    Some(Wrong::new(
+        format!("`{unit}` is not a unit here, since it counts bits"),
+        format!("{number} {unit} are {} {meant}", number / 8.0),
+    ))
+}
+
 /// Reads a decimal number with one of `units`, exactly: what is no whole number of the smallest unit is refused.
 pub(super) fn read_quantity(
     text: &str,
@@ -138,6 +153,9 @@ pub(super) fn read_quantity(
         let alike = units
             .iter()
             .find(|(name, _)| name.eq_ignore_ascii_case(unit));
+        if let Some(bits) = bits(number, unit, units) {
+            return Err(bits);
+        }
         return Err(match (alike, unit) {
             (Some((name, _)), _) => Wrong::new(
                 format!("`{unit}` is not a unit here"),

@@ -6,9 +6,9 @@ use std::str::FromStr;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-use super::Description;
 use super::error::{DescriptionError, Wrong};
 use super::parameter::kind;
+use super::{Description, Protocol};
 use crate::near::near;
 
 impl FromStr for Description {
@@ -21,6 +21,17 @@ impl FromStr for Description {
     /// Texts that are no TOML, sections and fields that there are not, values of the wrong kind or unit, and machines
     /// that cannot be: the first of them in the text.
     fn from_str(text: &str) -> Result<Self, DescriptionError> {
+        Self::read(text, None)
+    }
+}
+
+impl Description {
+    /// Reads a description, of which the protocol is another than in the text if one is given.
+    ///
+    /// # Errors
+    ///
+    /// As when a text alone is read. A machine that cannot be for the sake of that protocol is one of them.
+    pub fn read(text: &str, protocol: Option<Protocol>) -> Result<Self, DescriptionError> {
         let table = DeTable::parse(text).map_err(|error| {
             let wrong = Wrong::new(
                 format!("this is not TOML: {}", error.message().trim()),
@@ -35,8 +46,11 @@ impl FromStr for Description {
         reader
             .table(table.get_ref(), "")
             .map_err(|(place, wrong)| DescriptionError::at(text, place, wrong))?;
+        if let Some(protocol) = protocol {
+            reader.description.ours.coherence.protocol = protocol;
+        }
         reader.description.check().map_err(|impossible| {
-            // One of its fields at least stands in the text, since the defaults are possible.
+            // One of its fields at least stands in the text, since the defaults are possible with any protocol.
             let place = |field: &&str| {
                 reader
                     .places
