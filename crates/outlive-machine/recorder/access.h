@@ -240,10 +240,14 @@ void __tsan_func_entry(void *caller) { (void)caller; }
 void __tsan_func_exit(void) {}
 void __tsan_init(void) {}
 
-/* Copies by the library. A struct's has been announced already if the compiler makes a call of it. */
+/* Copies by the library, also as its checked functions do them. A struct's has been announced already if the compiler makes a call of
+ * it. */
 void *__real_memcpy(void *, const void *, size_t);
 void *__real_memmove(void *, const void *, size_t);
 void *__real_memset(void *, int, size_t);
+void *__real___memcpy_chk(void *, const void *, size_t, size_t);
+void *__real___memmove_chk(void *, const void *, size_t, size_t);
+void *__real___memset_chk(void *, int, size_t, size_t);
 
 HIDDEN void copies(const void *to, const void *from, size_t size) {
     struct thread *t = size ? enter() : NULL;
@@ -260,6 +264,15 @@ HIDDEN void copies(const void *to, const void *from, size_t size) {
     release(t);
 }
 
+HIDDEN void fills(const void *to, size_t size) {
+    struct thread *t = size ? enter() : NULL;
+    if (!t)
+        return;
+    if (t->store_size != size || t->store_at != (uintptr_t)to || t->queued)
+        will_write(t, (uintptr_t)to, size);
+    release(t);
+}
+
 void *__wrap_memcpy(void *to, const void *from, size_t size) {
     copies(to, from, size);
     return __real_memcpy(to, from, size);
@@ -271,14 +284,27 @@ void *__wrap_memmove(void *to, const void *from, size_t size) {
 }
 
 void *__wrap_memset(void *to, int byte, size_t size) {
-    struct thread *t = size ? enter() : NULL;
-    if (t) {
-        if (t->store_size != size || t->store_at != (uintptr_t)to || t->queued)
-            will_write(t, (uintptr_t)to, size);
-        release(t);
-    }
+    fills(to, size);
     return __real_memset(to, byte, size);
 }
+
+void *__wrap___memcpy_chk(void *to, const void *from, size_t size, size_t room) {
+    copies(to, from, size);
+    return __real___memcpy_chk(to, from, size, room);
+}
+
+void *__wrap___memmove_chk(void *to, const void *from, size_t size, size_t room) {
+    copies(to, from, size);
+    return __real___memmove_chk(to, from, size, room);
+}
+
+void *__wrap___memset_chk(void *to, int byte, size_t size, size_t room) {
+    fills(to, size);
+    return __real___memset_chk(to, byte, size, room);
+}
+
+void __wrap_bcopy(const void *from, void *to, size_t size) { __wrap_memmove(to, from, size); }
+void __wrap_bzero(void *to, size_t size) { __wrap_memset(to, 0, size); }
 
 void *__tsan_memcpy(void *to, const void *from, size_t size) { return __wrap_memcpy(to, from, size); }
 void *__tsan_memmove(void *to, const void *from, size_t size) { return __wrap_memmove(to, from, size); }

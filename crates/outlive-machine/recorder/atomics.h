@@ -1,9 +1,18 @@
 /* Atomics. They are done here, each with its turn in the order of its word, so that the trace has the order in which
  * they were done. A word that is only added to and the like is a counter: its order need not be kept to. One that is
  * also stored to, swapped, or read to acquire what others did may be how threads synchronise. An operation that finds
- * what it found before, with nothing but reads in between, is spinning, and is not recorded. */
+ * what it found before, with nothing but reads in between, is spinning, and is not recorded. All this goes for atomics on somebody's
+ * stack, too: a trace has no values of these, but threads synchronise by them. */
 
 #define A_SEQ_CST 5
+
+#define NO_WORD UINT64_MAX
+
+/* The word of shared memory at an address, or that there is none. */
+HIDDEN uint64_t word_at(uintptr_t address) {
+    uint64_t word;
+    return shared_word(address, &word) ? word : NO_WORD;
+}
 
 HIDDEN bool acquires(int order) { return order == 1 || order == 2 || order >= 4; }
 HIDDEN bool releases(int order) { return order >= 3; }
@@ -40,9 +49,10 @@ HIDDEN void put_load(struct thread *t, struct object *o, uint64_t turn, uintptr_
     spun(t, address);
     event2(t, AWAIT, o->order, turn);
     gap(t);
-    load_event(t, word, value_at(address));
+    load_of(t, address);
     if (acquires(order)) {
-        word_event(t, ACQUIRE, word);
+        if (word != NO_WORD)
+            word_event(t, ACQUIRE, word);
         R.order_needed[o->order] = 1;
     }
     may_spin_at(t, address, value);
@@ -50,11 +60,14 @@ HIDDEN void put_load(struct thread *t, struct object *o, uint64_t turn, uintptr_
 
 HIDDEN void put_store(struct thread *t, struct object *o, uint64_t turn, uintptr_t address, uint64_t word, size_t size,
                       uint64_t whole, int order) {
-    if (releases(order))
+    if (releases(order) && word != NO_WORD)
         word_event(t, RELEASE, word);
     event2(t, AWAIT, o->order, turn);
     gap(t);
-    store_event(t, word, mask_of(address, size), whole);
+    if (word != NO_WORD)
+        store_event(t, word, mask_of(address, size), whole);
+    else
+        private_event(t, true, address);
     event1(t, ADVANCE, o->order);
     if (order == A_SEQ_CST)
         event0(t, FENCE);
@@ -72,14 +85,19 @@ HIDDEN void put_change(struct thread *t, struct object *o, uint64_t turn, uintpt
                        unsigned kind, uint64_t read, uint64_t written, int order) {
     unsigned shift = 8 * (address & 7);
     spun(t, address);
-    if (releases(order))
+    if (releases(order) && word != NO_WORD)
         word_event(t, RELEASE, word);
     event2(t, AWAIT, o->order, turn);
     gap(t);
-    atomic_event(t, kind, word, mask_of(address, size), read << shift, written << shift);
+    if (word != NO_WORD) {
+        atomic_event(t, kind, word, mask_of(address, size), read << shift, written << shift);
+    } else {
+        private_event(t, false, address);
+        private_event(t, true, address);
+    }
     if (kind != 7)
         event1(t, ADVANCE, o->order);
-    if (acquires(order))
+    if (acquires(order) && word != NO_WORD)
         word_event(t, ACQUIRE, word);
     if (read == written)
         may_spin_at(t, address, read);
@@ -87,26 +105,15 @@ HIDDEN void put_change(struct thread *t, struct object *o, uint64_t turn, uintpt
         R.order_needed[o->order] = 1;
 }
 
-/* One that is private: some data of the thread's own, as far as the trace is concerned. */
-HIDDEN void put_private(struct thread *t, uintptr_t address, bool read, bool write) {
-    settle(t);
-    gap(t);
-    if (read)
-        private_event(t, false, address);
-    if (write)
-        private_event(t, true, address);
-}
-
 /* `act` sets old and new. */
 #define CHANGE(type, name, kind, expression) \
     type __tsan_atomic##name(volatile type *at, type value, int order) { \
         struct thread *t = enter(); \
         uintptr_t address = (uintptr_t)at; \
-        uint64_t word; \
         type old, new; \
         if (t) \
             settle_store(t); \
-        struct object *o = t && shared_word(address, &word) ? atomic_at(address) : NULL; \
+        struct object *o = t ? atomic_at(address) : NULL; \
         if (o) \
             spin_lock(&o->lock); \
         old = __atomic_load_n(at, __ATOMIC_SEQ_CST); \
@@ -120,12 +127,9 @@ HIDDEN void put_private(struct thread *t, uintptr_t address, bool read, bool wri
                 __atomic_store_n(&o->turns, turn + 1, __ATOMIC_SEQ_CST); \
             spin_unlock(&o->lock); \
             if (!again) \
-                put_change(t, o, turn, address, word, sizeof old, kind, old, new, order); \
-        } else if (t) { \
-            put_private(t, address, true, true); \
-        } \
-        if (t) \
+                put_change(t, o, turn, address, word_at(address), sizeof old, kind, old, new, order); \
             release(t); \
+        } \
         return old; \
     }
 
@@ -133,10 +137,9 @@ HIDDEN void put_private(struct thread *t, uintptr_t address, bool read, bool wri
     static bool swap##bits(volatile type *at, type *expected, type desired, int order) { \
         struct thread *t = enter(); \
         uintptr_t address = (uintptr_t)at; \
-        uint64_t word; \
         if (t) \
             settle_store(t); \
-        struct object *o = t && shared_word(address, &word) ? atomic_at(address) : NULL; \
+        struct object *o = t ? atomic_at(address) : NULL; \
         if (o) \
             spin_lock(&o->lock); \
         type old = *expected; \
@@ -148,12 +151,10 @@ HIDDEN void put_private(struct thread *t, uintptr_t address, bool read, bool wri
                 __atomic_store_n(&o->turns, turn + 1, __ATOMIC_SEQ_CST); \
             spin_unlock(&o->lock); \
             if (!again) \
-                put_change(t, o, turn, address, word, sizeof old, swapped ? 6 : 7, old, swapped ? desired : old, order); \
-        } else if (t) { \
-            put_private(t, address, true, true); \
-        } \
-        if (t) \
+                put_change(t, o, turn, address, word_at(address), sizeof old, swapped ? 6 : 7, old, \
+                           swapped ? desired : old, order); \
             release(t); \
+        } \
         if (!swapped) \
             *expected = old; \
         return swapped; \
@@ -176,40 +177,27 @@ HIDDEN void put_private(struct thread *t, uintptr_t address, bool read, bool wri
     type __tsan_atomic##bits##_load(const volatile type *at, int order) { \
         struct thread *t = enter(); \
         uintptr_t address = (uintptr_t)at; \
-        uint64_t word; \
         if (!t) \
             return __atomic_load_n(at, __ATOMIC_SEQ_CST); \
         settle_store(t); \
-        if (!shared_word(address, &word)) { \
-            type private = __atomic_load_n(at, __ATOMIC_SEQ_CST); \
-            put_private(t, address, true, false); \
-            release(t); \
-            return private; \
-        } \
         struct object *o = atomic_at(address); \
         spin_lock(&o->lock); \
         type value = __atomic_load_n(at, __ATOMIC_SEQ_CST); \
         uint64_t turn = o->turns; \
         spin_unlock(&o->lock); \
         if (!spins_at(t, address, value)) \
-            put_load(t, o, turn, address, word, value, order); \
+            put_load(t, o, turn, address, word_at(address), value, order); \
         release(t); \
         return value; \
     } \
     void __tsan_atomic##bits##_store(volatile type *at, type value, int order) { \
         struct thread *t = enter(); \
         uintptr_t address = (uintptr_t)at; \
-        uint64_t word; \
-        if (t) \
-            settle(t); \
-        if (!t || !shared_word(address, &word)) { \
+        if (!t) { \
             __atomic_store_n(at, value, __ATOMIC_SEQ_CST); \
-            if (t) { \
-                put_private(t, address, false, true); \
-                release(t); \
-            } \
             return; \
         } \
+        settle(t); \
         struct object *o = atomic_at(address); \
         spin_lock(&o->lock); \
         __atomic_store_n(at, value, __ATOMIC_SEQ_CST); \
@@ -217,7 +205,7 @@ HIDDEN void put_private(struct thread *t, uintptr_t address, bool read, bool wri
         uint64_t turn = o->turns; \
         __atomic_store_n(&o->turns, turn + 1, __ATOMIC_SEQ_CST); \
         spin_unlock(&o->lock); \
-        put_store(t, o, turn, address, word, sizeof value, whole, order); \
+        put_store(t, o, turn, address, word_at(address), sizeof value, whole, order); \
         release(t); \
     } \
     CHANGE(type, bits##_exchange, 0, value) \

@@ -59,12 +59,8 @@ int cnd_broadcast(cnd_t *condition) {
 
 HIDDEN int begins_c11(void *argument) {
     struct thread *t = argument;
-    int result;
     begin_thread(t);
-    pthread_cleanup_push(ends, t);
-    result = t->start_c11(t->argument);
-    pthread_cleanup_pop(1);
-    return result;
+    return t->start_c11(t->argument);
 }
 
 int thrd_create(thrd_t *handle, thrd_start_t start, void *argument) {
@@ -81,13 +77,7 @@ int thrd_create(thrd_t *handle, thrd_start_t start, void *argument) {
     return error;
 }
 
-int thrd_join(thrd_t handle, int *result) {
-    REAL(thrd_join);
-    int error = real_thrd_join(handle, result);
-    if (!error)
-        was_joined(handle);
-    return error;
-}
+JOINS(thrd_join, (thrd_t handle, int *result), (handle, result))
 
 void call_once(once_flag *control, void (*routine)(void)) {
     REAL(call_once);

@@ -3,6 +3,7 @@
  * back to a list. */
 
 #define CLASSES 192
+#define MOST_BYTES ((size_t)1 << 40)
 
 struct block {
     uint32_t class;
@@ -43,8 +44,6 @@ HIDDEN void make_heap(struct heap *heap) {
 }
 
 HIDDEN struct block *take_block(uint32_t which, size_t size, bool *fresh) {
-    if (size > (size_t)1 << 40)
-        return NULL;
     struct heap *heap = &heaps[which];
     uint32_t class = class_of_size(size);
     spin_lock(&heap->lock);
@@ -67,7 +66,9 @@ HIDDEN struct block *take_block(uint32_t which, size_t size, bool *fresh) {
 HIDDEN void *allocate(size_t size, size_t alignment, bool *fresh) {
     struct thread *t = self;
     bool apart = t && (t->makes_private || (R.heap_of_main && t->number != 0));
-    struct block *block = take_block(apart, alignment > 16 ? size + alignment : size, fresh);
+    /* Their sum is a size, too. */
+    bool sane = size <= MOST_BYTES && alignment <= MOST_BYTES;
+    struct block *block = sane ? take_block(apart, alignment > 16 ? size + alignment : size, fresh) : NULL;
     if (!block) {
         errno = ENOMEM;
         return NULL;
@@ -166,7 +167,7 @@ void *aligned_alloc(size_t alignment, size_t size) {
 
 void *memalign(size_t alignment, size_t size) { return aligned_alloc(alignment, size); }
 void *valloc(size_t size) { return aligned_alloc(4096, size); }
-void *pvalloc(size_t size) { return aligned_alloc(4096, (size + 4095) & ~(size_t)4095); }
+void *pvalloc(size_t size) { return aligned_alloc(4096, size > MOST_BYTES ? size : (size + 4095) & ~(size_t)4095); }
 size_t malloc_usable_size(void *at) { return at ? room(at) : 0; }
 
 void outlive_private_begin(void) {

@@ -42,7 +42,8 @@ HIDDEN void begin_recording(void) {
     uint64_t globals = (R.globals_end - R.globals) / 8;
     put_image(R.globals, R.globals_end, 0);
     put_image(heaps[0].base, heaps[0].base + heaps[0].used, globals);
-    __atomic_store_n(&R.recording, 1, __ATOMIC_SEQ_CST);
+    if (!over())
+        __atomic_store_n(&R.recording, 1, __ATOMIC_SEQ_CST);
 }
 
 HIDDEN void put_text(unsigned char **at, const char *text) {
@@ -130,10 +131,16 @@ HIDDEN void put_index(void) {
 
 /* Ends the trace, once. Threads may run on, unrecorded. */
 HIDDEN void finish_recording(void) {
+    /* Only the thread itself makes it 1. So a handler has come in between that could not be put off: the recorder was in the middle
+     * of something, and may have a lock that all others wait for. */
+    if (self && __atomic_load_n(&self->busy, __ATOMIC_RELAXED) == 1) {
+        fail("outlive: a signal's handler ended the program within the recorder, so the trace %s is of no use", R.path);
+        return;
+    }
     __atomic_store_n(&R.recording, 0, __ATOMIC_SEQ_CST);
     spin_lock(&R.lock);
     bool first = !R.finished && R.fd >= 0;
-    R.finished = true;
+    __atomic_store_n(&R.finished, true, __ATOMIC_SEQ_CST);
     uint32_t threads = R.thread_count;
     spin_unlock(&R.lock);
     if (!first)
@@ -157,17 +164,22 @@ HIDDEN void finish_recording(void) {
     }
     put_about();
     put_index();
-    if (!R.failed && close(R.fd) != 0)
-        fail("outlive: the trace cannot be written: %s; it is of no use", strerror(errno));
+    int file = R.fd;
     R.fd = -1;
+    if (!R.failed && close(file) != 0)
+        fail("outlive: the trace %s cannot be written: %s; it is of no use", R.path, strerror(errno));
 }
 
 void outlive_roi_begin(void) {
     struct thread *t = grab();
     if (!t)
         return;
-    if (R.region_only && !R.finished && !R.failed && !recording())
+    /* All threads may come here at once: one takes the image, and the others wait until it has, for what they do next is to be
+     * in the trace. */
+    if (R.region_only && !__atomic_exchange_n(&R.beginning, true, __ATOMIC_ACQ_REL))
         begin_recording();
+    while (R.region_only && !recording() && !over())
+        sched_yield();
     release(t);
     t = enter();
     if (t) {
@@ -186,6 +198,17 @@ void outlive_roi_end(void) {
     release(t);
     if (R.region_only)
         finish_recording();
+}
+
+int __close(int); /* the library's own, under its other name */
+
+/* Of programs that close whatever there is: to them there is no such file. */
+__attribute__((weak)) int close(int file) {
+    if (file >= 0 && file == R.fd) {
+        errno = EBADF;
+        return -1;
+    }
+    return __close(file);
 }
 
 /* The names that PARSEC's hooks have, unless the program has them. */
@@ -215,6 +238,7 @@ HIDDEN void in_child(void) {
     R.lock = 0;
     R.recording = 0;
     R.finished = true;
+    R.failed = false; /* how it ends is its own affair */
     R.fd = -1;
     self = NULL;
 }
@@ -229,6 +253,27 @@ HIDDEN bool set_to(const char *name, const char *usual, const char *other) {
     fprintf(stderr, "outlive: %s is `%s`; `%s` or `%s` is wanted\n", name, found, usual, other);
     _exit(2);
 }
+
+/* Moves the trace to a number that a program hardly comes to: who closes all low ones gives them to files of its own. */
+HIDDEN void move_file(void) {
+    struct rlimit most;
+    struct stat there;
+    if (getrlimit(RLIMIT_NOFILE, &most) == 0) {
+        int high = most.rlim_cur < HIGH_FILE ? (int)most.rlim_cur - 1 : HIGH_FILE;
+        int moved = fcntl(R.fd, F_DUPFD_CLOEXEC, high);
+        if (moved >= 0) {
+            int low = R.fd;
+            R.fd = moved;
+            close(low);
+        }
+    }
+    if (fstat(R.fd, &there) == 0) {
+        R.device = there.st_dev;
+        R.inode = there.st_ino;
+    }
+}
+
+HIDDEN void keep_status(int status, void *nothing) { R.status = status; }
 
 __attribute__((constructor(101))) static void start(void) {
     const char *path = getenv("OUTLIVE_TRACE"), *instructions = getenv("OUTLIVE_GAP");
@@ -254,6 +299,9 @@ __attribute__((constructor(101))) static void start(void) {
         fprintf(stderr, "outlive: the trace %s cannot be written: %s\n", path, strerror(errno));
         _exit(2);
     }
+    snprintf(R.path, sizeof R.path, "%s", path);
+    move_file();
+    on_exit(keep_status, NULL);
     for (uint32_t i = 0; i < 256; i++) {
         uint32_t crc = i;
         for (int bit = 0; bit < 8; bit++)
@@ -267,6 +315,7 @@ __attribute__((constructor(101))) static void start(void) {
     R.order_needed = reserve(MOST_OBJECTS);
     R.lock_order = reserve(MOST_OBJECTS * sizeof *R.lock_order);
     R.barrier_threads = reserve((size_t)MOST_BLOCKS * sizeof *R.barrier_threads);
+    pthread_key_create(&end_key, ends);
     free(malloc(1)); /* there is a heap from now on */
     struct thread *t = R.objects ? claim_slot() : NULL;
     if (!t || !R.places || !R.order_needed || !R.lock_order || !R.barrier_threads || !heaps[0].base) {
@@ -283,9 +332,12 @@ __attribute__((constructor(101))) static void start(void) {
 }
 
 __attribute__((destructor(101))) static void stop(void) {
-    if (R.fd < 0)
-        return;
-    if (R.region_only && !R.failed && !R.finished && !recording())
-        fprintf(stderr, "outlive: no region of interest began (outlive_roi_begin); so nothing was recorded\n");
-    finish_recording();
+    if (R.fd >= 0) {
+        if (R.region_only && !R.failed && !R.finished && !recording())
+            fprintf(stderr, "outlive: no region of interest began (outlive_roi_begin); so nothing was recorded\n");
+        finish_recording();
+    }
+    /* Whoever waits for the trace is to see it. What glibc has left to do for the first exit it does in this one. */
+    if (R.failed && R.status == 0)
+        exit(1);
 }

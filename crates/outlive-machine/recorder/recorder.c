@@ -8,6 +8,7 @@
 #include "stream.h"
 #include "heap.h"
 #include "access.h"
+#include "signals.h"
 #include "atomics.h"
 #include "sync.h"
 #include "threads.h"

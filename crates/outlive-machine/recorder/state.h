@@ -3,9 +3,11 @@
 #include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <pthread.h>
 #include <sched.h>
 #include <semaphore.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stdbool.h>
 #include <stddef.h>
@@ -14,7 +16,11 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
 #include <time.h>
+#include <ucontext.h>
 #include <unistd.h>
 
 #define HIDDEN static __attribute__((unused))
@@ -25,6 +31,7 @@
 #define MOST_HELD 256
 #define MOST_QUEUED 16
 #define BLOCK (1u << 16)
+#define HIGH_FILE 10000
 
 enum object_kind { AN_ATOMIC, A_LOCK, A_CONDITION, A_BARRIER, A_SEMAPHORE, A_SLOT };
 
@@ -57,8 +64,11 @@ struct queued {
 struct thread {
     uint32_t busy; /* 0: nobody, 1: the thread itself, 2: whoever ended the recording, for good */
     uint32_t number;
+    bool has_signals; /* that wait until it is not busy */
     bool claimed; /* has an owner, or will have to be joined */
     bool ended;
+    uint32_t end_rounds; /* of destructors */
+    bool joined; /* somebody waits for its end, or has, and will give its slot back */
     bool makes_private; /* what it allocates */
     pthread_t handle;
     void *(*start)(void *);
@@ -67,6 +77,7 @@ struct thread {
     uint64_t await; /* the turn of its slot that it begins after; 0: none */
     uint64_t ended_at; /* the turn of its slot after its end; 0: not recorded */
     struct object *slot;
+    sigset_t signals;
 
     /* The store that has been announced and may not have been done. Its value is read when the next thing is announced. */
     uintptr_t store_at;
@@ -99,11 +110,16 @@ struct thread {
 /* One struct, so that the image can leave it out. */
 static struct recorder {
     int fd;
-    bool finished, failed, region_only, loads, heap_of_main;
+    dev_t device; /* of the file, which it must be as long as it is written to */
+    ino_t inode;
+    char path[400]; /* of the trace, for people */
+    int status; /* that the program ends with */
+    bool beginning, finished, failed, region_only, loads, heap_of_main;
     uint32_t recording;
     uint32_t gap; /* hundredths of an instruction before each access */
     uint32_t spins;
     uint32_t lock; /* of the list of threads, the file and the index */
+    uint32_t making; /* lock: somebody makes a thread, and will say which slot has its handle */
     struct thread *threads[MOST_THREADS];
     uint32_t thread_count;
     struct object *objects;
@@ -161,9 +177,41 @@ HIDDEN struct thread *grab(void) {
     return t;
 }
 
-HIDDEN void release(struct thread *t) { __atomic_store_n(&t->busy, 0, __ATOMIC_RELEASE); }
+/* Lets the signals come that have been put off. More may come, and be put off, while their handlers run. */
+HIDDEN __attribute__((noinline, cold)) void take_signals(struct thread *t) {
+    sigset_t signals = t->signals;
+    t->has_signals = false;
+    sigemptyset(&t->signals);
+    pthread_sigmask(SIG_UNBLOCK, &signals, NULL);
+}
+
+HIDDEN void release(struct thread *t) {
+    __atomic_store_n(&t->busy, 0, __ATOMIC_RELEASE);
+    /* Whatever handler comes from here on finds that the thread is not busy, and one that came before has been seen to. */
+    __atomic_signal_fence(__ATOMIC_SEQ_CST);
+    if (__builtin_expect(t->has_signals, false))
+        take_signals(t);
+}
+
+/* Around what a thread does to the list of threads: it is busy, so that handlers of signals wait. */
+HIDDEN struct thread *lock_list(void) {
+    struct thread *t = grab();
+    spin_lock(&R.lock);
+    return t;
+}
+
+HIDDEN void unlock_list(struct thread *t) {
+    spin_unlock(&R.lock);
+    if (t)
+        release(t);
+}
 
 HIDDEN bool recording(void) { return __atomic_load_n(&R.recording, __ATOMIC_SEQ_CST); }
+
+/* Whether nothing will be recorded any more. */
+HIDDEN bool over(void) {
+    return __atomic_load_n(&R.finished, __ATOMIC_SEQ_CST) || __atomic_load_n(&R.failed, __ATOMIC_SEQ_CST);
+}
 
 /* The object at an address; made if it is not there. */
 HIDDEN struct object *object_at(uintptr_t address, enum object_kind kind) {

@@ -30,15 +30,20 @@ HIDDEN uint32_t crc_of(uint32_t crc, const unsigned char *bytes, size_t length) 
     return crc;
 }
 
-/* Appends to the file, under the lock. */
+/* Appends to the file, under the lock. Unless the program has closed it: then its number may be that of a file of the program's. */
 HIDDEN void put_file(const void *bytes, size_t length) {
     const char *at = bytes;
+    struct stat there;
+    if (fstat(R.fd, &there) != 0 || there.st_dev != R.device || there.st_ino != R.inode) {
+        fail("outlive: the program has closed the trace %s, which is of no use then", R.path);
+        return;
+    }
     while (length > 0 && !R.failed) {
         ssize_t written = write(R.fd, at, length);
         if (written < 0 && errno == EINTR)
             continue;
         if (written <= 0) {
-            fail("outlive: the trace cannot be written: %s; it is of no use", strerror(errno));
+            fail("outlive: the trace %s cannot be written: %s; it is of no use", R.path, strerror(errno));
             return;
         }
         at += written;

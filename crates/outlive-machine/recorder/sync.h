@@ -128,11 +128,13 @@ struct wait {
 
 HIDDEN struct wait wait_begins(void *condition, void *lock) {
     struct wait wait = {NULL, lock, 1, false};
-    if (!self)
+    struct thread *t = grab();
+    if (!t)
         return wait;
     wait.condition = object_at((uintptr_t)condition, A_CONDITION);
     /* Its turns are kept to from now on, since they tell who was woken when. */
     R.order_needed[object_at((uintptr_t)lock, A_LOCK)->order] = 1;
+    release(t);
     wait.depth = given(lock, wait.condition, &wait.recorded);
     return wait;
 }
@@ -185,13 +187,17 @@ int pthread_cond_clockwait(pthread_cond_t *condition, pthread_mutex_t *lock, clo
     return error;
 }
 
-int pthread_mutex_clocklock(pthread_mutex_t *lock, clockid_t clock, const struct timespec *until) {
-    REAL(pthread_mutex_clocklock);
-    int error = real_pthread_mutex_clocklock(lock, clock, until);
-    if (!error)
-        taken(lock, 1);
-    return error;
-}
+#define TAKES_BY_CLOCK(name, type) \
+    int name(type *lock, clockid_t clock, const struct timespec *until) { \
+        REAL(name); \
+        int error = real_##name(lock, clock, until); \
+        if (!error) \
+            taken((void *)lock, 1); \
+        return error; \
+    }
+TAKES_BY_CLOCK(pthread_mutex_clocklock, pthread_mutex_t)
+TAKES_BY_CLOCK(pthread_rwlock_clockrdlock, pthread_rwlock_t)
+TAKES_BY_CLOCK(pthread_rwlock_clockwrlock, pthread_rwlock_t)
 #endif
 
 HIDDEN void wakes(void *condition, enum event kind) {

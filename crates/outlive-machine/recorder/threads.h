@@ -2,8 +2,7 @@
  * joined is given to the next one. */
 
 HIDDEN struct thread *claim_slot(void) {
-    struct thread *t = NULL;
-    spin_lock(&R.lock);
+    struct thread *t = NULL, *caller = lock_list();
     for (uint32_t i = 0; i < R.thread_count && !t; i++)
         if (!R.threads[i]->claimed)
             t = R.threads[i];
@@ -12,16 +11,22 @@ HIDDEN struct thread *claim_slot(void) {
         t->busy = R.finished ? 2 : 0;
         R.threads[R.thread_count++] = t;
     }
-    if (t)
+    if (t) {
         t->claimed = true;
-    spin_unlock(&R.lock);
-    if (t)
         t->slot = object_at((uintptr_t)t, A_SLOT);
+    }
+    unlock_list(caller);
     return t;
 }
 
+/* The data of the system's by which it tells a thread's end: its destructor comes in the last of the rounds that there are, so that what
+ * the program's own destructors do is recorded. Those of C++ come before all of these. */
+static pthread_key_t end_key;
+
 HIDDEN void ends(void *argument) {
     struct thread *t = argument;
+    if (++t->end_rounds < PTHREAD_DESTRUCTOR_ITERATIONS && pthread_setspecific(end_key, t) == 0)
+        return;
     if (enter()) {
         settle(t);
         event1(t, ADVANCE, t->slot->order);
@@ -34,6 +39,10 @@ HIDDEN void ends(void *argument) {
 
 HIDDEN void begin_thread(struct thread *t) {
     self = t;
+    pthread_setspecific(end_key, t);
+    /* Whoever made it has said whose the handle is, before anybody can use that. */
+    spin_lock(&R.making);
+    spin_unlock(&R.making);
     if (t->await && enter()) {
         event2(t, AWAIT, t->slot->order, t->await);
         release(t);
@@ -42,15 +51,11 @@ HIDDEN void begin_thread(struct thread *t) {
 
 HIDDEN void *begins(void *argument) {
     struct thread *t = argument;
-    void *result;
     begin_thread(t);
-    pthread_cleanup_push(ends, t);
-    result = t->start(t->argument);
-    pthread_cleanup_pop(1);
-    return result;
+    return t->start(t->argument);
 }
 
-/* The slot for a thread that is made next; none if it is not to be recorded. */
+/* The slot for a thread that is made next; none if it is not to be recorded. One is made at a time. */
 HIDDEN struct thread *will_make(void *argument) {
     struct thread *child = self ? claim_slot() : NULL;
     if (!child) {
@@ -59,8 +64,9 @@ HIDDEN struct thread *will_make(void *argument) {
         return NULL;
     }
     child->argument = argument;
-    child->ended = false;
+    child->ended = child->joined = false;
     child->ended_at = child->await = 0;
+    child->end_rounds = 0;
     child->makes_private = false;
     struct thread *t = enter();
     if (t) {
@@ -69,25 +75,24 @@ HIDDEN struct thread *will_make(void *argument) {
         event1(t, ADVANCE, child->slot->order);
         release(t);
     }
+    spin_lock(&R.making);
     return child;
 }
 
 HIDDEN void was_made(struct thread *child, int error, pthread_t handle) {
-    if (error) {
-        child->claimed = false;
-        return;
-    }
-    spin_lock(&R.lock);
-    child->handle = handle;
-    /* Who had that handle before was detached, and is gone. */
-    for (uint32_t i = 1; i < R.thread_count; i++) {
+    struct thread *caller = lock_list();
+    child->handle = error ? 0 : handle;
+    child->claimed = !error;
+    /* Who had that handle before is gone: it was detached, or somebody has joined it just now and gives its slot back. */
+    for (uint32_t i = 1; i < R.thread_count && !error; i++) {
         struct thread *t = R.threads[i];
-        if (t != child && t->claimed && pthread_equal(t->handle, handle) && __atomic_load_n(&t->ended, __ATOMIC_ACQUIRE)) {
+        if (t != child && t->claimed && !t->joined && pthread_equal(t->handle, handle)) {
             t->handle = 0;
             t->claimed = false;
         }
     }
-    spin_unlock(&R.lock);
+    unlock_list(caller);
+    spin_unlock(&R.making);
 }
 
 int pthread_create(pthread_t *handle, const pthread_attr_t *attributes, void *(*start)(void *), void *argument) {
@@ -104,19 +109,23 @@ int pthread_create(pthread_t *handle, const pthread_attr_t *attributes, void *(*
     return error;
 }
 
-HIDDEN void was_joined(pthread_t handle) {
+/* Whose end is waited for next, if that is known. Afterwards the system may have given its handle to another thread already. */
+HIDDEN struct thread *will_join(pthread_t handle) {
     if (!self)
-        return;
-    struct thread *joined = NULL;
-    spin_lock(&R.lock);
+        return NULL;
+    struct thread *joined = NULL, *caller = lock_list();
     for (uint32_t i = 1; i < R.thread_count && !joined; i++) {
         struct thread *t = R.threads[i];
-        if (t->claimed && pthread_equal(t->handle, handle) && __atomic_load_n(&t->ended, __ATOMIC_ACQUIRE))
+        if (t->claimed && !t->joined && pthread_equal(t->handle, handle))
             joined = t;
     }
-    spin_unlock(&R.lock);
-    if (!joined)
-        return;
+    if (joined)
+        joined->joined = true;
+    unlock_list(caller);
+    return joined;
+}
+
+HIDDEN void was_joined(struct thread *joined) {
     struct thread *t = enter();
     if (t) {
         settle(t);
@@ -124,22 +133,41 @@ HIDDEN void was_joined(pthread_t handle) {
             event2(t, AWAIT, joined->slot->order, joined->ended_at);
         release(t);
     }
+    t = lock_list();
     joined->handle = 0;
     joined->claimed = false;
+    unlock_list(t);
+}
+
+/* It has not ended yet, or who waited for it was cancelled. */
+HIDDEN void was_not_joined(void *joined) {
+    if (joined) {
+        struct thread *t = lock_list();
+        ((struct thread *)joined)->joined = false;
+        unlock_list(t);
+    }
 }
 
 #define JOINS(name, parameters, arguments) \
     int name parameters { \
         REAL(name); \
-        int error = real_##name arguments; \
-        if (!error) \
-            was_joined(handle); \
+        struct thread *joined = will_join(handle); \
+        int error; \
+        pthread_cleanup_push(was_not_joined, joined); \
+        error = real_##name arguments; \
+        pthread_cleanup_pop(error); \
+        if (!error && joined) \
+            was_joined(joined); \
         return error; \
     }
 
 JOINS(pthread_join, (pthread_t handle, void **result), (handle, result))
 JOINS(pthread_tryjoin_np, (pthread_t handle, void **result), (handle, result))
 JOINS(pthread_timedjoin_np, (pthread_t handle, void **result, const struct timespec *until), (handle, result, until))
+#if __GLIBC__ > 2 || (__GLIBC__ == 2 && __GLIBC_MINOR__ >= 31)
+JOINS(pthread_clockjoin_np, (pthread_t handle, void **result, clockid_t clock, const struct timespec *until),
+      (handle, result, clock, until))
+#endif
 
 /* What is being done once, by this thread: it is told to others before the library lets them go on. */
 struct once {

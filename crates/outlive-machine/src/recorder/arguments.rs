@@ -125,9 +125,12 @@ impl<'a> Arguments<'a> {
     }
 
     pub fn makes_library(&self) -> bool {
-        self.all
-            .iter()
-            .any(|argument| argument == "-shared" || argument == "-r")
+        self.all.iter().any(|argument| argument == "-shared")
+    }
+
+    /// Of others, to be linked once more.
+    pub fn makes_object(&self) -> bool {
+        self.all.iter().any(|argument| argument == "-r")
     }
 
     /// With threads: `-fopenmp-simd` has none.
@@ -208,7 +211,8 @@ mod tests {
         let [compiles, asks, library] = ["-c a.c", "--version", "-shared a.o -o a.so"].map(words);
         assert!(Arguments::parse(&compiles).unwrap().compiles_only());
         assert!(!Arguments::parse(&asks).unwrap().has_inputs());
-        assert!(Arguments::parse(&library).unwrap().makes_library());
+        let library = Arguments::parse(&library).unwrap();
+        assert!(library.makes_library() && !library.makes_object());
         let open_mp = words("-O2 -fopenmp a.c");
         assert!(Arguments::parse(&open_mp).unwrap().has_open_mp());
     }

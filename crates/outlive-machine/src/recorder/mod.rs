@@ -14,12 +14,13 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus, Stdio};
 
 /// The runtime: `recorder.c` includes the others.
-const RUNTIME: [(&str, &str); 10] = [
+const RUNTIME: [(&str, &str); 11] = [
     ("recorder.c", include_str!("../../recorder/recorder.c")),
     ("state.h", include_str!("../../recorder/state.h")),
     ("stream.h", include_str!("../../recorder/stream.h")),
     ("heap.h", include_str!("../../recorder/heap.h")),
     ("access.h", include_str!("../../recorder/access.h")),
+    ("signals.h", include_str!("../../recorder/signals.h")),
     ("atomics.h", include_str!("../../recorder/atomics.h")),
     ("sync.h", include_str!("../../recorder/sync.h")),
     ("threads.h", include_str!("../../recorder/threads.h")),
@@ -28,16 +29,30 @@ const RUNTIME: [(&str, &str); 10] = [
 ];
 
 /// For code that is recorded. What would write to memory without being seen is left to calls, which are seen.
-const INSTRUMENTED: [&str; 6] = [
+const INSTRUMENTED: [&str; 8] = [
     "-fsanitize=thread",
     "-fno-lto",
     "-fno-builtin-memcpy",
     "-fno-builtin-memmove",
     "-fno-builtin-memset",
+    "-fno-builtin-bcopy",
+    "-fno-builtin-bzero",
     "-fno-tree-loop-distribute-patterns",
 ];
-/// Volatile accesses are told apart, since programs wait for one another by them.
-const GCC: [&str; 2] = ["--param", "tsan-distinguish-volatile=1"];
+/// Volatile accesses are told apart, since programs wait for one another by them. Under its inner names, as in headers of C++ and of checked
+/// functions, a copy is done in place, without being announced, if all sizes are known. So the room that is there is one that the
+/// compiler does not know, which always suffices; as an expression, not by a function, it may stand wherever the copy may.
+const GCC: [&str; 9] = [
+    "--param",
+    "tsan-distinguish-volatile=1",
+    "-Wno-variadic-macros",
+    "-D__builtin_memcpy(...)=__builtin___memcpy_chk(__VA_ARGS__,0)",
+    "-D__builtin_memmove(...)=__builtin___memmove_chk(__VA_ARGS__,0)",
+    "-D__builtin_memset(...)=__builtin___memset_chk(__VA_ARGS__,0)",
+    "-D__builtin___memcpy_chk(...)=__builtin___memcpy_chk(__VA_ARGS__+(__SIZE_TYPE__)__builtin_frame_address(0))",
+    "-D__builtin___memmove_chk(...)=__builtin___memmove_chk(__VA_ARGS__+(__SIZE_TYPE__)__builtin_frame_address(0))",
+    "-D__builtin___memset_chk(...)=__builtin___memset_chk(__VA_ARGS__+(__SIZE_TYPE__)__builtin_frame_address(0))",
+];
 const CLANG: [&str; 3] = [
     "-mllvm",
     "-tsan-distinguish-volatile=1",
@@ -55,11 +70,9 @@ const PLAIN: [&str; 9] = [
     "-fno-tree-loop-distribute-patterns",
     "-c",
 ];
-const LINKED: [&str; 3] = [
-    "-Wl,--wrap=memcpy,--wrap=memmove,--wrap=memset",
-    "-lpthread",
-    "-ldl",
-];
+const WRAPPED: &str = "-Wl,--wrap=memcpy,--wrap=memmove,--wrap=memset,--wrap=bcopy,--wrap=bzero,\
+    --wrap=__memcpy_chk,--wrap=__memmove_chk,--wrap=__memset_chk";
+const LIBRARIES: [&str; 2] = ["-lpthread", "-ldl"];
 
 /// Why a program was not built.
 #[derive(Debug, thiserror::Error)]
@@ -69,6 +82,14 @@ pub enum BuildError {
         "no compiler was named; a whole command is wanted, such as `cc -O3 program.c -o program -lpthread`"
     )]
     Empty,
+    /// A command of which it is known that it is no compiler of C or C++.
+    #[error("`{}` is no compiler of C or C++; {hint}", .command.to_string_lossy())]
+    NoCompiler {
+        /// Which one.
+        command: OsString,
+        /// What to do about it.
+        hint: &'static str,
+    },
     /// An argument that does not go together with recording.
     #[error("a program cannot be recorded with `{}`; {hint}", .argument.to_string_lossy())]
     Argument {
@@ -126,6 +147,12 @@ pub enum Missing {
 /// If the command cannot be done so, or fails.
 pub fn build(command: &[OsString]) -> Result<Vec<Missing>, BuildError> {
     let (compiler, arguments) = command.split_first().ok_or(BuildError::Empty)?;
+    if let Some(hint) = no_compiler(compiler) {
+        return Err(BuildError::NoCompiler {
+            command: compiler.clone(),
+            hint,
+        });
+    }
     let arguments = Arguments::parse(arguments)?;
     let compiler = Compiler::new(compiler)?;
     if !arguments.has_inputs() {
@@ -154,10 +181,13 @@ pub fn build(command: &[OsString]) -> Result<Vec<Missing>, BuildError> {
             Input::Other(other) => link.push(other.to_owned()),
         }
     }
-    // A library's calls are answered by the program that uses it.
-    if !arguments.makes_library() {
+    // A library's calls are answered by the program that uses it, those of copies among them.
+    if !arguments.makes_object() {
+        link.push(WRAPPED.into());
+    }
+    if !arguments.makes_object() && !arguments.makes_library() {
         link.push(compiler.runtime(room.path())?.into_os_string());
-        link.extend(LINKED.map(OsString::from));
+        link.extend(LIBRARIES.map(OsString::from));
     }
     compiler.run("the linking", link.iter().map(OsString::as_os_str))?;
     let files = arguments.files().map(PathBuf::from);
@@ -165,6 +195,26 @@ pub fn build(command: &[OsString]) -> Result<Vec<Missing>, BuildError> {
     let missing = files.filter(unseen).map(Missing::Accesses);
     let open_mp = arguments.has_open_mp().then_some(Missing::OpenMp);
     Ok(missing.chain(open_mp).collect())
+}
+
+/// What to do instead, if a command is one of those that build programs in another way. Any other may be a compiler, by whatever name.
+fn no_compiler(command: &OsStr) -> Option<&'static str> {
+    let name = Path::new(command).file_name()?.to_str()?;
+    Some(match name {
+        "make" | "gmake" | "ninja" | "scons" | "bazel" | "meson" => {
+            "have it call the compiler so, as in `make CC='outlive machine record-build -- cc' CXX='outlive machine record-build -- c++'`"
+        }
+        "cmake" | "configure" => {
+            "give it a script as its compiler (CMAKE_C_COMPILER, CC) that calls `outlive machine record-build -- cc \"$@\"`"
+        }
+        "rustc" | "cargo" | "go" | "javac" | "python" | "python3" | "ld" | "as" => {
+            "only programs that gcc, clang or the like compile can be recorded"
+        }
+        "sh" | "bash" | "ls" | "echo" => {
+            "write the compiler's command behind `--`, such as `cc -O3 program.c -o program -lpthread`"
+        }
+        _ => return None,
+    })
 }
 
 struct Compiler {

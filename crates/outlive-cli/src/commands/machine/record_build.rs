@@ -2,7 +2,7 @@
 
 use crate::failure::Failure;
 use clap::Args;
-use outlive_machine::recorder;
+use outlive_machine::recorder::{self, BuildError};
 use std::ffi::OsString;
 use std::io::{self, Write};
 
@@ -28,7 +28,11 @@ pub struct RecordBuild {
 
 impl RecordBuild {
     pub fn run(self) -> Result<(), Failure> {
-        for missing in recorder::build(&self.command).map_err(Failure::new)? {
+        let built = recorder::build(&self.command).map_err(|error| match error {
+            BuildError::NoCompiler { .. } => Failure::Usage(error.to_string()),
+            _ => Failure::new(error),
+        });
+        for missing in built? {
             // If standard error is closed: the program is there all the same.
             let _ = writeln!(io::stderr(), "outlive: {missing}");
         }

@@ -1,80 +1,18 @@
 //! Real programs, built and recorded and done again: on a machine without time, memory ends up as it was in the program
 //! itself.
 
+mod corners;
+mod signals;
+mod workshop;
+
 use outlive_machine::description::Description;
 use outlive_machine::program::{self, Reference, Word};
 use outlive_machine::recorder::{BuildError, Missing, build};
 use outlive_machine::run::{Run, Subject, unwatched};
 use outlive_machine::trace::{Event, Order, Parts, Replay, Trace};
 use std::ffi::OsString;
-use std::path::Path;
-use std::process::{Command, Stdio};
-use std::time::{Duration, Instant};
-
-/// A directory of the test's own, which goes with it, and a compiler.
-struct Workshop {
-    directory: tempfile::TempDir,
-    compiler: &'static str,
-}
-
-impl Workshop {
-    /// None if there is no such compiler here.
-    fn new(compiler: &'static str) -> Option<Self> {
-        if Command::new(compiler).arg("--version").output().is_err() {
-            eprintln!(
-                "SKIPPED: there is no compiler `{compiler}`, so nothing was recorded and nothing was shown"
-            );
-            return None;
-        }
-        Some(Self {
-            directory: tempfile::tempdir().unwrap(),
-            compiler,
-        })
-    }
-
-    fn path(&self, name: &str) -> std::path::PathBuf {
-        self.directory.path().join(name)
-    }
-
-    fn build(&self, source: &str, options: &[&str]) {
-        let source = Path::new(env!("CARGO_MANIFEST_DIR")).join(source);
-        let mut command: Vec<OsString> = vec![self.compiler.into()];
-        command.extend(options.iter().map(OsString::from));
-        command.extend([
-            source.into(),
-            "-o".into(),
-            self.path("program").into(),
-            "-lpthread".into(),
-        ]);
-        build(&command).unwrap();
-    }
-
-    /// Runs the program, recorded, with a limit: what it printed, and the trace.
-    fn record(&self, environment: &[(&str, &str)]) -> (String, Trace) {
-        let mut child = Command::new(self.path("program"))
-            .env("OUTLIVE_TRACE", self.path("trace"))
-            .envs(environment.iter().copied())
-            .stdout(std::fs::File::create(self.path("said")).unwrap())
-            .stderr(Stdio::inherit())
-            .spawn()
-            .unwrap();
-        let begun = Instant::now();
-        let status = loop {
-            if let Some(status) = child.try_wait().unwrap() {
-                break status;
-            }
-            if begun.elapsed() > Duration::from_secs(120) {
-                child.kill().unwrap();
-                child.wait().unwrap();
-                panic!("the recorded program hangs");
-            }
-            std::thread::sleep(Duration::from_millis(5));
-        };
-        assert!(status.success(), "{status}");
-        let said = std::fs::read_to_string(self.path("said")).unwrap();
-        (said, Trace::open(&self.path("trace")).unwrap())
-    }
-}
+use std::process::Command;
+use workshop::Workshop;
 
 /// A machine that has done the trace again.
 fn replayed(
@@ -230,7 +168,7 @@ fn nobody_spins_on_the_stack_of_another() {
                 int go = 0;\n    pthread_t other;\n    pthread_create(&other, 0, wait_for, (void *)&go);\n    \
                 usleep(50000);\n    go = 1;\n    while (go != 2)\n        ;\n    pthread_join(other, 0);\n    \
                 return x != 1;\n}\n";
-    small(&workshop, text);
+    workshop.small(text);
     for _ in 0..5 {
         let (_, trace) = workshop.record(&[]);
         for thread in 0..2 {
@@ -295,19 +233,12 @@ fn a_program_that_dies_leaves_no_trace_that_is_read() {
     assert!(error.contains("did not come to its end"), "{error}");
 }
 
-/// A program of one file, with this text, as the test's own.
-fn small(workshop: &Workshop, text: &str) {
-    let source = workshop.path("small.c");
-    std::fs::write(&source, text).unwrap();
-    workshop.build(source.to_str().unwrap(), &["-O1"]);
-}
-
 #[test]
 fn a_program_without_a_region_leaves_nothing_to_be_run() {
     let Some(workshop) = Workshop::new("cc") else {
         return;
     };
-    small(&workshop, "long x;\nint main(void) { x = 1; return 0; }\n");
+    workshop.small("long x;\nint main(void) { x = 1; return 0; }\n");
     let run = || Subject::trace_file(&workshop.path("trace"), Replay::default());
     let (_, whole) = workshop.record(&[]);
     assert!(!whole.is_empty().unwrap() && run().is_ok());
@@ -328,7 +259,7 @@ fn what_is_read_beyond_all_that_is_allocated_does_no_harm() {
     };
     let text = "#include <stdlib.h>\nlong x;\nint main(void) {\n    volatile char *some = malloc(100);\n    \
                 x = some[1 << 20];\n    some[1 << 21] = 1;\n    return 0;\n}\n";
-    small(&workshop, text);
+    workshop.small(text);
     let (_, trace) = workshop.record(&[]);
     assert!(!trace.is_empty().unwrap());
     let subject = Subject::trace_file(&workshop.path("trace"), Replay::default());
@@ -340,7 +271,7 @@ fn a_wrong_setting_is_refused() {
     let Some(workshop) = Workshop::new("cc") else {
         return;
     };
-    small(&workshop, "int main(void) { return 0; }\n");
+    workshop.small("int main(void) { return 0; }\n");
     for (name, right) in [
         ("OUTLIVE_RECORD", ["all", "roi"]),
         ("OUTLIVE_LOADS", ["words", "values"]),
@@ -404,6 +335,50 @@ fn objects_that_were_compiled_otherwise_are_told() {
     let recorded: Vec<_> = ["cc".into()].into_iter().chain(compile).collect();
     build(&recorded).unwrap();
     assert!(build(&link).unwrap().is_empty());
+}
+
+#[test]
+fn who_waits_for_a_trace_that_cannot_be_written_sees_it() {
+    let Some(workshop) = Workshop::new("cc") else {
+        return;
+    };
+    let text = "#include <stdlib.h>\n#include <stdio.h>\n#include <sys/wait.h>\n#include <unistd.h>\nlong x;\n\
+                static void last(void) { printf(\" last\"); }\n\
+                int main(int n, char **with) {\n    atexit(last);\n    x = 1;\n    printf(\"done\");\n    fflush(stdout);\n    \
+                int status;\n    if (fork() == 0)\n        exit(0);\n    wait(&status);\n    \
+                return n > 1 ? atoi(with[1]) : status;\n}\n";
+    workshop.small(text);
+    let ended = |code: &str, trace: &str| {
+        let mut program = Command::new(workshop.path("program"));
+        let ended = program.arg(code).env("OUTLIVE_TRACE", trace).output();
+        let ended = ended.unwrap();
+        // What the program has to do at its end it does, and so does its child.
+        assert_eq!(String::from_utf8_lossy(&ended.stdout), "done last last");
+        let said = String::from_utf8_lossy(&ended.stderr).into_owned();
+        (ended.status.code(), said)
+    };
+    let (code, said) = ended("0", "/dev/full");
+    assert_eq!(code, Some(1), "{said}");
+    assert!(
+        said.contains("the trace /dev/full cannot be written"),
+        "{said}"
+    );
+    assert_eq!(ended("3", "/dev/full").0, Some(3));
+    assert_eq!(ended("0", "/dev/null"), (Some(0), String::new()));
+}
+
+#[test]
+fn what_is_known_to_be_no_compiler_is_told_so() {
+    for (command, hint) in [
+        ("make", "make CC="),
+        ("/usr/bin/cmake", "a script"),
+        ("rustc", "gcc, clang"),
+    ] {
+        let error = build(&[command.into(), "a.c".into()]).unwrap_err();
+        assert!(matches!(error, BuildError::NoCompiler { .. }), "{error}");
+        let said = error.to_string();
+        assert!(said.contains(command) && said.contains(hint), "{said}");
+    }
 }
 
 #[test]
