@@ -1,4 +1,4 @@
-//! Sizes and permissions as people write them. (Durations are `humantime`'s: `8ms`, `2s`, `1m 30s`.)
+//! Sizes, numbers and permissions as people write them. (Durations are `humantime`'s: `8ms`, `2s`, `1m 30s`.)
 
 use std::fmt::{self, Display};
 
@@ -22,6 +22,24 @@ pub fn size(text: &str) -> Result<u64, String> {
         Some(bytes) => Ok(bytes),
         None => Err("more than 64 bits can count".into()),
     }
+}
+
+/// Reads a whole number of 64 bits: `17`, `0x11`.
+pub fn whole(text: &str) -> Result<u64, String> {
+    let number = match text.strip_prefix("0x") {
+        // Of its own accord it would take a sign.
+        Some(digits) if digits.starts_with(['+', '-']) => return Err(no_whole()),
+        Some(digits) => u64::from_str_radix(digits, 16),
+        None => text.parse(),
+    };
+    number.map_err(|_| no_whole())
+}
+
+fn no_whole() -> String {
+    format!(
+        "give a whole number from 0 to {}, such as 17 or 0x11",
+        u64::MAX
+    )
 }
 
 /// Reads a file's permissions: octal, as for chmod.
@@ -89,6 +107,15 @@ mod tests {
             "8i",
         ] {
             assert!(size(bad).is_err(), "{bad:?} was taken for a size");
+        }
+    }
+
+    #[test]
+    fn whole_numbers_may_be_hexadecimal() {
+        assert_eq!((whole("17"), whole("0x11")), (Ok(17), Ok(17)));
+        assert_eq!(whole("18446744073709551615"), Ok(u64::MAX));
+        for bad in ["", "x", "-1", "0x", "0x+1", "1.5", "18446744073709551616"] {
+            assert!(whole(bad).is_err(), "{bad:?} was taken for a number");
         }
     }
 

@@ -221,9 +221,39 @@ fn a_node_dies_in_a_run() {
         (&fallout["lost"], &fallout["living"]),
         (&0.into(), &"ended".into())
     );
+    assert_eq!(
+        (&fallout["promised"], &fallout["together"]),
+        (&true.into(), &1.into())
+    );
+    assert_eq!(json["checked"], false);
     // Nothing was promised, so that is no failure.
     let json: Value = serde_json::from_str(&run("wb").succeeds()).unwrap();
     assert!(json["fallout"]["lost"].as_u64() > Some(0));
+    assert_eq!(json["fallout"]["promised"], false);
+}
+
+#[test]
+fn too_many_deaths_and_those_after_the_end_are_told() {
+    let run = [
+        "machine",
+        "run",
+        "ycsb",
+        "--size",
+        "test",
+        "--configuration",
+    ];
+    let with = |configuration, crashes: &[&'static str]| {
+        let crashes = crashes.iter().flat_map(|crash| ["--crash", crash]);
+        outlive(run.into_iter().chain([configuration]).chain(crashes))
+    };
+    let four = ["0@20us", "1@20us", "2@20us", "3@20us"];
+    let said = with("proactive", &four).says(1);
+    assert!(said.contains("More died than this machine promises to outlive: 4 nodes"));
+    let said = with("wb", &["3@1s"]).succeeds();
+    assert!(said.contains("was checked, and is right") && said.contains("had ended at "));
+    with("wb", &["3@20us", "CN3@30us"]).fails(2, "CN3 is to die twice");
+    let said = with("proactive", &["3@0us"]).succeeds();
+    assert!(said.contains("CN3 died at 0 ns"), "{said}");
 }
 
 #[test]
@@ -253,6 +283,11 @@ fn a_trace_runs() {
     }
     let size = ["--size", "test"];
     outlive(run.into_iter().chain(size)).fails(2, "as it was recorded");
+    let alone = directory.path().join("alone.toml");
+    std::fs::write(&alone, "system = { compute_nodes = 1, cores_per_node = 1 }").unwrap();
+    let alone = alone.to_str().unwrap();
+    outlive(["machine", "run", run[2], "--machine", alone])
+        .fails(2, "has 2 threads (the first is main)");
     std::fs::write(&file, &trace()[..100]).unwrap();
     outlive(run).fails(1, "ends too early");
 }
@@ -294,6 +329,9 @@ fn what_cannot_be_run_is_said() {
     run(&["ycsb", "--size", "huge"]).fails(2, "tenfold");
     run(&["ycsb", "--configuration", "wbb"]).fails(2, "uncoalesced");
     run(&["ycsb", "--threads", "65"]).fails(2, "64 cores");
+    run(&["ycsb", "--threads", "-1"]).fails(2, "-1 is not in 1..=65535");
+    run(&["ycsb", "--seed", "-1"]).fails(2, "give a whole number from 0");
+    run(&["ycsb", "--crash", "-1@1us"]).fails(2, "such as 3@50us");
     run(&["ycsb", "--size", "test", "--trace", "line"]).fails(2, "divided by 64");
     run(&["ycsb", "--size", "test", "--trace", "99999999"]).fails(2, "is none of them");
     run(&["ycsb", "--recorded-order"]).fails(2, "is for traces");
@@ -317,7 +355,17 @@ fn what_cannot_be_run_is_said() {
     ];
     outlive(run).succeeds();
     let proactive = ["--configuration", "proactive"];
-    outlive(run.into_iter().chain(proactive)).fails(2, "has no node that logs a store");
+    outlive(run.into_iter().chain(proactive)).fails(
+        1,
+        "line 6, column 22: recxl-proactive has no node that logs a store",
+    );
+}
+
+#[test]
+fn what_is_no_compiler_is_told_so() {
+    let make = ["machine", "record-build", "--", "make", "program"];
+    outlive(make).fails(2, "`make` is no compiler of C or C++");
+    outlive(["machine", "record-build", "--", "no-such-compiler-here"]).fails(1, "did not start");
 }
 
 #[test]
@@ -332,6 +380,11 @@ fn machines_and_workloads_are_shown() {
         outlive(["machine", "show", file.to_str().unwrap()]).succeeds(),
         shown
     );
+    let json: Value =
+        serde_json::from_str(&outlive(["machine", "show", "--json"]).succeeds()).unwrap();
+    assert_eq!(json["cxl"]["link_bandwidth"], "160 GB/s");
+    assert_eq!(json["ours"]["core"]["width"], 5);
+    outlive(["machine", "show", "ycsb"]).fails(1, "this is a workload");
     let list = outlive(["machine", "list"]).succeeds();
     let json: Value =
         serde_json::from_str(&outlive(["machine", "list", "--json"]).succeeds()).unwrap();

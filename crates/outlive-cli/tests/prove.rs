@@ -98,6 +98,11 @@ fn nodes_of_the_simulated_machine_are_crashed_and_what_wb_loses_is_seen() {
         list.lines().any(|name| name == "recxl-proactive ycsb"),
         "{list}"
     );
+    // A configuration is not another whose name begins so.
+    let of = |name| outlive(["prove", "machine-crash", "--list", name]).succeeds();
+    let proactive = of("recxl-proactive");
+    assert!(proactive.lines().count() > 5 && !proactive.contains("uncoalesced"));
+    assert_eq!(of("recxl-proactive ycsb"), "recxl-proactive ycsb\n");
     let run = ["prove", "machine-crash", "ycsb", "--points", "40", "--json"];
     let proofs: Value = serde_json::from_str(&outlive(run).succeeds()).unwrap();
     let proofs = proofs.as_array().unwrap();
@@ -128,7 +133,7 @@ fn nodes_of_the_simulated_machine_are_crashed_and_what_wb_loses_is_seen() {
 fn a_proof_that_is_not_there_is_bad_usage() {
     outlive(["prove", "machine-crash", "perpetual.motion"]).fails(2, "--list");
     outlive(["prove", "machine-crash"]).fails(2, "--all");
-    outlive(["prove", "machine-crash", "ycsb", "--points", "0"]).fails(2, "");
+    outlive(["prove", "machine-crash", "ycsb", "--points", "0"]).fails(2, "give 20 at least");
     outlive(["prove", "kill", "perpetual.motion"]).fails(2, "--list");
     outlive(["prove", "kill"]).fails(2, "--all");
     outlive(["prove", "schedule"]).fails(2, "--all");

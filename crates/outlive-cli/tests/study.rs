@@ -123,9 +123,18 @@ fn a_first_look_at_a_simulated_figure_alarms_nobody() {
         last.starts_with("no goals are judged: with --quick"),
         "{said}"
     );
-    for alarming in ["MISSED", "the paper's: ", "stolen", "95%"] {
+    for alarming in ["MISSED", "the paper's: ", "  paper", "stolen", "95%"] {
         assert!(!said.contains(alarming), "{alarming} is in {said}");
     }
+}
+
+#[test]
+fn a_scale_is_for_those_that_have_one() {
+    outlive(["study", "recxl-fig13", "--quick", "--scale", "20"]).fails(
+        2,
+        "--scale means nothing to recxl-fig13: it is for modc-fig3 and modc-fig4",
+    );
+    outlive(["study", "modc-fig3", "locks", "--scale", "20"]).fails(2, "nothing to locks");
 }
 
 #[test]

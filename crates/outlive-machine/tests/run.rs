@@ -9,7 +9,7 @@ use outlive_machine::program::{
 };
 use outlive_machine::protocol::NodeId;
 use outlive_machine::run::{
-    Crash, Living, Measures, Outcome, Placement, Run, RunError, Subject, unwatched,
+    Crash, Fallout, Living, Measures, Outcome, Placement, Run, RunError, Subject, unwatched,
 };
 use outlive_machine::trace::{
     About, AtomicKind, Encoding, Event, Parts, Replay, Trace, TraceWriter, TracedLock,
@@ -267,6 +267,32 @@ fn who_cannot_die_does_not() {
     assert_eq!(events, RunError::CannotCrash);
 }
 
+/// A death after the end is none: the result is checked.
+#[test]
+fn who_is_to_die_too_late_leaves_the_result_whole() {
+    let description = machine(Protocol::WriteBack);
+    let plain = outcome(&Run::new(&description, 1), &subject("ycsb"));
+    let crash = |node| Crash {
+        at: plain.end * 9,
+        node: NodeId::new(node),
+    };
+    let mut run = Run {
+        crashes: vec![crash(2)],
+        ..Run::new(&description, 1)
+    };
+    let after = outcome(&run, &subject("ycsb"));
+    assert!(after.checked && after.finished && after.end == plain.end);
+    let fallout = after.fallout.expect("a node was to die");
+    assert!(fallout.is_whole() && fallout.promised && fallout.together == 0);
+    run.crashes = vec![crash(2), crash(1), crash(2)];
+    assert_eq!(
+        run.of(&subject("ycsb"), &mut unwatched).err(),
+        Some(RunError::DiesTwice {
+            node: NodeId::new(2)
+        })
+    );
+}
+
 /// Who waits for what the dead were to do is named.
 #[test]
 fn the_living_may_wait_for_the_dead() {
@@ -328,8 +354,52 @@ fn nothing_is_whole_where_nobody_lives() {
             (Living::Nobody, false)
         );
         assert!(!fallout.is_whole() && fallout.recovered.is_none());
+        assert!(!fallout.promised && fallout.together == 4);
         assert!(after.end >= at);
     }
+}
+
+/// Nor does it change what came before, or the times.
+#[test]
+fn a_death_after_the_program_s_end_is_as_if_it_were_not() {
+    let description = machine(Protocol::Proactive);
+    let crash = |micros, node| Crash {
+        at: Time::from_micros(micros),
+        node: NodeId::new(node),
+    };
+    let after = |crashes| {
+        let run = Run {
+            crashes,
+            ..Run::new(&description, 1)
+        };
+        let after = outcome(&run, &subject("ycsb"));
+        (after.end, after.fallout)
+    };
+    let first = crash(20, 3);
+    let alone = after(vec![first]);
+    assert!(alone.1.as_ref().is_some_and(Fallout::is_whole));
+    assert_eq!(alone, after(vec![first, crash(1_000_000, 2)]));
+}
+
+#[test]
+fn where_all_threads_have_died_nobody_comes_to_an_end() {
+    let description = machine(Protocol::Proactive);
+    let at = Time::from_micros(20);
+    // The threads are on the first two of four nodes; the others recover what they had.
+    let run = Run {
+        crashes: (0..2)
+            .map(|node| Crash {
+                at,
+                node: NodeId::new(node),
+            })
+            .collect(),
+        ..Run::new(&description, 1)
+    };
+    let two = workloads::by_name("ycsb", 2, Scale::Test).expect("a workload");
+    let after = outcome(&run, &Subject::program(two));
+    let fallout = after.fallout.expect("nodes were to die");
+    assert!(fallout.is_whole(), "{fallout:?}");
+    assert_eq!((fallout.living, after.finished), (Living::Nobody, false));
 }
 
 #[test]
@@ -624,7 +694,7 @@ fn what_cannot_run_is_an_error() {
     assert!(
         error
             .to_string()
-            .contains("4 threads do not fit on 3 cores"),
+            .contains("4 threads (of a trace, with the main one) do not fit on 3 cores"),
         "{error}"
     );
     // Two threads that both take the lock for good.

@@ -123,6 +123,11 @@ impl Plan {
 }
 
 impl Study {
+    /// Whether a plan's scale means anything to it.
+    pub fn has_scale(&self) -> bool {
+        crate::modc::SCALED.contains(&self.name)
+    }
+
     /// Runs it. `progress` hears what is being measured, and what has been.
     ///
     /// # Errors

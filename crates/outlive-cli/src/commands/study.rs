@@ -28,8 +28,9 @@ use std::sync::Arc;
     outlive study all --output /tmp/studies --json\n\n\
     Every claim is a ratio to a named peer, measured in turns in one run; a goal holds when the 95% interval of \
     the median ratio reaches it. Lines \"A/A\" are the peer beside itself: what this machine makes of equal things. \
-    What is simulated (recxl-...) is the same each time: its intervals are from the least to the greatest of its seeds, and with --quick \
-    its inputs are those of tests, too short to be judged. Exits with 1 if a goal does not hold. Keep the machine quiet meanwhile."
+    What is simulated (recxl-...) is the same each time: its intervals are from the least to the greatest of its seeds. With --quick its \
+    inputs are those of tests (in recxl-fig13, recxl-fig14 and recxl-fig15 the beginning of longer ones), too short to be judged, or \
+    compared with the paper. Exits with 1 if a goal does not hold. Keep the machine quiet meanwhile."
 )]
 pub struct Study {
     /// Which studies; `list` names them, `all` is all of them
@@ -75,6 +76,7 @@ impl Study {
             return self.list();
         }
         let chosen = self.chosen()?;
+        self.check_scale(&chosen)?;
         fs::create_dir_all(&self.output).map_err(|error| {
             Failure::new(format_args!(
                 "{} cannot be created for the results: {error}; give another directory by --output",
@@ -136,6 +138,25 @@ impl Study {
             })
         };
         self.names.iter().map(find).collect()
+    }
+
+    /// A scale is for those that have one; of all studies these are some.
+    fn check_scale(&self, chosen: &[&OneStudy]) -> Result<(), Failure> {
+        if self.scale.is_none() || self.names.iter().any(|name| name == "all") {
+            return Ok(());
+        }
+        let Some(without) = chosen.iter().find(|study| !study.has_scale()) else {
+            return Ok(());
+        };
+        let scaled: Vec<_> = { studies().iter() }
+            .filter(|study| study.has_scale())
+            .map(|study| study.name)
+            .collect();
+        Err(Failure::Usage(format!(
+            "--scale means nothing to {}: it is for {}",
+            without.name,
+            scaled.join(" and ")
+        )))
     }
 
     /// Runs a study, and puts its rows to `all` whatever becomes of it.

@@ -102,13 +102,19 @@ impl Ended {
     /// Demands that all was well; what it printed.
     #[track_caller]
     pub fn succeeds(self) -> String {
+        self.says(0)
+    }
+
+    /// Demands this exit code; what it printed.
+    #[track_caller]
+    pub fn says(self, code: i32) -> String {
         let Self {
             shown,
-            code,
+            code: ended,
             output,
             errors,
         } = self;
-        assert_eq!(code, Some(0), "`outlive {shown}`: {output}{errors}");
+        assert_eq!(ended, Some(code), "`outlive {shown}`: {output}{errors}");
         output
     }
 

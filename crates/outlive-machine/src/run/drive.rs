@@ -126,7 +126,10 @@ fn whole<T: Thread>(
             // Others may have come to their ends before.
             let last = fallout.deaths.iter().map(|died| died.crash.at).max();
             let end = end.max(last.max(fallout.recovered).unwrap_or_default());
-            (fallout.living == Living::Ended, end, false)
+            // Who has died is missing from a result.
+            let is_whole = fallout.deaths.is_empty() && fallout.living == Living::Ended;
+            let checked = is_whole && checked(subject, machine, own)?;
+            (fallout.living == Living::Ended, end, checked)
         }
         None if finished => {
             let end = cluster::run(&mut simulation)?;

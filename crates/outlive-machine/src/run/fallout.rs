@@ -6,6 +6,7 @@ use super::RunError;
 use super::drive::Drive;
 use crate::cluster::{self, OwnedLines};
 use crate::crash;
+use crate::description::{Description, OwnUnit, Protocol};
 use crate::engine::Time;
 use crate::program::Thread;
 use crate::protocol::NodeId;
@@ -36,6 +37,10 @@ pub struct Fallout {
     pub lost: Vec<String>,
     /// What became of the others' threads.
     pub living: Living,
+    /// The most nodes that died before the recovery from the first of them was over.
+    pub together: usize,
+    /// Whether the machine promises that nothing is lost by these deaths.
+    pub promised: bool,
 }
 
 /// A node's death.
@@ -69,13 +74,28 @@ impl Fallout {
     }
 }
 
+/// Whether a machine promises that nothing is lost if so many of the nodes that live die before a recovery is over.
+fn outlives(description: &Description, deaths: usize, living: usize) -> bool {
+    let factor = description.logging_unit.replication_factor as usize;
+    let skipped = description.ours.replication.own_unit == OwnUnit::Skipped;
+    match description.ours.coherence.protocol {
+        // Somebody has to be left who recovers.
+        _ if deaths >= living => false,
+        Protocol::WriteBack => false,
+        Protocol::WriteThrough => true,
+        _ => deaths < factor || skipped && factor >= living - 1,
+    }
+}
+
 impl<T: Thread> Drive<'_, '_, T> {
     /// Runs to the ends of the threads, as far as those come to one, while nodes die.
     pub(super) fn endure(&mut self) -> Result<Fallout, RunError> {
         let mut crashes = self.run.crashes.clone();
         crashes.sort_unstable();
         let mut deaths: Vec<Died> = Vec::new();
-        let mut recovered = None;
+        // Since all were well for the last time: who lived then, and who has died since.
+        let mut living = self.run.description.system.compute_nodes as usize;
+        let (mut since, mut together, mut promised) = (0, 0, true);
         // A program's code may panic, on what the dead have left half done; also before the next of them dies.
         let end = crash::judging(|| {
             catch_unwind(AssertUnwindSafe(|| {
@@ -89,6 +109,13 @@ impl<T: Thread> Drive<'_, '_, T> {
                     if machine.is_finished() || machine.dead().contains(crash.node) {
                         continue;
                     }
+                    if machine.is_recovered() {
+                        living -= since;
+                        since = 0;
+                    }
+                    since += 1;
+                    together = together.max(since);
+                    promised &= outlives(self.run.description, since, living);
                     let owned = machine.owned_lines(crash.node);
                     cluster::crash(&mut self.simulation, crash.node, 0);
                     deaths.push(Died { crash, owned });
@@ -96,12 +123,10 @@ impl<T: Thread> Drive<'_, '_, T> {
                 while !self.simulation.machine().is_recovered() && self.simulation.step() {
                     self.tell()?;
                 }
-                let is_recovered = self.simulation.machine().is_recovered();
-                recovered = is_recovered.then(|| self.simulation.now());
                 self.finish()
             }))
         });
-        let living = match end {
+        let ended = match end {
             Ok(whole) => match whole? {
                 _ if self.simulation.machine().is_extinct() => Living::Nobody,
                 false => Living::Left,
@@ -116,6 +141,7 @@ impl<T: Thread> Drive<'_, '_, T> {
             },
         };
         let machine = self.simulation.machine();
+        let recovered = machine.recovered_at();
         let judged = machine.judged().unwrap_or_default();
         if recovered.is_some()
             && let Err(what) = machine.check_recovered()
@@ -124,13 +150,40 @@ impl<T: Thread> Drive<'_, '_, T> {
             return Err(RunError::Contradiction(what));
         }
         Ok(Fallout {
-            recovered: recovered.filter(|_| !deaths.is_empty()),
+            recovered,
             deaths,
             recoveries: machine.recoveries(),
             commits: judged.commits,
             restored: judged.restored,
             lost: judged.lost,
-            living,
+            living: ended,
+            together,
+            promised,
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn fewer_than_there_are_replicas_may_die_before_a_recovery_is_over() {
+        let mut description = Description::default();
+        let mut promised = |protocol, own_unit| {
+            description.ours.coherence.protocol = protocol;
+            description.ours.replication.own_unit = own_unit;
+            let description = description.clone();
+            move |deaths, living| outlives(&description, deaths, living)
+        };
+        let counts = promised(Protocol::Proactive, OwnUnit::Counts);
+        assert!(counts(2, 16) && !counts(3, 16));
+        assert!(counts(2, 3) && !counts(3, 4) && counts(1, 2) && !counts(1, 1));
+        // All others log a store where so few live.
+        let skipped = promised(Protocol::Baseline, OwnUnit::Skipped);
+        assert!(skipped(2, 16) && !skipped(3, 16) && skipped(3, 4) && !skipped(4, 4));
+        assert!(!promised(Protocol::WriteBack, OwnUnit::Counts)(1, 16));
+        let through = promised(Protocol::WriteThrough, OwnUnit::Counts);
+        assert!(through(15, 16) && !through(16, 16));
     }
 }

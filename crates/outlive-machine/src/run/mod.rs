@@ -56,8 +56,8 @@ pub struct Run<'d> {
     pub counting: bool,
     /// What stands in the shared memory.
     pub placement: Placement,
-    /// Nodes that die. Then every value is judged ([`Outcome::fallout`]), which takes the host longer, and results are not checked: what
-    /// the dead were to compute is missing.
+    /// Nodes that die, each once. Then every value is judged ([`Outcome::fallout`]), which takes the host longer, and if one did die before
+    /// the program's end the result is not checked: what the dead were to compute is missing.
     pub crashes: Vec<Crash>,
 }
 
@@ -129,10 +129,16 @@ pub enum RunError {
         /// How many there are.
         nodes: usize,
     },
+    /// A node is to die more than once.
+    #[error("{node} is to die twice; name each node once, with the time of its death")]
+    DiesTwice {
+        /// Which.
+        node: NodeId,
+    },
     /// The machine leaves out what would have to be there after a crash.
     #[error(
-        "locks or data would die with their node, so none may fail; leave ours.core.synchronisation at \"replicated\", and all that \
-         threads share in the shared memory (without `--placement touched`)"
+        "locks or data would die with their node, so none may fail; have all that threads share in the shared memory (without \
+         `--placement touched`), and ours.core.synchronisation at \"replicated\""
     )]
     CannotCrash,
     /// The host does not give the memory that the contents of shared memory need.
@@ -192,6 +198,11 @@ impl<'d> Run<'d> {
         {
             let node = crash.node;
             return Err(RunError::NoSuchNode { node, nodes });
+        }
+        let mut dying: Vec<NodeId> = self.crashes.iter().map(|crash| crash.node).collect();
+        dying.sort_unstable();
+        if let Some(twice) = dying.windows(2).find(|pair| pair[0] == pair[1]) {
+            return Err(RunError::DiesTwice { node: twice[0] });
         }
         let synchronisation = self.description.ours.core.synchronisation;
         let leaves_out = self.placement != Placement::Allocated

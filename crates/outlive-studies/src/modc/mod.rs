@@ -19,6 +19,9 @@ mod ray;
 pub use fig3::STUDY as FIG3;
 pub use fig4::STUDY as FIG4;
 
+/// The names of those whose graphs may be larger or smaller.
+pub const SCALED: [&str; 2] = [FIG3.name, FIG4.name];
+
 use crate::children::Launcher;
 use crate::cost::Cost;
 use crate::row::Row;

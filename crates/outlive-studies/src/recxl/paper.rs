@@ -83,31 +83,26 @@ impl Judge {
         self.because(paper, row, why)
     }
 
-    /// The paper's number beside a machine that is there to show what makes a difference: how far it is off is what it shows.
+    /// The paper's number beside a machine that is there to show what makes a difference: how far it is off is what it shows. A short
+    /// run is not to be compared.
     pub fn to_compare(self, paper: Paper, row: Row) -> Row {
         let (Paper::Is(number) | Paper::AtMost(number)) = paper;
-        row.paper(number)
+        match self.length {
+            Length::Test => row,
+            Length::Study | Length::Paper => row.paper(number),
+        }
     }
 
     /// The same, with a reason that this run itself has shown.
     pub fn because(self, paper: Paper, row: Row, why: &str) -> Row {
-        let (Paper::Is(number) | Paper::AtMost(number)) = paper;
         let off = row.ours.and_then(|ours| paper.off(ours));
-        let row = row.paper(number);
+        let row = self.to_compare(paper, row);
         match off {
             Some(times) if self.length != Length::Test => {
                 let times = crate::sheet::number(times);
                 row.why(format!("{times} times the paper's: {why}"))
             }
             _ => row,
-        }
-    }
-
-    /// The same for what is meant of the paper's times, of which a short run has nothing.
-    pub fn beside_in_time(self, paper: Paper, row: Row) -> Row {
-        match self.length {
-            Length::Test => row,
-            Length::Study | Length::Paper => self.beside(paper, row),
         }
     }
 
@@ -155,14 +150,14 @@ mod tests {
         ] {
             let judge = Judge::new("recxl-fig18", length);
             let beside = judge.beside(FOUR_NODES_WB, row());
-            assert_eq!(beside.paper, Some(3.1));
+            assert_eq!(beside.paper.is_some(), judged);
+            let compared = judge.to_compare(FOUR_NODES_WB, row());
+            assert_eq!(compared.paper.is_some(), judged);
             assert_eq!(beside.why.is_some(), judged);
             // What was measured at one length is not said at another.
             let why = beside.why.unwrap_or_default();
             assert_eq!(why.contains("raytrace"), length == Length::Study, "{why}");
             assert_eq!(judge.goal(goal, row()).holds.is_some(), judged);
-            let in_time = judge.beside_in_time(FOUR_NODES_WB, row());
-            assert_eq!(in_time.paper.is_some(), judged);
         }
     }
 }

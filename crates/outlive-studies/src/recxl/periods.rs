@@ -117,7 +117,7 @@ fn log_sizes(line: &Line, judge: Judge) -> Vec<Row> {
             "MiB",
             &largest,
         );
-        rows.push(judge.beside_in_time(paper::LARGEST_LOG, row));
+        rows.push(judge.beside(paper::LARGEST_LOG, row));
     }
     let local = &line.cells[1];
     if has_dumped(local) {
@@ -128,7 +128,7 @@ fn log_sizes(line: &Line, judge: Judge) -> Vec<Row> {
             "MiB",
             &largest,
         );
-        rows.push(judge.beside_in_time(paper::LARGEST_LOG, row));
+        rows.push(judge.beside(paper::LARGEST_LOG, row));
     }
     rows.extend(pressure(name, cell));
     rows.extend(factor(line));
@@ -153,6 +153,22 @@ fn pressure(name: &str, cell: &Cell) -> [Row; 3] {
             .collect()
     };
     let buffer = cell.description.logging_unit.sram_size;
+    let metric = "entries that found the log full, and stand behind it";
+    let unit = "% of entries";
+    // A log that is never filled to the first dump is never full.
+    let found_full = match has_dumped(cell) {
+        true => row(name, metric, unit, &of_units(cell, share)),
+        false => {
+            let until = cell.description.logging_unit.dump_period;
+            {
+                let metric = format!("{metric} (not measured: it ended before {until})");
+                Row {
+                    how: None,
+                    ..Row::new(name, metric, unit)
+                }
+            }
+        }
+    };
     [
         row(
             name,
@@ -166,12 +182,7 @@ fn pressure(name: &str, cell: &Cell) -> [Row; 3] {
             "KiB",
             &kibibytes(beyond),
         ),
-        row(
-            name,
-            "entries that found the log full, and stand behind it",
-            "% of entries",
-            &of_units(cell, share),
-        ),
+        found_full,
     ]
 }
 
@@ -199,7 +210,7 @@ fn mean_factor(lines: &[Line], judge: Judge) -> Option<Row> {
     let row = Row::new("arithmetic mean", FACTOR, SMALLER)
         .ours_within(mean)
         .how(How::Simulated);
-    Some(judge.beside_in_time(paper::DUMP_FACTOR, row))
+    Some(judge.beside(paper::DUMP_FACTOR, row))
 }
 
 fn bandwidth(line: &Line, judge: Judge) -> Vec<Row> {
@@ -210,7 +221,7 @@ fn bandwidth(line: &Line, judge: Judge) -> Vec<Row> {
     };
     let accesses = of("accesses", |measures| measures.access_rate);
     let accesses = match line.workload {
-        "ycsb" => judge.beside_in_time(paper::YCSB_RATE, accesses),
+        "ycsb" => judge.beside(paper::YCSB_RATE, accesses),
         _ => accesses,
     };
     let mut rows = vec![
@@ -229,7 +240,7 @@ fn bandwidth(line: &Line, judge: Judge) -> Vec<Row> {
         let dumps = of("dumps (the paper: below 5 in all)", |measures| {
             measures.dump_rate
         });
-        rows.push(judge.beside_in_time(paper::DUMP_RATE, dumps));
+        rows.push(judge.beside(paper::DUMP_RATE, dumps));
     }
     rows
 }

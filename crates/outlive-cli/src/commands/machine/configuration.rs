@@ -1,4 +1,4 @@
-//! The configurations of the machine, as they are named on the command line.
+//! The configurations of the machine, as they are named on the command line: by the names that they have in a file.
 
 use clap::ValueEnum;
 use outlive_machine::description::Protocol;
@@ -6,26 +6,29 @@ use outlive_machine::description::Protocol;
 /// What the machine does so that stores outlive a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Configuration {
-    /// Write-back: nothing is done for that
+    /// Write-back: nothing is done for that (also named write-back)
     #[value(alias = "write-back")]
     Wb,
-    /// Write-through: a store is done when persistent memory has it
+    /// Write-through: a store is done when persistent memory has it (also named write-through)
     #[value(alias = "write-through")]
     Wt,
     /// ReCXL: a store is replicated when its line has come
-    #[value(alias = "recxl-baseline")]
+    #[value(name = "recxl-baseline", alias = "baseline")]
     Baseline,
     /// ReCXL: a store is replicated while its line is on the way
-    #[value(alias = "recxl-parallel")]
+    #[value(name = "recxl-parallel", alias = "parallel")]
     Parallel,
     /// ReCXL: a store is replicated when the next one cannot join it
-    #[value(alias = "recxl-proactive")]
+    #[value(name = "recxl-proactive", alias = "proactive")]
     Proactive,
-    /// ReCXL: a store is replicated as soon as it has retired, and none joins another
-    #[value(aliases = ["proactive-uncoalesced", "recxl-proactive-uncoalesced"])]
+    /// ReCXL: a store is replicated as soon as it has retired, and none joins another (also named uncoalesced)
+    #[value(
+        name = "recxl-proactive-uncoalesced",
+        aliases = ["proactive-uncoalesced", "recxl-uncoalesced", "uncoalesced"]
+    )]
     Uncoalesced,
     /// Ours: proactive; while few stores wait, each is replicated as soon as it has retired; locks are taken by stores
-    #[value(alias = "recxl-adaptive")]
+    #[value(name = "recxl-adaptive", alias = "adaptive")]
     Adaptive,
 }
 
@@ -48,10 +51,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_configuration_of_the_machine_has_a_name_and_its_own_is_known_too() {
+    fn names_are_those_of_a_file() {
+        let of = |one: &Configuration| one.to_possible_value().unwrap();
+        for one in Configuration::value_variants() {
+            let protocol = Protocol::from(*one);
+            assert_eq!(of(one).get_name(), protocol.name());
+            for name in of(one).get_name_and_aliases() {
+                assert_eq!(Protocol::named(name), Some(protocol), "{name}");
+            }
+        }
+        let known = |name: &str| Configuration::from_str(name, false).is_ok();
         for protocol in Protocol::ALL {
-            let named = Configuration::from_str(protocol.name(), false).map(Protocol::from);
-            assert_eq!(named, Ok(*protocol));
+            assert!(known(protocol.name()) && known(protocol.name().trim_start_matches("recxl-")));
         }
         assert_eq!(Configuration::value_variants().len(), Protocol::ALL.len());
     }

@@ -1,5 +1,6 @@
 //! Nodes that die in a run: how that is asked for, and what came of it.
 
+use crate::amount::Many;
 use crate::failure::Failure;
 use crate::output;
 use outlive_machine::engine::Time;
@@ -7,10 +8,13 @@ use outlive_machine::protocol::{MAX_NODES, NodeId};
 use outlive_machine::run::{Crash, Died, Fallout, Living};
 use serde::Serialize;
 
+/// In picoseconds: two hours and a half.
+const LATEST: f64 = 9e15;
+
 /// Reads `NODE@TIME`.
 pub fn crash(text: &str) -> Result<Crash, String> {
     let wrong =
-        || "give a node and a time, such as 3@50us: times are in ns, us, ms or s".to_owned();
+        || "give a node and a time, such as 3@50us: times are in ps, ns, us, ms or s".to_owned();
     let (node, at) = text.split_once('@').ok_or_else(wrong)?;
     let node = node.strip_prefix("CN").unwrap_or(node);
     let node: usize = node.parse().map_err(|_| wrong())?;
@@ -21,6 +25,7 @@ pub fn crash(text: &str) -> Result<Crash, String> {
     }
     let digits = at.trim_end_matches(|end: char| end.is_ascii_alphabetic());
     let picos = match at[digits.len()..].trim() {
+        "ps" => 1.0,
         "ns" => 1e3,
         "us" => 1e6,
         "ms" => 1e9,
@@ -28,9 +33,19 @@ pub fn crash(text: &str) -> Result<Crash, String> {
         _ => return Err(wrong()),
     };
     let number: f64 = digits.trim().parse().map_err(|_| wrong())?;
-    let picos = (number * picos).round();
-    if !(0.0..9e15).contains(&picos) {
+    if number < 0.0 || number.is_nan() {
         return Err(wrong());
+    }
+    let exact = number * picos;
+    let picos = exact.round();
+    if picos > LATEST {
+        return Err(format!(
+            "no run is so long; give {} s at most",
+            LATEST / 1e12
+        ));
+    }
+    if picos == 0.0 && exact > 0.0 {
+        return Err("time goes by in picoseconds; give 1ps at least, or 0ps".to_owned());
     }
     Ok(Crash {
         at: Time::from_picos(picos as u64),
@@ -53,10 +68,17 @@ pub struct Told {
     lost: u64,
     /// Nothing was lost, and there was a recovery.
     whole: bool,
+    /// Whether the configuration promises that nothing is lost by these deaths.
+    promised: bool,
+    /// The most nodes that died before the recovery from the first of them was over.
+    together: usize,
     living: &'static str,
     messages: Vec<String>,
     #[serde(skip)]
     after: Option<Time>,
+    /// How many more were to die, and did not since no thread was left that ran.
+    #[serde(skip)]
+    spared: usize,
 }
 
 #[derive(Serialize)]
@@ -69,8 +91,9 @@ struct Death {
     at: Time,
 }
 
-impl From<&Fallout> for Told {
-    fn from(fallout: &Fallout) -> Self {
+impl Told {
+    /// What came of it when so many nodes were to die.
+    pub fn new(fallout: &Fallout, crashes: usize) -> Self {
         let death = |died: &Died| Death {
             node: died.crash.node.index(),
             seconds: died.crash.at.as_seconds(),
@@ -94,10 +117,21 @@ impl From<&Fallout> for Told {
             restored: fallout.restored,
             lost: fallout.lost.len() as u64,
             whole: fallout.is_whole(),
+            promised: fallout.promised,
+            together: fallout.together,
             living,
             messages: some(messages).chain(some(fallout.lost.clone())).collect(),
+            spared: crashes - fallout.deaths.len(),
             after: fallout.recovered.zip(last).map(|(over, last)| over - last),
         }
+    }
+}
+
+/// A time of the command line, where there is no unit of nothing.
+fn moment(at: Time) -> String {
+    match at {
+        Time::ZERO => "0 ns".to_owned(),
+        _ => at.to_string(),
     }
 }
 
@@ -115,22 +149,47 @@ impl Told {
         self.whole
     }
 
-    /// For people.
-    pub fn tell(&self) -> Result<(), Failure> {
+    /// Whether somebody died, before the program's end.
+    pub fn is_of_deaths(&self) -> bool {
+        !self.deaths.is_empty()
+    }
+
+    /// For people, of a program that ended at this time, if it did, on a machine whose stores are logged by so many nodes.
+    pub fn tell(&self, end: Time, replicas: Option<u32>) -> Result<(), Failure> {
         for death in &self.deaths {
             output::line(format_args!(
-                "CN{} died at {}: {} lines were its alone, {} of them written",
-                death.node, death.at, death.owned, death.dirty
+                "CN{} died at {}: {} its alone, {} of them written",
+                death.node,
+                moment(death.at),
+                match death.owned {
+                    1 => "1 line was".into(),
+                    owned => format!("{owned} lines were"),
+                },
+                death.dirty
             ))?;
         }
         if self.deaths.is_empty() {
-            return output::line("Nobody died: the program had ended before");
+            return output::line(format_args!(
+                "Nobody died: the program had ended at {end}, before that"
+            ));
+        }
+        if self.spared > 0 {
+            output::line(format_args!(
+                "{} did not die: no thread ran any more by then",
+                Many(self.spared as u64, "other node")
+            ))?;
         }
         match self.after {
             Some(after) => output::line(format_args!(
-                "The recovery was over {after} after that, in {} round{}: {} lines have what logs and memory had",
-                self.recoveries,
-                if self.recoveries == 1 { "" } else { "s" },
+                "All was recovered {after} after {}, in {}: {} lines of the dead, or on their way to them, have what logs and memory had",
+                match self.deaths.len() {
+                    1 => "that",
+                    _ => "the last death",
+                },
+                match self.recoveries {
+                    1 => "one recovery".into(),
+                    recoveries => format!("{recoveries} recoveries"),
+                },
                 self.restored
             ))?,
             None => output::line("It was not recovered, so what the dead had is lost")?,
@@ -146,9 +205,16 @@ impl Told {
                 self.stores
             ))?,
         }
+        if let (false, Some(replicas)) = (self.promised, replicas) {
+            output::line(format_args!(
+                "More died than this machine promises to outlive: {} before a recovery was over, where fewer than {replicas} may \
+                 (logging_unit.replication_factor)",
+                Many(self.together as u64, "node")
+            ))?;
+        }
         output::line(match self.living {
             "ended" => "The living have come to their end",
-            "nobody" => "Nobody lives",
+            "nobody" => "Of the threads nobody lives",
             "wait" => "The living wait for what the dead were to do",
             "left" => "The living were left there",
             _ => "A living thread has met what the dead had left half done, and gave up",
@@ -178,10 +244,23 @@ mod tests {
         };
         assert_eq!(crash("3@50us"), Ok(at(50_000_000, 3)));
         assert_eq!(crash("CN0@2.5 ms"), Ok(at(2_500_000_000, 0)));
+        assert_eq!(crash("3@0us"), Ok(at(0, 3)));
+        assert_eq!(crash("3@0.0005ns"), Ok(at(1, 3)));
         for wrong in [
-            "3", "3@", "3@50", "@5us", "x@5us", "3@-1us", "3@5h", "3@1e99s", "999@1us",
+            "3", "3@", "3@50", "@5us", "x@5us", "3@-1us", "-1@1us", "3@5h", "3@NaNs",
         ] {
-            assert!(crash(wrong).is_err(), "{wrong}");
+            assert!(
+                crash(wrong).unwrap_err().contains("such as 3@50us"),
+                "{wrong}"
+            );
+        }
+        for (wrong, said) in [
+            ("3@1e99s", "no run is so long; give 9000 s at most"),
+            ("3@99999999999s", "no run is so long"),
+            ("3@0.0000001ns", "give 1ps at least"),
+            ("999@1us", "at most 32 compute nodes"),
+        ] {
+            assert!(crash(wrong).unwrap_err().contains(said), "{wrong}");
         }
     }
 }

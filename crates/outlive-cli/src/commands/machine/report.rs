@@ -81,6 +81,9 @@ pub struct Report<'a> {
     followed: Option<LineAddress>,
     #[serde(skip)]
     end: Time,
+    /// How many nodes log a store, if any do.
+    #[serde(skip)]
+    replicas: Option<u32>,
     #[serde(skip)]
     mean_miss: Option<Time>,
     #[serde(skip)]
@@ -145,6 +148,7 @@ impl<'a> Report<'a> {
         took: Took,
     ) -> Self {
         let measures = outcome.measures(run.description);
+        let fallout = outcome.fallout.as_ref();
         let counts = outcome.counts.unwrap_or_default();
         let origin = found.subject.origin();
         let total = outcome.statistics.total();
@@ -208,13 +212,19 @@ impl<'a> Report<'a> {
             truncation_bytes_per_second: measures.truncation_rate,
             largest_log_bytes: replicates.then_some(measures.largest_log),
             dump_factor: measures.dump_factor,
-            fallout: outcome.fallout.as_ref().map(Told::from),
+            fallout: fallout.map(|fallout| Told::new(fallout, run.crashes.len())),
             life: &outcome.life,
             followed: run.follow,
             end: outcome.end,
+            replicas: replicates.then_some(run.description.logging_unit.replication_factor),
             mean_miss,
             origin,
         }
+    }
+
+    /// Whether a node has died, and its part of the result is missing.
+    fn has_dead(&self) -> bool {
+        self.fallout.as_ref().is_some_and(Told::is_of_deaths)
     }
 
     /// Whether nothing was lost with nodes that died.

@@ -8,6 +8,7 @@ use super::report::Report;
 use super::show::described;
 use super::size::Size;
 use super::subject::Wanted;
+use crate::amount;
 use crate::failure::Failure;
 use crate::output;
 use clap::Args;
@@ -36,7 +37,7 @@ pub struct Run {
     /// A file that describes the machine; without it, the paper's machine (`outlive machine show`)
     #[arg(long, value_name = "FILE")]
     machine: Option<PathBuf>,
-    /// What the machine does so that stores outlive a node; by default what FILE says, or wb
+    /// What the machine does so that stores outlive a node; by default what FILE says, or wb; `recxl-` may be left out
     #[arg(long, value_name = "NAME")]
     configuration: Option<Configuration>,
     /// How much a built-in workload has to do [default: study]
@@ -44,26 +45,26 @@ pub struct Run {
     size: Option<Size>,
     /// How many threads a built-in workload has; by default as many as the machine has cores. They fill one node after the
     /// other: 4 threads are on 1 of the paper's 16 nodes
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..), allow_negative_numbers = true)]
     threads: Option<u16>,
     /// Put the threads on as many nodes as can be: as few cores of each node have threads as suffice for all of them
     #[arg(long)]
     spread: bool,
     /// Of what the description leaves to chance
-    #[arg(long, value_name = "N", default_value_t = 1)]
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = amount::whole, allow_negative_numbers = true)]
     seed: u64,
     /// What of the program's memory stands in the shared memory
     #[arg(long, value_name = "WHAT", default_value_t, value_enum)]
     placement: Place,
-    /// A node dies at this time, such as 3@50us, and the others recover; more than one may. Each value is judged then, which takes twice
+    /// A node dies at this time, such as 3@50us, and the others recover; more than one may, each once. Each value is judged then, which takes twice
     /// as long
-    #[arg(long, value_name = "NODE@TIME", value_parser = fallout::crash)]
+    #[arg(long, value_name = "NODE@TIME", value_parser = fallout::crash, allow_hyphen_values = true)]
     crash: Vec<Crash>,
     /// Do a trace again with all locks and atomics in the order in which they were recorded
     #[arg(long)]
     recorded_order: bool,
     /// Tell the life of a line of shared memory, by its number (a byte's address in 64)
-    #[arg(long, value_name = "LINE", value_parser = line)]
+    #[arg(long, value_name = "LINE", value_parser = line, allow_negative_numbers = true)]
     trace: Option<LineAddress>,
     /// Print what came of it as JSON
     #[arg(long)]
@@ -72,14 +73,8 @@ pub struct Run {
 
 impl Run {
     pub fn run(self) -> Result<(), Failure> {
-        let mut description = described(self.machine.as_deref())?;
-        if let Some(configuration) = self.configuration {
-            description.ours.coherence.protocol = configuration.into();
-            // The file may be of a machine that has no replicas.
-            description
-                .check()
-                .map_err(|error| Failure::Usage(format!("no such machine can be: {error}")))?;
-        }
+        let configuration = self.configuration.map(Protocol::from);
+        let mut description = described(self.machine.as_deref(), configuration)?;
         let system = &description.system;
         let cores = system.compute_nodes as usize * system.cores_per_node as usize;
         let wanted = Wanted {
@@ -114,6 +109,7 @@ impl Run {
                 RunError::Machine(_)
                 | RunError::NoSuchLine { .. }
                 | RunError::NoSuchNode { .. }
+                | RunError::DiesTwice { .. }
                 | RunError::CannotCrash => Failure::Usage(error.to_string()),
                 _ => Failure::new(format_args!("{}: {error}", self.what)),
             })?;
@@ -142,11 +138,7 @@ impl Run {
 
 /// Reads the number of a line.
 fn line(text: &str) -> Result<LineAddress, String> {
-    let number = match text.strip_prefix("0x") {
-        Some(digits) => u64::from_str_radix(digits, 16),
-        None => text.parse(),
-    };
-    number.map(LineAddress).map_err(|_| {
+    amount::whole(text).map(LineAddress).map_err(|_| {
         "a line is a whole number, such as 17 or 0x11: the address of a byte, divided by 64".into()
     })
 }

@@ -3,7 +3,9 @@
 use crate::failure::Failure;
 use crate::output;
 use clap::Args;
-use outlive_machine::description::Description;
+use outlive_machine::description::{Description, Protocol};
+use outlive_machine::program::workloads;
+use serde_json::Value;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -19,22 +21,46 @@ pub struct Show {
     /// A file that describes a machine; without it, the paper's machine
     #[arg(value_name = "FILE")]
     machine: Option<PathBuf>,
+    /// Print it as JSON
+    #[arg(long)]
+    json: bool,
 }
 
 impl Show {
     pub fn run(self) -> Result<(), Failure> {
-        output::print(described(self.machine.as_deref())?)
+        let description = described(self.machine.as_deref(), None)?;
+        if !self.json {
+            return output::print(description);
+        }
+        // As in a file, where each quantity has its unit.
+        let values: Value = toml::from_str(&description.to_string()).map_err(Failure::new)?;
+        output::json(&values)
     }
 }
 
-/// The machine in a file, or the paper's.
-pub fn described(file: Option<&Path>) -> Result<Description, Failure> {
+/// The machine in a file, or the paper's, with this configuration if one is given.
+pub fn described(
+    file: Option<&Path>,
+    configuration: Option<Protocol>,
+) -> Result<Description, Failure> {
     let Some(file) = file else {
-        return Ok(Description::default());
+        let mut papers = Description::default();
+        papers.ours.coherence.protocol = configuration.unwrap_or(papers.ours.coherence.protocol);
+        return Ok(papers);
     };
     let text = fs::read_to_string(file).map_err(|error| {
-        Failure::new(format_args!("{} cannot be read: {error}", file.display()))
+        let hint = match workloads::ALL
+            .iter()
+            .any(|(name, _)| file == Path::new(name))
+        {
+            true => "; this is a workload, and a file that describes a machine is wanted",
+            false => "",
+        };
+        Failure::new(format_args!(
+            "{} cannot be read: {error}{hint}",
+            file.display()
+        ))
     })?;
-    text.parse()
+    Description::read(&text, configuration)
         .map_err(|error| Failure::new(format_args!("{}: {error}", file.display())))
 }

@@ -97,6 +97,16 @@ impl Wanted<'_> {
         };
         let subject = Subject::trace_file(path, replay)
             .map_err(|error| Failure::new(format_args!("{}: {error}", path.display())))?;
+        let threads = subject.thread_count();
+        if threads > self.cores {
+            return Err(Failure::Usage(format!(
+                "the trace {} has {} (the first is main), which do not fit on this machine, with {}; describe more nodes (--machine), or \
+                 record it with fewer threads",
+                path.display(),
+                Many(threads as u64, "thread"),
+                Many(self.cores as u64, "core")
+            )));
+        }
         let size = None;
         Ok(Found { subject, size })
     }

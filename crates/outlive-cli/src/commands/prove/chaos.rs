@@ -1,6 +1,7 @@
 //! `outlive prove chaos`: real work under random deaths, accounted for to the last operation.
 
 use super::Proof;
+use crate::amount;
 use crate::failure::Failure;
 use crate::output;
 use clap::Args;
@@ -47,7 +48,7 @@ pub struct Chaos {
     #[arg(long, default_value_t = 8, value_parser = clap::value_parser!(u32).range(1..=32))]
     processes: u32,
     /// What the kills follow from [default: the time]
-    #[arg(long)]
+    #[arg(long, value_parser = amount::whole, allow_negative_numbers = true)]
     seed: Option<u64>,
     /// Print what was found as JSON: one array with one object
     #[arg(long)]

@@ -40,6 +40,7 @@ const OPERATIONS: Choice = Choice {
     command: "kill",
     things: "operations",
     example: "buddy",
+    has_words: false,
 };
 
 #[derive(Default, Serialize)]

@@ -2,6 +2,7 @@
 
 use super::Proof;
 use super::selection::{Choice, Selection};
+use crate::amount;
 use crate::failure::Failure;
 use crate::output;
 use clap::Args;
@@ -17,8 +18,10 @@ use std::time::Instant;
     after_help = "Examples:\n  \
     outlive prove machine-crash --list\n  \
     outlive prove machine-crash recxl-adaptive      # every program, on this configuration\n  \
+    outlive prove machine-crash \"recxl-adaptive ycsb\"   # one of them; without quotes, all that has either\n  \
     outlive prove machine-crash ycsb --points 5000\n  \
     outlive prove machine-crash --all --full --json\n\n\
+    A configuration or program that is named whole is that alone, and none whose name is longer.\n\n\
     Each program is run on a small machine of four or five nodes, and the run is forked at many of its moments: a node dies there (of drawn \
     programs, ycsb and raytrace also two or three, one soon after the other), some of its last messages are lost, the others detect that and recover, and \
     what is left is judged: what had been committed to a dead node's lines must be there, no directory may name the dead, every \
@@ -34,10 +37,10 @@ pub struct MachineCrash {
     #[arg(long)]
     full: bool,
     /// How many points of each program are tried on each configuration: at least 20, as many as programs are drawn [default: 100]
-    #[arg(long, value_name = "N", conflicts_with_all = ["full", "list"], value_parser = clap::value_parser!(u64).range(20..))]
+    #[arg(long, value_name = "N", conflicts_with_all = ["full", "list"], value_parser = points, allow_negative_numbers = true)]
     points: Option<u64>,
     /// What the points and all that a machine leaves to chance follow from
-    #[arg(long, value_name = "N", default_value_t = 1, conflicts_with = "list")]
+    #[arg(long, value_name = "N", default_value_t = 1, conflicts_with = "list", value_parser = amount::whole, allow_negative_numbers = true)]
     seed: u64,
     /// Print what was found as JSON: one array, one object for each proof
     #[arg(long)]
@@ -48,10 +51,13 @@ const PROOFS: Choice = Choice {
     command: "machine-crash",
     things: "configurations and programs",
     example: "ycsb",
+    has_words: true,
 };
 
 /// How many points are tried in full, over all proofs in which nothing may be lost.
 const FULL: u64 = 100_000;
+/// How few of each can be wanted.
+const LEAST: u64 = 20;
 /// How many of each by default.
 const SOME: u64 = 100;
 
@@ -60,10 +66,11 @@ struct Details {
     seed: u64,
     /// Of the runs that are crashed.
     events: u64,
+    /// That came to their end, where nothing was lost.
     recoveries: u64,
     /// Commits before the deaths, over all points.
     stores: u64,
-    /// Lines of dead owners to which recoveries gave contents.
+    /// Lines of dead owners to which these gave contents.
     restored: u64,
     /// Points after whose recovery a thread gave up on what the dead have left half done.
     given_up: u64,
@@ -123,6 +130,15 @@ impl MachineCrash {
             true => Ok(()),
             false => Err(Failure::Found),
         }
+    }
+}
+
+/// Reads how many points are tried: of drawn programs each has one at least.
+fn points(text: &str) -> Result<u64, String> {
+    let points = amount::whole(text)?;
+    match points >= LEAST {
+        true => Ok(points),
+        false => Err(format!("give {LEAST} at least: as many programs are drawn")),
     }
 }
 
@@ -192,7 +208,7 @@ fn say(proof: &Proof<Details>) -> Result<(), Failure> {
         (failures, _) => format!("{failures} failures"),
     };
     output::line(format_args!(
-        "{}: {} points, {} recoveries, {} stores judged, {} lines restored: {verdict}{given_up}",
+        "{}: {} points, {} recoveries that lost nothing, {} stores judged, {} lines restored: {verdict}{given_up}",
         proof.name, proof.points, more.recoveries, more.stores, more.restored
     ))?;
     more.messages
@@ -204,7 +220,7 @@ fn say_all(proofs: &[Proof<Details>]) -> Result<(), Failure> {
     let sum = |of: fn(&Proof<Details>) -> u64| proofs.iter().map(of).sum::<u64>();
     let safe = sum(|proof| if proof.more.protects { proof.points } else { 0 });
     output::line(format_args!(
-        "{} proofs, {} points ({safe} of which may lose nothing), {} recoveries, {} stores judged, {} lines restored: {} failures",
+        "{} proofs, {} points ({safe} of which may lose nothing), {} recoveries that lost nothing, {} stores judged, {} lines restored: {} failures",
         proofs.len(),
         sum(|proof| proof.points),
         sum(|proof| proof.more.recoveries),

@@ -2,6 +2,7 @@
 
 use super::selection::{Choice, Selection};
 use super::{Progress, Proof as Proven};
+use crate::amount;
 use crate::failure::Failure;
 use crate::output;
 use crate::table::Table;
@@ -35,7 +36,7 @@ pub struct Schedule {
     #[arg(long)]
     full: bool,
     /// What the draws begin with, instead of each scenario's own seed
-    #[arg(long, conflicts_with = "list")]
+    #[arg(long, conflicts_with = "list", value_parser = amount::whole, allow_negative_numbers = true)]
     seed: Option<u64>,
     /// Print what was found as JSON: one array, one object for each scenario
     #[arg(long)]
@@ -46,6 +47,7 @@ const SCENARIOS: Choice = Choice {
     command: "schedule",
     things: "scenarios",
     example: "queue",
+    has_words: false,
 };
 
 /// A scenario, listed.

@@ -25,6 +25,8 @@ pub struct Choice {
     pub things: &'static str,
     /// A part of a name.
     pub example: &'static str,
+    /// Whether a word of a name that is asked for is that alone, and no part of a longer one.
+    pub has_words: bool,
 }
 
 impl Selection {
@@ -46,6 +48,7 @@ impl Selection {
             command,
             things,
             example,
+            has_words,
         } = choice;
         if self.names.is_empty() && !self.all && !self.list {
             return Err(Failure::Usage(format!(
@@ -61,17 +64,23 @@ impl Selection {
                     "none of the {things} has {part:?} in its name; `outlive prove {command} --list` names them"
                 )));
             }
-            wanted.push((part.as_str(), is_whole));
+            let is_word = *has_words && names.iter().any(|name| has_word(name, part));
+            wanted.push((part.as_str(), is_whole, is_word));
         }
         let every = wanted.is_empty();
         Ok(move |name: &str| {
-            let is = |(part, whole): &(&str, bool)| match whole {
-                true => name == *part,
-                false => name.contains(part),
+            let is = |(part, whole, word): &(&str, bool, bool)| match (whole, word) {
+                (true, _) => name == *part,
+                (false, true) => has_word(name, part),
+                (false, false) => name.contains(part),
             };
             every || wanted.iter().any(is)
         })
     }
+}
+
+fn has_word(name: &str, word: &str) -> bool {
+    name.split([' ', ',']).any(|one| one == word)
 }
 
 #[cfg(test)]
@@ -91,6 +100,7 @@ mod tests {
         command: "kill",
         things: "operations",
         example: "buddy",
+        has_words: false,
     };
 
     fn chosen(given: &[&str]) -> Result<Vec<String>, String> {
@@ -112,6 +122,29 @@ mod tests {
         assert_eq!(of(&["one"]), ["wb, one", "recxl, one", "recxl, one more"]);
         assert_eq!(of(&["recxl, one"]), ["recxl, one"]);
         assert_eq!(of(&["two", "wb", "--list"]), ["wb, one", "recxl, two"]);
+    }
+
+    #[test]
+    fn a_word_is_no_part_of_a_longer_one() {
+        let names = ["wb one", "recxl one", "recxl-more one", "recxl-more two"].map(String::from);
+        let of = |given: &str, has_words| -> Vec<String> {
+            let command = Command::try_parse_from(["prove", given]).unwrap();
+            let choice = Choice {
+                has_words,
+                ..CHOICE
+            };
+            let is_chosen = command.selection.among(&names, &choice).unwrap();
+            names
+                .iter()
+                .filter(|name| is_chosen(name))
+                .cloned()
+                .collect()
+        };
+        assert_eq!(of("recxl", true), ["recxl one"]);
+        assert_eq!(of("recxl-more", true), names[2..]);
+        assert_eq!(of("recx", true), names[1..]);
+        assert_eq!(of("recxl one", true), ["recxl one"]);
+        assert_eq!(of("recxl", false), names[1..]);
     }
 
     #[test]

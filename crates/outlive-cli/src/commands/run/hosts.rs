@@ -59,7 +59,7 @@ pub struct Hosts {
     #[arg(long, value_parser = amount::size)]
     size: Option<u64>,
     /// Repeats a run's choices: when hosts are killed at random, and which
-    #[arg(long)]
+    #[arg(long, value_parser = amount::whole, allow_negative_numbers = true)]
     seed: Option<u64>,
 }
 

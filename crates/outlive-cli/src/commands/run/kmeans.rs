@@ -3,6 +3,7 @@
 use super::flags::Flags;
 use super::generated::{Number, numbers};
 use super::play::{Interrupted, loading, play};
+use crate::amount;
 use crate::failure::Failure;
 use clap::Args;
 use outlive_workloads::kmeans::{Clustering, Clusters, Options, Points, ReadError, verify};
@@ -49,7 +50,7 @@ pub struct Command {
     #[arg(long, value_name = "D", default_value_t = Options::default().tolerance, value_parser = tolerance)]
     tolerance: f64,
     /// Draws the points that the centres are at first
-    #[arg(long, value_name = "SEED", default_value_t = Options::default().seed)]
+    #[arg(long, value_name = "SEED", default_value_t = Options::default().seed, value_parser = amount::whole, allow_negative_numbers = true)]
     initial: u64,
     /// How many points a task adds up at most [default: some milliseconds' work]
     #[arg(long, value_name = "P", value_parser = clap::value_parser!(u64).range(1..))]

@@ -35,7 +35,7 @@ impl Report<'_> {
             self.seed
         );
         let result = match self.checked {
-            _ if self.fallout.is_some() => "its result is not checked, since nodes were to die",
+            _ if self.has_dead() => "its result is not checked, since nodes died",
             true => "its result was checked, and is right",
             false => "a trace does not say what its result must be",
         };
@@ -56,7 +56,7 @@ impl Report<'_> {
         }
         if let Some(fallout) = &self.fallout {
             output::line("")?;
-            fallout.tell()?;
+            fallout.tell(self.end, self.replicas)?;
         }
         if let Some(why) = self.differs {
             output::line("")?;
@@ -158,7 +158,7 @@ impl Report<'_> {
             ]);
         }
         rows.push((
-            "lines asked for, of the shared memory and of the own",
+            "cores' misses of their node, of shared lines and of its own",
             format!("{}, {}", self.lines_asked_for, self.private_misses),
             none(),
         ));
