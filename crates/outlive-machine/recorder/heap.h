@@ -43,10 +43,30 @@ HIDDEN void make_heap(struct heap *heap) {
     }
 }
 
+/* The heap is used in the recorder and without it, also by threads that are not recorded any more. A handler waits until its thread
+ * has done there: it may allocate, too. */
+HIDDEN void lock_heap(uint32_t which) {
+    if (self) {
+        self->in_heap++;
+        __atomic_signal_fence(__ATOMIC_SEQ_CST);
+    }
+    spin_lock(&heaps[which].lock);
+}
+
+HIDDEN void unlock_heap(uint32_t which) {
+    struct thread *t = self;
+    spin_unlock(&heaps[which].lock);
+    if (t) {
+        __atomic_signal_fence(__ATOMIC_SEQ_CST);
+        if (--t->in_heap == 0 && __atomic_load_n(&t->busy, __ATOMIC_RELAXED) != 1)
+            let_signals_come(t);
+    }
+}
+
 HIDDEN struct block *take_block(uint32_t which, size_t size, bool *fresh) {
     struct heap *heap = &heaps[which];
     uint32_t class = class_of_size(size);
-    spin_lock(&heap->lock);
+    lock_heap(which);
     if (!heap->base)
         make_heap(heap);
     struct block *block = heap->free[class];
@@ -57,7 +77,7 @@ HIDDEN struct block *take_block(uint32_t which, size_t size, bool *fresh) {
         block = (struct block *)(heap->base + heap->used);
         __atomic_store_n(&heap->used, heap->used + size_of_class(class) + 16, __ATOMIC_RELAXED);
     }
-    spin_unlock(&heap->lock);
+    unlock_heap(which);
     if (block)
         *block = (struct block){class, which, block};
     return block;
@@ -102,10 +122,11 @@ void free(void *at) {
     }
     struct block *block = ((struct block *)at)[-1].start;
     struct heap *heap = &heaps[block->heap];
-    spin_lock(&heap->lock);
+    uint32_t which = block->heap;
+    lock_heap(which);
     block->start = heap->free[block->class];
     heap->free[block->class] = block;
-    spin_unlock(&heap->lock);
+    unlock_heap(which);
 }
 
 void *calloc(size_t count, size_t size) {

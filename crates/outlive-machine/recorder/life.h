@@ -1,5 +1,6 @@
 /* From the beginning of the recording, with the image, to its end, with what the trace says about itself. */
 
+int __close(int); /* the library's own, under its other name */
 extern char __data_start[], _end[];
 
 /* Items of a block of the image. */
@@ -129,30 +130,30 @@ HIDDEN void put_index(void) {
     spin_unlock(&R.lock);
 }
 
-/* Ends the trace, once. Threads may run on, unrecorded. */
-HIDDEN void finish_recording(void) {
-    /* Only the thread itself makes it 1. So a handler has come in between that could not be put off: the recorder was in the middle
-     * of something, and may have a lock that all others wait for. */
-    if (self && __atomic_load_n(&self->busy, __ATOMIC_RELAXED) == 1) {
-        fail("outlive: a signal's handler ended the program within the recorder, so the trace %s is of no use", R.path);
-        return;
-    }
-    __atomic_store_n(&R.recording, 0, __ATOMIC_SEQ_CST);
-    spin_lock(&R.lock);
-    bool first = !R.finished && R.fd >= 0;
-    __atomic_store_n(&R.finished, true, __ATOMIC_SEQ_CST);
-    uint32_t threads = R.thread_count;
-    spin_unlock(&R.lock);
-    if (!first)
-        return;
+HIDDEN void handler_left(void) {
+    fail("outlive: a signal's handler ended the program within the recorder, or left it by longjmp, so the trace %s is of no use", R.path);
+}
+
+/* Takes all threads, for good. A handler that has left the recorder by `longjmp` has left its thread in there. */
+HIDDEN void take_threads(uint32_t threads) {
     for (uint32_t i = 0; i < threads; i++) {
+        struct thread *t = R.threads[i];
         uint32_t nobody = 0;
-        while (!__atomic_compare_exchange_n(&R.threads[i]->busy, &nobody, 2, false, __ATOMIC_ACQUIRE, __ATOMIC_RELAXED)) {
+        while (!__atomic_compare_exchange_n(&t->busy, &nobody, 2, false, __ATOMIC_ACQUIRE, __ATOMIC_RELAXED)) {
             nobody = 0;
+            if (__atomic_load_n(&t->faulting, __ATOMIC_RELAXED))
+                handler_left();
+            if (R.failed)
+                return;
             sched_yield();
         }
     }
-    for (uint32_t i = 0; i < threads; i++) {
+}
+
+/* The rest of the trace, when nobody records any more. */
+HIDDEN void put_rest(uint32_t threads) {
+    take_threads(threads);
+    for (uint32_t i = 0; i < threads && !R.failed; i++) {
         struct thread *t = R.threads[i];
         settle(t);
         put_barrier(t);
@@ -162,12 +163,41 @@ HIDDEN void finish_recording(void) {
                 event1(t, UNLOCK, t->held[t->holds].lock->id);
         put_events(t);
     }
-    put_about();
-    put_index();
-    int file = R.fd;
-    R.fd = -1;
-    if (!R.failed && close(file) != 0)
+    if (!R.failed)
+        put_about();
+    if (!R.failed)
+        put_index();
+    if (!R.failed && __close(R.fd) != 0)
         fail("outlive: the trace %s cannot be written: %s; it is of no use", R.path, strerror(errno));
+    __atomic_store_n(&R.fd, -1, __ATOMIC_RELEASE);
+}
+
+/* Ends the trace, once. Threads may run on, unrecorded. No handler comes in between, which might end the program, and nobody is
+ * cancelled here; who comes when another thread is at it waits, since the program may end when this returns. */
+HIDDEN void finish_recording(void) {
+    /* Only the thread itself makes it 1. So a handler has come in between that could not be put off: the recorder was in the middle
+     * of something, and may have a lock that all others wait for. */
+    if (self && __atomic_load_n(&self->busy, __ATOMIC_RELAXED) == 1) {
+        handler_left();
+        return;
+    }
+    sigset_t all, before;
+    int cancelled;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancelled);
+    __atomic_store_n(&R.recording, 0, __ATOMIC_SEQ_CST);
+    spin_lock(&R.lock);
+    bool first = !R.finished && R.fd >= 0;
+    __atomic_store_n(&R.finished, true, __ATOMIC_SEQ_CST);
+    uint32_t threads = R.thread_count;
+    spin_unlock(&R.lock);
+    if (first)
+        put_rest(threads);
+    while (__atomic_load_n(&R.fd, __ATOMIC_ACQUIRE) >= 0 && !R.failed)
+        sched_yield();
+    pthread_setcancelstate(cancelled, NULL);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
 }
 
 void outlive_roi_begin(void) {
@@ -200,8 +230,6 @@ void outlive_roi_end(void) {
         finish_recording();
 }
 
-int __close(int); /* the library's own, under its other name */
-
 /* Of programs that close whatever there is: to them there is no such file. */
 __attribute__((weak)) int close(int file) {
     if (file >= 0 && file == R.fd) {
@@ -223,13 +251,13 @@ long outlive_word(const void *at) {
 
 /* Around a fork, so that the child does not find a lock taken by a thread that it does not have. */
 HIDDEN void before_fork(void) {
-    spin_lock(&heaps[0].lock);
-    spin_lock(&heaps[1].lock);
+    lock_heap(0);
+    lock_heap(1);
 }
 
 HIDDEN void after_fork(void) {
-    spin_unlock(&heaps[1].lock);
-    spin_unlock(&heaps[0].lock);
+    unlock_heap(1);
+    unlock_heap(0);
 }
 
 /* A child has one thread and its own memory: it is not recorded. */
@@ -274,6 +302,11 @@ HIDDEN void move_file(void) {
 }
 
 HIDDEN void keep_status(int status, void *nothing) { R.status = status; }
+
+HIDDEN void end_with_1(int status, void *nothing) {
+    fflush(NULL);
+    _exit(1);
+}
 
 __attribute__((constructor(101))) static void start(void) {
     const char *path = getenv("OUTLIVE_TRACE"), *instructions = getenv("OUTLIVE_GAP");
@@ -337,7 +370,7 @@ __attribute__((destructor(101))) static void stop(void) {
             fprintf(stderr, "outlive: no region of interest began (outlive_roi_begin); so nothing was recorded\n");
         finish_recording();
     }
-    /* Whoever waits for the trace is to see it. What glibc has left to do for the first exit it does in this one. */
-    if (R.failed && R.status == 0)
-        exit(1);
+    /* Whoever waits for the trace is to see it. That comes after all else that the program has left to do. */
+    if (R.failed && (R.status & 0xff) == 0)
+        on_exit(end_with_1, NULL);
 }

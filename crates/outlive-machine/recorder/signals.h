@@ -41,15 +41,21 @@ HIDDEN void let_come(struct thread *t, ucontext_t *context) {
 
 HIDDEN void handles(int number, siginfo_t *about, void *context) {
     handler *own = __atomic_load_n(&handlers[number], __ATOMIC_RELAXED);
-    struct thread *t = self;
+    struct thread *here = self, *t;
     int before = errno;
-    bool busy = t && __atomic_load_n(&t->busy, __ATOMIC_RELAXED) == 1;
-    if (busy && !is_a_fault(number, about) && puts_off(t, number, about, context)) {
+    bool busy = here && (__atomic_load_n(&here->busy, __ATOMIC_RELAXED) == 1 || here->in_heap);
+    if (busy && !is_a_fault(number, about) && puts_off(here, number, about, context)) {
         errno = before;
         return;
     }
-    if (t && !busy && t->has_signals)
-        let_come(t, context);
+    bool waiting = here && !busy && here->has_signals;
+    sigset_t signals;
+    if (waiting) {
+        signals = here->signals;
+        let_come(here, context);
+    }
+    if (busy)
+        here->faulting = true;
     t = grab();
     unsigned char announced[ANNOUNCED_SIZE];
     if (t) {
@@ -64,6 +70,14 @@ HIDDEN void handles(int number, siginfo_t *about, void *context) {
         settle(t);
         __real_memcpy(&t->store_at, announced, sizeof announced);
         release(t);
+    }
+    if (busy)
+        here->faulting = false;
+    /* Another handler may have come right before this one's first instruction: when that one returns, these signals are blocked, and
+     * the `release` in which both came has to let them come once more. */
+    if (waiting) {
+        sigorset(&here->signals, &here->signals, &signals);
+        here->has_signals = true;
     }
     errno = before;
 }

@@ -64,7 +64,9 @@ struct queued {
 struct thread {
     uint32_t busy; /* 0: nobody, 1: the thread itself, 2: whoever ended the recording, for good */
     uint32_t number;
-    bool has_signals; /* that wait until it is not busy */
+    bool has_signals; /* that wait until it is not busy, nor in the heap */
+    bool faulting; /* a handler has been called within the recorder, for what the program has accessed there, and is not back */
+    uint32_t in_heap; /* how many of its locks it has, or waits for */
     bool claimed; /* has an owner, or will have to be joined */
     bool ended;
     uint32_t end_rounds; /* of destructors */
@@ -143,6 +145,9 @@ HIDDEN void spin_lock(uint32_t *lock) {
 
 HIDDEN void spin_unlock(uint32_t *lock) { __atomic_store_n(lock, 0, __ATOMIC_RELEASE); }
 
+/* The library's `write` is where a thread may be cancelled: it would keep its locks, and be busy for ever. */
+HIDDEN ssize_t put_bytes(int file, const void *bytes, size_t length) { return syscall(SYS_write, file, bytes, length); }
+
 /* Says it, and records nothing more. The trace has no end then, so it is refused. */
 HIDDEN void fail(const char *format, ...) {
     if (__atomic_exchange_n(&R.failed, true, __ATOMIC_SEQ_CST))
@@ -156,8 +161,7 @@ HIDDEN void fail(const char *format, ...) {
     if (length > (int)sizeof text - 2)
         length = sizeof text - 2;
     text[length++] = '\n';
-    ssize_t ignored = write(2, text, (size_t)length);
-    (void)ignored;
+    put_bytes(2, text, (size_t)length);
 }
 
 /* Memory of the recorder's own, zero; pages that are never touched cost nothing. */
@@ -185,12 +189,16 @@ HIDDEN __attribute__((noinline, cold)) void take_signals(struct thread *t) {
     pthread_sigmask(SIG_UNBLOCK, &signals, NULL);
 }
 
-HIDDEN void release(struct thread *t) {
-    __atomic_store_n(&t->busy, 0, __ATOMIC_RELEASE);
-    /* Whatever handler comes from here on finds that the thread is not busy, and one that came before has been seen to. */
+/* Whatever handler comes from here on finds that the thread does nothing in here, and one that came before is seen to. */
+HIDDEN void let_signals_come(struct thread *t) {
     __atomic_signal_fence(__ATOMIC_SEQ_CST);
     if (__builtin_expect(t->has_signals, false))
         take_signals(t);
+}
+
+HIDDEN void release(struct thread *t) {
+    __atomic_store_n(&t->busy, 0, __ATOMIC_RELEASE);
+    let_signals_come(t);
 }
 
 /* Around what a thread does to the list of threads: it is busy, so that handlers of signals wait. */

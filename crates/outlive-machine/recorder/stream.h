@@ -39,7 +39,7 @@ HIDDEN void put_file(const void *bytes, size_t length) {
         return;
     }
     while (length > 0 && !R.failed) {
-        ssize_t written = write(R.fd, at, length);
+        ssize_t written = put_bytes(R.fd, at, length);
         if (written < 0 && errno == EINTR)
             continue;
         if (written <= 0) {

@@ -7,6 +7,7 @@ use outlive_machine::program::{
 };
 use outlive_machine::trace::{
     About, AtomicKind, Encoding, Event, Flaw, Order, Parts, Replay, Trace, TraceError, TraceWriter,
+    TracedLock,
 };
 use proptest::prelude::*;
 use std::collections::BTreeSet;
@@ -228,6 +229,41 @@ fn a_trace_says_little_about_itself() {
     let error = writer.finish(&lengthy).unwrap_err();
     assert!(
         matches!(error, TraceError::Unwritable(Flaw::Lengthy)),
+        "{error}"
+    );
+}
+
+#[test]
+fn nobody_holds_so_many_locks_that_it_takes_ages_to_read() {
+    let held = |locks: u32| {
+        let mut writer = TraceWriter::new(Vec::new(), 1, Encoding::Deflate).unwrap();
+        for lock in (0..locks).map(LockId) {
+            writer.event(0, Event::Lock { lock, turn: 0 }).unwrap();
+        }
+        let about = About {
+            words: u64::from(locks) * 8,
+            threads: 1,
+            locks: (0..locks.into())
+                .map(|lock| TracedLock {
+                    word: Word(lock * 8),
+                    order: Some(EventCountId(lock as u32)),
+                })
+                .collect(),
+            event_counts: vec![true; locks as usize],
+            ..About::default()
+        };
+        read_all(writer.finish(&about).unwrap())
+    };
+    assert!(held(1024).is_ok());
+    let error = held(30_000).unwrap_err();
+    assert!(
+        matches!(
+            error,
+            TraceError::Damaged {
+                offset: 16,
+                what: Flaw::Holds
+            }
+        ),
         "{error}"
     );
 }

@@ -93,13 +93,24 @@ impl<T: Thread> Cluster<T> {
         }
     }
 
-    /// What is wrong with a machine that does nothing any more: a thread of a living node that has not ended and waits for nobody; and
-    /// [what should be empty](Self::check_quiet).
+    /// What is wrong with a machine that does nothing any more: who waits though it could go on, and [what should be
+    /// empty](Self::check_quiet).
     ///
     /// # Errors
     ///
     /// The first thing found.
     pub fn check_standstill(&self) -> Result<(), String> {
+        self.check_waits()?;
+        self.check_quiet()
+    }
+
+    /// Of a machine that does nothing any more: a thread of a living node that has not ended and waits for nobody, or for what it
+    /// could have.
+    ///
+    /// # Errors
+    ///
+    /// The first thing found.
+    pub fn check_waits(&self) -> Result<(), String> {
         let waits = |c: usize| self.objects.waits_for(c as u16).is_some();
         let mut cores = self.cores.iter().enumerate();
         if let Some((c, core)) =
@@ -110,7 +121,7 @@ impl<T: Thread> Cluster<T> {
                 core.held
             ));
         }
-        self.check_quiet()
+        self.objects.check_waits()
     }
 
     /// What is wrong with a machine in which nothing is under way any more: what should be empty and is not; if it is

@@ -387,6 +387,47 @@ impl Objects {
         all.filter_map(|lock| self.free(LockId(lock))).collect()
     }
 
+    /// What is wrong where nothing happens any more: who waits for what it could have.
+    pub fn check_waits(&self) -> Result<(), String> {
+        for (number, lock) in self.locks.iter().enumerate() {
+            let Lock {
+                owner,
+                called,
+                waiting,
+                ..
+            } = lock;
+            if let (None, None, Some(thread)) = (owner, called, waiting.front()) {
+                return Err(format!(
+                    "thread {thread} waits for lock {number}, which is free"
+                ));
+            }
+        }
+        for (number, barrier) in self.barriers.iter().enumerate() {
+            if barrier.arrived > 0 && barrier.arrived >= barrier.threads {
+                return Err(format!("all have arrived at barrier {number}, and wait"));
+            }
+            let opens = |round: u64| barrier.openings.iter().any(|one| one.round == round);
+            let mut waiting = barrier.waiting.iter();
+            let late = waiting.find(|(_, round)| *round < barrier.round && !opens(*round));
+            if let Some((thread, _)) = late {
+                return Err(format!(
+                    "thread {thread} waits at barrier {number} for a round that has been opened"
+                ));
+            }
+        }
+        for (number, count) in self.event_counts.iter().enumerate() {
+            let mut waiting = count.waiting.iter();
+            if let Some((thread, wanted)) =
+                waiting.find(|(_, wanted)| self.abandoned || *wanted <= count.is)
+            {
+                return Err(format!(
+                    "thread {thread} waits for event count {number} to be {wanted}, and need not"
+                ));
+            }
+        }
+        Ok(())
+    }
+
     /// What a thread waits for here.
     pub fn waits_for(&self, thread: u16) -> Option<String> {
         let place = |what: &str, number: usize| Some(format!("{what} {number}"));
@@ -475,6 +516,49 @@ mod tests {
         }
         assert_eq!(objects.bury(|thread| thread == 2).arrive_again, [0; 0]);
         assert_eq!(opened(&mut objects, 1), [0]);
+    }
+
+    #[test]
+    fn who_waits_for_what_is_there_is_found() {
+        let synchronisation = Synchronisation {
+            locks: vec![Word(0)],
+            event_counts: 1,
+            ..Synchronisation::default()
+        };
+        let objects = || {
+            let mut objects = Objects::new(&synchronisation, 3);
+            objects.lock(LockId(0), 0);
+            objects.lock(LockId(0), 1);
+            objects.await_count(EventCountId(0), 1, 2);
+            assert_eq!(objects.check_waits(), Ok(()));
+            objects
+        };
+        let said = |objects: &Objects| objects.check_waits().unwrap_err();
+        let mut free = objects();
+        free.locks[0].owner = None;
+        assert!(said(&free).contains("lock 0, which is free"));
+        let mut advanced = objects();
+        advanced.advance(EventCountId(0));
+        assert!(said(&advanced).contains("event count 0 to be 1, and need not"));
+        let mut abandoned = objects();
+        abandoned.abandoned = true;
+        assert!(said(&abandoned).contains("need not"));
+        // All of this is settled after a death.
+        let mut settled = objects();
+        settled.has_died();
+        assert_eq!(settled.bury(|thread| thread == 0).released, [1, 2]);
+        assert_eq!(settled.check_waits(), Ok(()));
+
+        let (mut objects, barrier) = of_two();
+        objects.arrive(barrier, 0);
+        assert_eq!(objects.check_waits(), Ok(()));
+        let mut alone = objects.clone();
+        alone.barriers[0].threads = 1;
+        assert!(said(&alone).contains("all have arrived"));
+        objects.arrive(barrier, 1);
+        assert_eq!(objects.check_waits(), Ok(()));
+        objects.barriers[0].openings.clear();
+        assert!(said(&objects).contains("a round that has been opened"));
     }
 
     /// Threads 0 and 1 meet at a barrier of two, and end; then 2 and 3 do.

@@ -109,6 +109,11 @@ impl<T: Thread> Drive<'_, '_, T> {
                     if machine.is_finished() || machine.dead().contains(crash.node) {
                         continue;
                     }
+                    if deaths.is_empty() && self.simulation.queue().is_empty() {
+                        // No death is what they wait for.
+                        cluster::run(&mut self.simulation)?;
+                    }
+                    let machine = self.simulation.machine();
                     if machine.is_recovered() {
                         living -= since;
                         since = 0;
@@ -132,11 +137,13 @@ impl<T: Thread> Drive<'_, '_, T> {
                 false => Living::Left,
                 true => match cluster::run(&mut self.simulation) {
                     Ok(_) => Living::Ended,
+                    Err(stuck) if deaths.is_empty() => return Err(stuck.into()),
                     Err(stuck) => Living::Wait(stuck.threads),
                 },
             },
             Err(panic) => match crash::told(&*panic) {
-                what if crash::is_of_a_program(&what) => Living::GaveUp(what),
+                // On what the dead have left, which a program may well do.
+                what if crash::is_of_a_program(&what) && !deaths.is_empty() => Living::GaveUp(what),
                 what => return Err(RunError::Contradiction(what)),
             },
         };
@@ -148,6 +155,9 @@ impl<T: Thread> Drive<'_, '_, T> {
             && judged.lost.first() != Some(&what)
         {
             return Err(RunError::Contradiction(what));
+        }
+        if let (Some(_), Living::Wait(_)) = (recovered, &ended) {
+            machine.check_waits().map_err(RunError::Contradiction)?;
         }
         Ok(Fallout {
             recovered,

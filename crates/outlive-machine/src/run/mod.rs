@@ -108,7 +108,7 @@ pub enum RunError {
     /// It came to its end, with a wrong result.
     #[error(transparent)]
     Wrong(#[from] WrongResult),
-    /// The machine contradicts itself, after a node's death.
+    /// The machine contradicts itself, or what its program computes with, though no node has died that this could come from.
     #[error(
         "this is a mistake in the simulated machine, which please report with how you have run it: {0}"
     )]

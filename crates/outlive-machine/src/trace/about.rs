@@ -48,9 +48,10 @@ pub struct TracedLock {
 pub(super) const MOST_THREADS: u32 = 1 << 16;
 /// A pebibyte: no machine has as much, and numbers of bytes do not overflow.
 const MOST_WORDS: u64 = 1 << 47;
-/// What a trace says about itself is not longer than 64 MiB, unpacked: some millions of locks, and much less than it takes to run
-/// what has them.
-pub(super) const MOST_BYTES: usize = 1 << 26;
+/// What a trace says about itself is not longer than 32 MiB, unpacked: some millions of locks, as many as the recorder knows.
+pub(super) const MOST_BYTES: usize = 1 << 25;
+/// So many names say where a trace came from.
+const MOST_ORIGINS: usize = 64;
 
 impl About {
     /// What a machine needs to know of it.
@@ -110,7 +111,7 @@ impl About {
             return Err(from.wrong("flags"));
         }
         (about.spins, about.region_only) = (flags & 1 != 0, flags & 2 != 0);
-        // Each of what is counted takes a byte at least, so nothing is made that is larger than a few times `bytes`.
+        // Each of what is counted takes a byte at least, and becomes twelve times as much at most.
         let count = |from: &mut Reader<'_>| {
             let count = from.number()?;
             usize::try_from(count)
@@ -139,7 +140,11 @@ impl About {
                 threads: from.small("threads")?,
             });
         }
-        for _ in 0..count(&mut from)? {
+        let origins = count(&mut from)?;
+        if origins > MOST_ORIGINS {
+            return Err(from.wrong("names"));
+        }
+        for _ in 0..origins {
             let mut text = || {
                 let length = count(&mut from)?;
                 let bytes = from.take(length)?.to_vec();

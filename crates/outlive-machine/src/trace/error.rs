@@ -107,6 +107,9 @@ pub enum Flaw {
     /// The trace says more about itself than it may.
     #[error("it says more than {} MiB about itself", super::about::MOST_BYTES >> 20)]
     Lengthy,
+    /// A thread holds more locks than a trace may have.
+    #[error("a thread holds more than {} locks at once", super::survey::MOST_HELD)]
+    Holds,
     /// The contents end within an item.
     #[error("item {item} goes beyond the end of its block")]
     Ends {

@@ -58,11 +58,11 @@
 //! A program that dies while it is recorded leaves no footer, and a file without one is refused. All blocks of one kind
 //! and thread are read in the order of the file.
 //!
-//! **About** (one item; unpacked contents of several such blocks are put together, 64 MiB at most), all varints: words
+//! **About** (one item; unpacked contents of several such blocks are put together, 32 MiB at most), all varints: words
 //! of shared memory; threads; flags (1: spinning was seen, 2: the region of interest only); number of event counts, and
 //! a byte for each, 1 if it must be kept to; number of locks, and for each its word, and the event count of its order
 //! plus 1, or 0; number of condition variables, and for each its word; number of barriers, and for each the word of its
-//! counter and how many threads take part; number of pairs of texts, and for each text its length in bytes and UTF-8.
+//! counter and how many threads take part; number of pairs of texts (64 at most), and for each text its length in bytes and UTF-8.
 //! Words of locks and such stand at the beginning of lines of 64 bytes that are theirs.
 //!
 //! **Image**: items are runs of words: the first word, how many (varints), their values, 8 bytes each. They ascend.

@@ -142,25 +142,37 @@ impl Trace {
     ///
     /// If that part of the trace is damaged or cannot be read.
     pub fn image(&self) -> Result<Image, TraceError> {
-        let mut image = Image {
+        let mut runs = Vec::new();
+        self.each_run(|word, values| runs.push((word, values)))?;
+        Ok(Image {
             words: self.about().words,
-            runs: Vec::new(),
-        };
+            runs,
+        })
+    }
+
+    /// How many words the image tells.
+    pub(super) fn image_words(&self) -> Result<u64, TraceError> {
+        let mut words = 0;
+        self.each_run(|_, values| words += values.len() as u64)?;
+        Ok(words)
+    }
+
+    fn each_run(&self, mut take: impl FnMut(Word, Vec<u64>)) -> Result<(), TraceError> {
         let mut end = 0;
         for place in &self.shared.image {
             let block = read_block(&self.shared.source, *place)?;
             let damaged = |flaw| TraceError::damaged(place.offset, flaw);
             let mut from = Reader::new(&block.plain);
             for _ in 0..block.items {
-                let (word, values) = run(&mut from, end, image.words).map_err(damaged)?;
+                let (word, values) = run(&mut from, end, self.about().words).map_err(damaged)?;
                 end = word.0 + values.len() as u64;
-                image.runs.push((word, values));
+                take(word, values);
             }
             if from.remains() > 0 {
                 return Err(damaged(Flaw::Surplus { items: block.items }));
             }
         }
-        Ok(image)
+        Ok(())
     }
 
     /// What a thread did, from the beginning. It ends after the first error, and is empty if there is no such thread.
@@ -275,6 +287,24 @@ impl Cursor {
 pub struct Events {
     cursor: Cursor,
     over: bool,
+}
+
+impl Events {
+    /// Something is wrong with what came last, or before it.
+    pub(super) fn damaged(&self, flaw: Flaw) -> TraceError {
+        let Cursor {
+            trace,
+            thread,
+            next,
+            ..
+        } = &self.cursor;
+        let place = next.saturating_sub(1);
+        let offset = trace
+            .places(*thread)
+            .get(place)
+            .map_or(0, |place| place.offset);
+        TraceError::damaged(offset, flaw)
+    }
 }
 
 impl Iterator for Events {

@@ -1,6 +1,6 @@
 //! Reads all of a trace: whether it is whole, and what is in it.
 
-use super::{About, Event, Trace, TraceError};
+use super::{About, Event, Flaw, Trace, TraceError};
 use crate::program::{EventCountId, LockId, Word};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -88,6 +88,9 @@ pub struct Survey {
     pub within: BTreeSet<(LockId, EventCountId)>,
 }
 
+/// More locks than this nobody holds at once: what is awaited in all of them is noted for each.
+pub(super) const MOST_HELD: usize = 1024;
+
 /// What a thread holds, as its events go by.
 #[derive(Default)]
 struct Held(Vec<LockId>);
@@ -146,21 +149,20 @@ impl Trace {
     /// If anything in it is damaged or cannot be read.
     pub fn survey(&self) -> Result<Survey, TraceError> {
         let mut survey = Survey {
-            image_words: self
-                .image()?
-                .runs
-                .iter()
-                .map(|(_, run)| run.len() as u64)
-                .sum(),
+            image_words: self.image_words()?,
             ..Survey::default()
         };
         let mut writers = BTreeMap::new();
         for thread in 0..self.about().threads {
             let (mut counts, mut held) = (Counts::default(), Held::default());
-            for event in self.events(thread) {
+            let mut events = self.events(thread);
+            while let Some(event) = events.next() {
                 let event = event?;
                 counts.add(&event);
                 held.follow(&event, self.about(), &mut survey.within);
+                if held.0.len() > MOST_HELD {
+                    return Err(events.damaged(Flaw::Holds));
+                }
                 let part = match event {
                     Event::StorePart { word, .. } => Some(word),
                     Event::Atomic { word, mask, .. } if mask != 0xff => Some(word),

@@ -2,6 +2,7 @@
 //! itself.
 
 mod corners;
+mod ends;
 mod signals;
 mod workshop;
 

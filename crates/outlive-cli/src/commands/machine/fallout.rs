@@ -205,12 +205,14 @@ impl Told {
                 self.stores
             ))?,
         }
-        if let (false, Some(replicas)) = (self.promised, replicas) {
-            output::line(format_args!(
+        match replicas.filter(|_| !self.promised) {
+            Some(replicas) if self.together >= replicas as usize => output::line(format_args!(
                 "More died than this machine promises to outlive: {} before a recovery was over, where fewer than {replicas} may \
                  (logging_unit.replication_factor)",
                 Many(self.together as u64, "node")
-            ))?;
+            ))?,
+            Some(_) => output::line("No node was left that could recover what the last had")?,
+            None => {}
         }
         output::line(match self.living {
             "ended" => "The living have come to their end",
