@@ -290,3 +290,24 @@ fn a_deadlock_is_one_though_somebody_is_to_die() {
     let fallout = of(&[1]).unwrap().fallout.expect("a node was to die");
     assert_eq!((fallout.deaths.len(), fallout.living), (1, Living::Ended));
 }
+
+/// Not even where a dead thread was to see to the program's end.
+#[test]
+fn a_program_does_not_go_on_for_ever_without_the_dead() {
+    let description = machine(Protocol::Proactive);
+    let subject = subject("ocean-cp");
+    let end = outcome(&Run::new(&description, 1), &subject).end;
+    let run = Run {
+        crashes: vec![Crash {
+            at: end / 2,
+            node: NodeId::new(0),
+        }],
+        ..Run::new(&description, 1)
+    };
+    let fallout = outcome(&run, &subject).fallout.expect("a node was to die");
+    assert!(fallout.is_whole());
+    let Living::GaveUp(why) = &fallout.living else {
+        panic!("{:?}", fallout.living);
+    };
+    assert!(why.contains("has changed in each of 100 sweeps"), "{why}");
+}

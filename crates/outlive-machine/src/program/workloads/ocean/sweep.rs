@@ -5,6 +5,9 @@ use super::super::combining::Combining;
 use super::grid::{Grid, Part, Shape};
 use super::{Ocean, Partitions};
 
+/// No layer takes so many sweeps: each leaves four fifths at most of what the one before has changed.
+const MOST_SWEEPS: u64 = 100;
+
 /// Cells whose loads are under way together.
 const TOGETHER: usize = 32;
 
@@ -34,18 +37,24 @@ impl Program {
             self.drive(cpu);
             self.barrier.meet(cpu);
             for layer in &self.layers {
-                while {
-                    let change = self.sweep(cpu, layer);
-                    self.greatest(cpu, sweeps, change) > self.ocean.tolerance
-                } {
-                    sweeps += 1;
-                }
-                sweeps += 1;
+                sweeps += self.solve(cpu, layer, sweeps);
             }
         }
         if cpu.thread() == 0 {
             self.sweeps.set(cpu, 0, sweeps);
         }
+    }
+
+    /// Sweeps over a layer, after `before` others, until it does not change: how often.
+    fn solve(&self, cpu: &mut Cpu<'_>, layer: &Layer, before: u64) -> u64 {
+        for sweep in 0..MOST_SWEEPS {
+            let change = self.sweep(cpu, layer);
+            if self.greatest(cpu, before + sweep, change) <= self.ocean.tolerance {
+                return sweep + 1;
+            }
+        }
+        // A thread has died that was to forget older changes.
+        panic!("a layer has changed in each of {MOST_SWEEPS} sweeps");
     }
 
     /// What drives each layer, in the thread's partition.
