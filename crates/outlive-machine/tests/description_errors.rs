@@ -7,7 +7,7 @@ use outlive_machine::description::{Description, Protocol};
 const WRONG: &[(&str, usize, usize, &str, &str)] = &[
     // No TOML.
     ("[system\nx", 1, 8, "this is not TOML", "field = value"),
-    ("[l1]\nways = 8\nways = 9", 3, 1, "duplicate key", ""),
+    ("[l1]\nways = 8\nways = 9", 3, 1, "second time", "once"),
     ("\u{feff}[l1]\nwäys = 1", 2, 2, "this is not TOML", ""),
     // Names.
     ("\n[system]\n  compute_node = 4", 3, 3, "no field `compute_node` in [system]", "did you mean `compute_nodes`?"),

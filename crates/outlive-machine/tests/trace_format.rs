@@ -317,12 +317,15 @@ fn ops(threads: &[Vec<Event>], replay: Replay) -> Vec<Op> {
 fn a_replay_keeps_to_the_order_that_it_is_asked_for() {
     let (free, kept) = (EventCountId(0), EventCountId(1));
     let lock = LockId(0);
-    let events = [vec![
-        Event::Lock { lock, turn: 4 },
-        Event::Unlock(lock),
-        Event::Await(kept, 2),
-        Event::Advance(free),
-    ]];
+    let events = [
+        vec![
+            Event::Lock { lock, turn: 4 },
+            Event::Unlock(lock),
+            Event::Await(kept, 2),
+            Event::Advance(free),
+        ],
+        vec![Event::Advance(kept), Event::Advance(free)],
+    ];
     let needed = [Op::Lock(lock), Op::Unlock(lock), Op::Await(kept, 2)];
     assert_eq!(ops(&events, Replay::default()), needed);
     let recorded = Replay {
@@ -338,6 +341,8 @@ fn a_replay_keeps_to_the_order_that_it_is_asked_for() {
         Op::Advance(free),
     ];
     assert_eq!(ops(&events, recorded), all);
+    // What one thread alone comes to is in order.
+    assert_eq!(ops(&events[..1], recorded), needed[..2]);
 }
 
 /// What memory ends with after these threads, over some interleavings.

@@ -195,7 +195,11 @@ impl Study {
         File::create(&csv)
             .and_then(|file| sheet::csv(rows, file))
             .map_err(|error| unwritten(&csv, &error))?;
-        let drawn = chart::svg(&format!("{}: {}", study.name, study.about), rows);
+        let title = match too_short(rows, plan) {
+            Some(_) => format!("{}, a first look (--quick): {}", study.name, study.about),
+            None => format!("{}: {}", study.name, study.about),
+        };
+        let drawn = chart::svg(&title, rows);
         let drawn = drawn.map_err(Failure::new)?;
         fs::write(&svg, drawn).map_err(|error| unwritten(&svg, &error))?;
         if !self.json {

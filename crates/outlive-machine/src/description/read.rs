@@ -33,10 +33,17 @@ impl Description {
     /// As when a text alone is read. A machine that cannot be for the sake of that protocol is one of them.
     pub fn read(text: &str, protocol: Option<Protocol>) -> Result<Self, DescriptionError> {
         let table = DeTable::parse(text).map_err(|error| {
-            let wrong = Wrong::new(
-                format!("this is not TOML: {}", error.message().trim()),
-                "a line reads `field = value`",
-            );
+            let said = error.message().trim();
+            let wrong = match said {
+                "duplicate key" => Wrong::new(
+                    "this stands here for the second time",
+                    "give each section and each field once",
+                ),
+                _ => Wrong::new(
+                    format!("this is not TOML: {said}"),
+                    "a line reads `field = value`",
+                ),
+            };
             DescriptionError::at(text, error.span().unwrap_or(0..0), wrong)
         })?;
         let mut reader = Reader {

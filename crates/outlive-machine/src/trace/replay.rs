@@ -97,10 +97,13 @@ impl Trace {
             pages,
             in_parts: survey.in_parts,
             locks: about.locks.iter().map(|lock| lock.order).collect(),
-            kept: about
-                .event_counts
-                .iter()
-                .map(|must| *must || replay.order == Order::Recorded)
+            kept: (0..)
+                .map(EventCountId)
+                .zip(&about.event_counts)
+                .map(|(count, must)| {
+                    (*must || replay.order == Order::Recorded)
+                        && survey.between_threads.contains(&count)
+                })
                 .collect(),
         };
         plan.keep_around(&survey.within);

@@ -84,6 +84,9 @@ pub struct Survey {
     /// Words of which several threads wrote a part each. They are written again in a way of their own
     /// ([`Parts::Exact`](super::Parts::Exact)).
     pub in_parts: BTreeSet<Word>,
+    /// Event counts that several threads await, advance, or come to with a lock. The others order nothing: a thread's own events are
+    /// in order.
+    pub between_threads: BTreeSet<EventCountId>,
     /// Locks with what was awaited while they were held: event counts, and those of locks that were taken.
     pub within: BTreeSet<(LockId, EventCountId)>,
 }
@@ -152,7 +155,7 @@ impl Trace {
             image_words: self.image_words()?,
             ..Survey::default()
         };
-        let mut writers = BTreeMap::new();
+        let (mut writers, mut users) = (BTreeMap::new(), BTreeMap::new());
         for thread in 0..self.about().threads {
             let (mut counts, mut held) = (Counts::default(), Held::default());
             let mut events = self.events(thread);
@@ -162,6 +165,19 @@ impl Trace {
                 held.follow(&event, self.about(), &mut survey.within);
                 if held.0.len() > MOST_HELD {
                     return Err(events.damaged(Flaw::Holds));
+                }
+                let count = match event {
+                    Event::Await(count, _) | Event::Advance(count) => Some(count),
+                    Event::Lock { lock, .. }
+                    | Event::Unlock(lock)
+                    | Event::WaitBegin { lock, .. }
+                    | Event::WaitEnd { lock, .. } => self.about().locks[lock.0 as usize].order,
+                    _ => None,
+                };
+                if let Some(count) = count
+                    && *users.entry(count).or_insert(thread) != thread
+                {
+                    survey.between_threads.insert(count);
                 }
                 let part = match event {
                     Event::StorePart { word, .. } => Some(word),

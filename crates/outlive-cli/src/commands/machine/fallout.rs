@@ -64,8 +64,8 @@ pub struct Told {
     stores: u64,
     /// Lines of the dead to which a recovery has given contents.
     restored: u64,
-    /// Lines that do not hold what was committed to them.
-    lost: u64,
+    /// Lines that do not hold what was committed to them; not known before a recovery is over.
+    lost: Option<u64>,
     /// Nothing was lost, and there was a recovery.
     whole: bool,
     /// Whether the configuration promises that nothing is lost by these deaths.
@@ -89,17 +89,21 @@ struct Death {
     dirty: u64,
     #[serde(skip)]
     at: Time,
+    /// Whether it had threads.
+    #[serde(skip)]
+    ran: bool,
 }
 
 impl Told {
-    /// What came of it when so many nodes were to die.
-    pub fn new(fallout: &Fallout, crashes: usize) -> Self {
+    /// What came of it when so many nodes were to die, and the threads were on the first `nodes`.
+    pub fn new(fallout: &Fallout, crashes: usize, nodes: usize) -> Self {
         let death = |died: &Died| Death {
             node: died.crash.node.index(),
             seconds: died.crash.at.as_seconds(),
             owned: died.owned.recorded,
             dirty: died.owned.dirty,
             at: died.crash.at,
+            ran: died.crash.node.index() < nodes,
         };
         let (living, messages) = match &fallout.living {
             Living::Ended => ("ended", Vec::new()),
@@ -109,18 +113,23 @@ impl Told {
             Living::GaveUp(what) => ("gave up", vec![what.clone()]),
         };
         let last = fallout.deaths.last().map(|died| died.crash.at);
+        // What a recovery has not come to yet is not lost.
+        let is_known = fallout.recovered.is_some() || fallout.deaths.is_empty();
+        let lost = is_known.then(|| fallout.lost.clone());
         Self {
             deaths: fallout.deaths.iter().map(death).collect(),
             recovered_seconds: fallout.recovered.map(Time::as_seconds),
             recoveries: fallout.recoveries,
             stores: fallout.commits,
             restored: fallout.restored,
-            lost: fallout.lost.len() as u64,
+            lost: lost.as_ref().map(|lost| lost.len() as u64),
             whole: fallout.is_whole(),
             promised: fallout.promised,
             together: fallout.together,
             living,
-            messages: some(messages).chain(some(fallout.lost.clone())).collect(),
+            messages: some(messages)
+                .chain(some(lost.unwrap_or_default()))
+                .collect(),
             spared: crashes - fallout.deaths.len(),
             after: fallout.recovered.zip(last).map(|(over, last)| over - last),
         }
@@ -158,9 +167,13 @@ impl Told {
     pub fn tell(&self, end: Time, replicas: Option<u32>) -> Result<(), Failure> {
         for death in &self.deaths {
             output::line(format_args!(
-                "CN{} died at {}: {} its alone, {} of them written",
+                "CN{} died at {}{}: {} its alone, {} of them written",
                 death.node,
                 moment(death.at),
+                match death.ran {
+                    true => "",
+                    false => ", without threads (--spread has some on as many nodes as can be)",
+                },
                 match death.owned {
                     1 => "1 line was".into(),
                     owned => format!("{owned} lines were"),
@@ -181,7 +194,7 @@ impl Told {
         }
         match self.after {
             Some(after) => output::line(format_args!(
-                "All was recovered {after} after {}, in {}: {} lines of the dead, or on their way to them, have what logs and memory had",
+                "All was recovered {after} after {}, in {}: {} of the dead, or on the way to them, {} what logs and memory had",
                 match self.deaths.len() {
                     1 => "that",
                     _ => "the last death",
@@ -190,19 +203,36 @@ impl Told {
                     1 => "one recovery".into(),
                     recoveries => format!("{recoveries} recoveries"),
                 },
-                self.restored
+                Many(self.restored, "line"),
+                match self.restored {
+                    1 => "has",
+                    _ => "have",
+                }
             ))?,
-            None => output::line("It was not recovered, so what the dead had is lost")?,
+            None => output::line(match self.living {
+                "nobody" => "Nobody was left to recover what the dead had",
+                _ => {
+                    "The run ended before all was recovered, so nothing can be said of what the dead had"
+                }
+            })?,
         }
         match self.lost {
-            0 if !self.whole => {}
-            0 => output::line(format_args!(
+            None => {}
+            Some(0) => output::line(format_args!(
                 "{} commits judged: nothing was lost",
                 self.stores
             ))?,
-            lost => output::line(format_args!(
-                "{} commits judged: {lost} lines do not hold what was committed to them",
-                self.stores
+            Some(lost) => output::line(format_args!(
+                "{} commits judged: {} what was committed to {}",
+                self.stores,
+                match lost {
+                    1 => "1 line does not hold".into(),
+                    lost => format!("{lost} lines do not hold"),
+                },
+                match lost {
+                    1 => "it",
+                    _ => "them",
+                }
             ))?,
         }
         match replicas.filter(|_| !self.promised) {

@@ -5,6 +5,7 @@ mod text;
 use super::fallout::Told;
 use super::placement;
 use super::progress::Took;
+use super::size::Size;
 use super::subject::Found;
 use clap::ValueEnum;
 use outlive_machine::cluster::MessageKind;
@@ -53,6 +54,7 @@ pub struct Report<'a> {
     published_shared_store_fraction: Option<f64>,
     /// Why one of these is off by more than a quarter, if it is.
     differs: Option<&'static str>,
+    accesses: Accesses,
     loads: Option<Loads>,
     lines_asked_for: u64,
     mean_miss_seconds: Option<f64>,
@@ -138,6 +140,20 @@ struct Traffic {
     about: &'static str,
 }
 
+/// How many there were, of all threads.
+#[derive(Serialize)]
+struct Accesses {
+    loads: u64,
+    stores: u64,
+    atomics: u64,
+    shared_loads: u64,
+    shared_stores: u64,
+    /// Entries of store buffers.
+    committed: u64,
+    /// Of them: each is a REPL to every node of its line's group.
+    replicated: Option<u64>,
+}
+
 impl<'a> Report<'a> {
     pub fn new(
         workload: &'a str,
@@ -156,6 +172,10 @@ impl<'a> Report<'a> {
         let mean_miss = mean_miss(&outcome.statistics, run.description);
         let busiest = BusiestLink::of(&outcome.statistics, outcome.end, run.description);
         let size = found.size.and_then(|size| size.to_possible_value());
+        let threads = found.subject.thread_count();
+        let nodes = threads.div_ceil(run.description.system.cores_per_node as usize);
+        // The reasons were found there.
+        let is_compared = found.size == Some(Size::Study) && threads == 64;
         let kinds = MessageKind::ALL.iter().map(|kind| {
             let traffic = outcome.statistics.messages.of(*kind);
             let traffic = Traffic {
@@ -168,11 +188,8 @@ impl<'a> Report<'a> {
         Self {
             workload,
             size: size.map(|size| size.get_name().to_owned()),
-            threads: found.subject.thread_count(),
-            nodes: found
-                .subject
-                .thread_count()
-                .div_ceil(run.description.system.cores_per_node as usize),
+            threads,
+            nodes,
             compute_nodes: run.description.system.compute_nodes,
             seed: run.seed,
             machine: machine.map(|file| file.display().to_string()),
@@ -192,7 +209,16 @@ impl<'a> Report<'a> {
             published_shared_store_fraction: origin.and_then(|origin| origin.shared_stores),
             differs: origin
                 .filter(|origin| !origin.is_near(&counts))
-                .map(|origin| origin.differs.unwrap_or(COMPARED)),
+                .map(|origin| origin.differs.filter(|_| is_compared).unwrap_or(COMPARED)),
+            accesses: Accesses {
+                loads: total.loads,
+                stores: total.stores,
+                atomics: total.atomics,
+                shared_loads: total.shared_loads,
+                shared_stores: total.shared_stores,
+                committed: total.commits,
+                replicated: replicates.then_some(total.replicated),
+            },
             loads: Served::of(&outcome.statistics).map(Loads::from),
             lines_asked_for: total.misses,
             mean_miss_seconds: mean_miss.map(Time::as_seconds),
@@ -212,7 +238,7 @@ impl<'a> Report<'a> {
             truncation_bytes_per_second: measures.truncation_rate,
             largest_log_bytes: replicates.then_some(measures.largest_log),
             dump_factor: measures.dump_factor,
-            fallout: fallout.map(|fallout| Told::new(fallout, run.crashes.len())),
+            fallout: fallout.map(|fallout| Told::new(fallout, run.crashes.len(), nodes)),
             life: &outcome.life,
             followed: run.follow,
             end: outcome.end,
