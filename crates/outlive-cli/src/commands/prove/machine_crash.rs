@@ -33,7 +33,7 @@ use std::time::Instant;
 pub struct MachineCrash {
     #[command(flatten)]
     selection: Selection,
-    /// So many points of each that, with --all, at least 100,000 may lose nothing: three quarters of an hour
+    /// So many points of each that, with --all, at least 100,000 may lose nothing: a quarter of an hour
     #[arg(long)]
     full: bool,
     /// How many points of each program are tried on each configuration: at least 20, as many as programs are drawn [default: 100]
