@@ -4,8 +4,8 @@ use super::robust::{OWNER_DIED, RobustList, TID, WAITERS};
 use super::side_file::{Access, MEETING, SideFile, mark_sleeper};
 use super::side_file_name::{self, SideFileEntry};
 use super::{
-    Bells, Liveness, Obituary, Os, OsError, OsIdentity, ProcessHandle, ProcessIdentity,
-    ThreadIdentity, futex, proc, process,
+    Bells, Liveness, Obituary, Os, OsError, OsIdentity, PodFile, Presence, ProcessHandle,
+    ProcessIdentity, ThreadIdentity, futex, proc, process,
 };
 use core::sync::atomic::Ordering;
 use core::time::Duration;
@@ -23,10 +23,12 @@ const POLL: Duration = Duration::from_millis(1);
 /// may [`attach`](Self::attach) anew.
 ///
 /// ```
-/// use outlive::host::{Access, Linux, Obituary, Os};
+/// use outlive::host::{Access, Linux, Obituary, Os, PodFile};
 ///
 /// let pod = u128::from_le_bytes(*uuid::Uuid::new_v4().as_bytes());
-/// let os = Linux::attach(pod, 16, Access::default())?;
+/// let segment = outlive::segment::Segment::builder().size(1 << 20).create("memfd:pod").unwrap();
+/// let file = PodFile::new(segment.file(), segment.path(), segment.granule())?;
+/// let os = Linux::attach(pod, 16, Access::default(), file)?;
 /// os.hold_obituary(3)?.expect("nobody else knows this pod");
 /// assert_eq!(os.obituary(3), Obituary::Held { tid: os.this_thread().tid });
 /// os.release_obituary(3);
@@ -39,6 +41,7 @@ pub struct Linux {
     identity: OsIdentity,
     process: ProcessIdentity,
     side: &'static SideFile,
+    file: PodFile,
 }
 
 /// What this process has attached to. Entries of an earlier process (before a fork) are dead.
@@ -47,14 +50,19 @@ static ATTACHED: Mutex<Vec<&'static Linux>> = Mutex::new(Vec::new());
 impl Linux {
     /// Attaches this process to the side file of `pod`, which has `obituaries` obituaries, one for each
     /// id; creates it with `access` if this operating system has none. A second call for the same pod
-    /// returns the first one's result.
+    /// returns the first one's result. `file` is the pod's, in which presence is locked.
     ///
     /// A caller who dies in the middle leaves a complete file or none.
     ///
     /// # Errors
     /// If `/proc`, a robust list of known layout, or room in `/dev/shm` is missing, or a file of that name
     /// is damaged, foreign, or made for another number of obituaries.
-    pub fn attach(pod: u128, obituaries: u32, access: Access) -> Result<&'static Self, OsError> {
+    pub fn attach(
+        pod: u128,
+        obituaries: u32,
+        access: Access,
+        file: PodFile,
+    ) -> Result<&'static Self, OsError> {
         let mut attached = ATTACHED.lock().unwrap_or_else(PoisonError::into_inner);
         let process = proc::this_process()?;
         if let Some(linux) = attached
@@ -87,6 +95,7 @@ impl Linux {
             identity,
             process,
             side: Box::leak(Box::new(side)),
+            file,
         }));
         attached.push(linux);
         Ok(linux)
@@ -383,6 +392,14 @@ impl Os for Linux {
             futex::wait_any(&waiters[..=held.len()], timeout);
         }
         self.pass_on(held);
+    }
+
+    fn claim_presence(&self, id: u32) -> Result<Option<Presence>, OsError> {
+        self.file.claim(id)
+    }
+
+    fn is_present(&self, id: u32) -> bool {
+        self.file.is_locked(id)
     }
 
     fn most_watched(&self) -> usize {

@@ -8,6 +8,7 @@ mod fence_command;
 mod futex;
 mod linux;
 mod os;
+mod presence;
 mod proc;
 mod process;
 mod robust;
@@ -25,6 +26,7 @@ pub use os::{
     Killed, Liveness, Obituary, Os, OsError, OsIdentity, ProcessHandle, ProcessIdentity,
     ThreadIdentity,
 };
+pub use presence::{PodFile, Presence};
 pub use scripted::{Scripted, ScriptedOs};
 pub use side_file::Access;
 pub use side_file_name::SideFileEntry;

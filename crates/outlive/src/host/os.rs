@@ -7,7 +7,7 @@
 //! dies (on Linux an entry of its robust list in the side file). There is one for every instance id, and
 //! holding it is also what keeps two threads of one operating system from claiming one id.
 
-use super::Bells;
+use super::{Bells, Presence};
 use core::fmt::{self, Debug};
 use core::time::Duration;
 use std::path::PathBuf;
@@ -23,9 +23,13 @@ pub struct OsIdentity {
     pub pid_namespace: u64,
     /// The machine, which stays the same over its boots (`/etc/machine-id`); 0 if that is not known.
     pub machine: u128,
+    /// Whether this kernel alone can map the pod, as it is reached from here: a file on a local filesystem, or a memfd.
+    pub one_kernel: bool,
 }
 
 /// A process, told apart from an earlier or later one with the same pid.
+///
+/// It is for messages, and for killing one that is known to live: only the presence of its id tells whether it does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct ProcessIdentity {
     /// Its process id.
@@ -149,6 +153,18 @@ pub trait Os: Debug + Send + Sync {
     fn gid(&self) -> u32;
     /// The calling thread.
     fn this_thread(&self) -> ThreadIdentity;
+
+    /// Claims the presence of id `id`: it lasts as long as the result or as the address space of the calling process,
+    /// whichever ends first, and is never inherited. `None` if it is claimed already, by whatever process of this kernel.
+    ///
+    /// # Errors
+    /// If the pod's file cannot be locked.
+    fn claim_presence(&self, id: u32) -> Result<Option<Presence>, OsError>;
+    /// Whether some process of this kernel has the presence of id `id`. `false` proves that a process of this kernel that
+    /// had it can no longer write to the pod; `true` proves nothing.
+    ///
+    /// Acquires: what the process did before its end is seen by a caller that sees `false`.
+    fn is_present(&self, id: u32) -> bool;
 
     /// Opens a handle on `process`; `None` if it is gone (or its pid is another's by now).
     ///

@@ -154,6 +154,7 @@ pub(super) fn identity(meeting: &Path) -> Result<OsIdentity, OsError> {
             .ok()
             .and_then(|id| u128::from_str_radix(id.trim(), 16).ok())
             .unwrap_or(0),
+        one_kernel: false,
     })
 }
 

@@ -6,12 +6,13 @@
 //! by [`at`](Scripted::at) happens when its time comes, in the middle of the wait.
 
 use super::{
-    Bells, Liveness, Obituary, Os, OsError, OsIdentity, ProcessHandle, ProcessIdentity,
+    Bells, Liveness, Obituary, Os, OsError, OsIdentity, Presence, ProcessHandle, ProcessIdentity,
     ThreadIdentity,
 };
 use core::fmt;
 use core::time::Duration;
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 /// The pid of the first scripted process.
@@ -60,8 +61,30 @@ struct Slot {
     marked: bool,
 }
 
+/// The presences of one kernel: who has each id, and whether that process's address space still exists.
+type Presences = Arc<Mutex<BTreeMap<u32, Arc<AtomicBool>>>>;
+
+/// A presence that a scripted process has.
+#[derive(Debug)]
+struct Claimed {
+    presences: Presences,
+    id: u32,
+    alive: Arc<AtomicBool>,
+}
+
+impl Drop for Claimed {
+    fn drop(&mut self) {
+        let mut presences = self.presences.lock().unwrap_or_else(PoisonError::into_inner);
+        if presences.get(&self.id).is_some_and(|of| Arc::ptr_eq(of, &self.alive)) {
+            presences.remove(&self.id);
+        }
+    }
+}
+
 struct Process {
     identity: ProcessIdentity,
+    /// Whether its address space exists.
+    alive: Arc<AtomicBool>,
     gone: bool,
     told_to_die: bool,
     unkillable: bool,
@@ -77,6 +100,7 @@ struct Thread {
 
 struct Machine {
     identity: OsIdentity,
+    presences: Presences,
     state: Mutex<State>,
     bells: OnceLock<Scripted>,
 }
@@ -90,6 +114,36 @@ impl Scripted {
 
     /// As [`new`](Self::new), on the machine with the id `machine`.
     pub fn on_machine(machine: u128, boot: u128, obituaries: u32) -> Self {
+        let identity = OsIdentity {
+            boot,
+            pid_namespace: 1,
+            machine,
+            one_kernel: false,
+        };
+        Self::with(identity, Presences::default(), obituaries)
+    }
+
+    /// As [`new`](Self::new), where the pod is a file that one kernel at a time can map.
+    pub fn on_local_file(boot: u128, obituaries: u32) -> Self {
+        let identity = OsIdentity {
+            one_kernel: true,
+            ..Self::new(boot, 0).machine.identity
+        };
+        Self::with(identity, Presences::default(), obituaries)
+    }
+
+    /// Another operating system on the same kernel, with obituaries of its own: another PID namespace, or another
+    /// `/dev/shm`, which is told apart by `number`.
+    pub fn beside(&self, number: u64) -> Self {
+        let identity = OsIdentity {
+            pid_namespace: number,
+            ..self.machine.identity
+        };
+        let obituaries = self.state().obituaries.len() as u32;
+        Self::with(identity, Arc::clone(&self.machine.presences), obituaries)
+    }
+
+    fn with(identity: OsIdentity, presences: Presences, obituaries: u32) -> Self {
         let state = State {
             next_id: FIRST_PID,
             next_start: 1,
@@ -98,11 +152,8 @@ impl Scripted {
         };
         Self {
             machine: Box::leak(Box::new(Machine {
-                identity: OsIdentity {
-                    boot,
-                    pid_namespace: 1,
-                    machine,
-                },
+                identity,
+                presences,
                 state: Mutex::new(state),
                 bells: OnceLock::new(),
             })),
@@ -166,7 +217,20 @@ impl Scripted {
 
     /// The second half of a death: the process is gone.
     pub fn end_death(&self, process: ProcessIdentity) {
-        self.state().process(process).gone = true;
+        let mut state = self.state();
+        let process = state.process(process);
+        process.gone = true;
+        process.alive.store(false, Ordering::SeqCst);
+    }
+
+    /// Lets `process` call exec: its threads end, its address space goes, and the process goes on with another.
+    pub fn exec(&self, process: ProcessIdentity) {
+        self.begin_death(process);
+        let mut state = self.state();
+        let alive = Arc::new(AtomicBool::new(true));
+        let before = core::mem::replace(&mut state.process(process).alive, alive);
+        before.store(false, Ordering::SeqCst);
+        state.spawn_thread(process, process.pid);
     }
 
     /// Ends one thread, with its obituaries `marked` or (a thread that called exec, a robust list that
@@ -289,6 +353,7 @@ impl State {
         };
         self.processes.push(Process {
             identity,
+            alive: Arc::new(AtomicBool::new(true)),
             gone: false,
             told_to_die: false,
             unkillable: false,
@@ -393,6 +458,28 @@ impl Os for ScriptedOs {
 
     fn this_thread(&self) -> ThreadIdentity {
         self.thread
+    }
+
+    fn claim_presence(&self, id: u32) -> Result<Option<Presence>, OsError> {
+        let alive = Arc::clone(&self.acting().process(self.thread.process).alive);
+        let presences = Arc::clone(&self.os.machine.presences);
+        let mut all = presences.lock().unwrap_or_else(PoisonError::into_inner);
+        if all.get(&id).is_some_and(|of| of.load(Ordering::SeqCst)) {
+            return Ok(None);
+        }
+        all.insert(id, Arc::clone(&alive));
+        drop(all);
+        Ok(Some(Presence::new(Claimed {
+            presences,
+            id,
+            alive,
+        })))
+    }
+
+    fn is_present(&self, id: u32) -> bool {
+        let all = self.os.machine.presences.lock();
+        let all = all.unwrap_or_else(PoisonError::into_inner);
+        all.get(&id).is_some_and(|of| of.load(Ordering::SeqCst))
     }
 
     fn open_process(

@@ -130,6 +130,7 @@ fn parse_name(name: &str) -> Option<(u128, OsIdentity)> {
             boot,
             pid_namespace,
             machine: 0,
+            one_kernel: false,
         },
     ))
 }

@@ -145,6 +145,22 @@ pub(crate) fn bury_process<M: Memory>(
     raised.is_some()
 }
 
+/// Raises and tells the processes of the host `host` whose presence is free. The caller knows that this is proof for the
+/// host's operating system ([`absence_is_proof`](super::OperatingSystems::absence_is_proof)).
+pub(crate) fn bury_absent_processes<M: Memory>(
+    tables: Tables<M>,
+    os: &dyn Os,
+    host: InstanceId,
+    by: Option<Instance>,
+) {
+    // Each word before its byte: see `raise`.
+    for (id, seen) in members_of(tables, host) {
+        if seen.level == Some(Level::Process) && !os.is_present(id) {
+            bury_process(tables, os, id, seen, by);
+        }
+    }
+}
+
 /// Buries members whose host was buried by somebody who did not live to come to them.
 ///
 /// Nobody joins a host that is not live, and a host's generation is raised only after none of its members

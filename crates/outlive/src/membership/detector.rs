@@ -1,9 +1,10 @@
 //! The detector: who of this operating system is dead, by what cannot err.
 //!
-//! Threads are told by their obituaries (a thread whose obituary is missing, by `/proc`), processes by
-//! their pidfds, and a host is dead when the last of its processes is. Every process runs a detector in
-//! its sentinel, and every thread that waits for its group's events is one for the time it waits: the
-//! kernel wakes whoever watches the word, and the woken raises and tells at once.
+//! Threads are told by their obituaries (a thread whose obituary is missing, by the kernel's list of threads), processes by
+//! their presence, and a host is dead when the last of its processes is. Every process runs a detector in its sentinel, and
+//! every thread that waits for its group's events is one for the time it waits: the kernel wakes the watchers of an
+//! obituary, and the woken thread raises and tells at once. A process's obituary is that of its sentinel; its mark says that
+//! the process is probably dying, and that its presence is worth a look.
 //!
 //! In every case the id's word is read *before* the proof is looked for; see [`raise`].
 
@@ -94,30 +95,39 @@ impl Detector {
         look_at_obituaries(self.tables, os, self.os_number, self.me, &mut self.sighting);
     }
 
-    /// Looks at the processes, then at the hosts that may have lost their last one. `thorough` asks
-    /// `/proc` for threads whose obituaries are missing too. Returns whether anybody was found dead.
+    /// Looks at the processes that were seen dying, then at the hosts that may have lost their last one. `thorough` looks at
+    /// all processes, those of other operating systems among them for which a free presence is proof, and at threads whose
+    /// obituaries are missing. Returns whether a member was found dead.
     pub(crate) fn look_at_processes(&mut self, os: &dyn Os, thorough: bool) -> bool {
         let tables = self.tables;
+        let systems = tables.operating_systems();
         let mut found = false;
         // Hosts come last: a host may be found empty right after the burial of its last process.
         let mut hosts = Vec::new();
         for (id, state) in tables.writers() {
-            if tables.os_of(state) != Some(self.os_number) {
+            let Some(its_os) = tables.os_of(state) else {
+                continue;
+            };
+            let is_here = its_os == self.os_number;
+            // Another operating system has sentinels of its own for as long as anything of it lives.
+            if !is_here && !(thorough && systems.absence_is_proof(self.os_number, its_os)) {
                 continue;
             }
             let instance = Instance::new(id, state.generation);
             found |= match state.level {
-                Some(Level::Process) if state.status == Status::Live => {
-                    self.is_gone(os, instance) && bury_process(tables, os, id, state, Some(self.me))
+                Some(Level::Process) => {
+                    (thorough || self.sighting.dying.contains(&(id, state)))
+                        && !os.is_present(id)
+                        && bury_process(tables, os, id, state, Some(self.me))
                 }
-                Some(Level::Thread) if thorough => {
+                Some(Level::Thread) if thorough && is_here => {
                     let gone = tables
                         .records()
                         .read(instance)
                         .is_some_and(|record| os.thread_liveness(record.thread) == Liveness::Gone);
                     gone && self.bury(os, id, state)
                 }
-                Some(Level::Host) if state.status != Status::Joining => {
+                Some(Level::Host) if state.status != Status::Joining || !is_here => {
                     hosts.push(instance);
                     false
                 }
@@ -127,19 +137,13 @@ impl Detector {
         for host in hosts {
             found |= self.bury_empty_host(os, host);
         }
-        self.handles
-            .retain(|id, (instance, _)| tables.generations().current(*id) == instance.generation);
         found
     }
 
     /// Whether one of the processes that were seen dying is gone.
-    pub(crate) fn is_one_gone_of_the_dying(&mut self, os: &dyn Os) -> bool {
-        let dying = core::mem::take(&mut self.sighting.dying);
-        let gone = dying
-            .iter()
-            .any(|(id, state)| self.is_gone(os, Instance::new(*id, state.generation)));
-        self.sighting.dying = dying;
-        gone
+    pub(crate) fn is_one_gone_of_the_dying(&self, os: &dyn Os) -> bool {
+        let mut dying = self.sighting.dying.iter();
+        dying.any(|(id, _)| !os.is_present(*id))
     }
 
     /// How many processes of this operating system live whose ids are less than `id`, but for those that were seen
@@ -185,14 +189,6 @@ impl Detector {
         Ok(self.handles.get(&instance.id).map(|(_, handle)| &**handle))
     }
 
-    fn is_gone(&mut self, os: &dyn Os, instance: Instance) -> bool {
-        match self.handle(os, instance) {
-            Ok(Some(handle)) => handle.is_gone(),
-            Ok(None) => true,
-            Err(Unwatched) => false,
-        }
-    }
-
     fn bury(&self, os: &dyn Os, id: InstanceId, state: State) -> bool {
         let Some(dead) = raise(self.tables, id, state, Some(self.me)) else {
             return false;
@@ -206,10 +202,10 @@ impl Detector {
         let is_empty = !tables
             .writers()
             .any(|(_, of)| of.level == Some(Level::Process) && u32::from(of.host) == host.id);
-        if !is_empty || matches!(os.obituary(host.id), Obituary::Held { .. }) {
+        if !is_empty || os.is_present(host.id) {
             return false;
         }
-        // In the door nobody comes in meanwhile. Somebody else in it will see to the host.
+        // Under the join lock no process joins the host meanwhile. Another holder of the lock sees to the host.
         let Ok(_door) = Door::enter(tables, os, self.os_number, host.id, Duration::ZERO) else {
             return false;
         };

@@ -1,22 +1,23 @@
-//! The door of a host: how it comes to life and ends.
+//! The join lock of a host: under it the host comes to life and ends.
 //!
-//! The obituary of a *host's* id is a lock that its processes hold while they come and go: under it the
-//! first process brings the host to life and the last one lets it leave, so that a host never ends while
-//! somebody is on the way in. A process that dies in the door has its obituary marked, and the next one
-//! walks through. A fencing manager does not need the door: it closes the host's word, and whoever is in
-//! the door sees that (the handshake in `join.rs`).
+//! It is two locks at once: the presence of the *host's* id, which processes of all operating systems of this kernel see, and
+//! the obituary of that id, which tells those of one operating system at once when the holder dies. Under them the first
+//! process brings the host to life and the last one lets it leave, so that a host never ends while a process is joining it.
+//! Both are freed by the kernel when their holder dies. A fencing manager does not need the lock: it closes the host's word,
+//! and a joining process sees that (the handshake in `join.rs`).
 
-use super::death::{bury_process, members_of, raise, tell_because};
+use super::death::{bury_absent_processes, members_of, raise, tell_because};
 use super::join::{Claim, JoinError, hold, join_watched, leave_from};
 use super::{Instance, InstanceId, Level, State, Status, Tables};
-use crate::host::Os;
+use crate::host::{Os, Presence};
 use core::time::Duration;
 use outlive_memory::Memory;
 
-/// The door of a host, held by the calling thread.
+/// The join lock of a host, held by the calling thread.
 pub(crate) struct Door<'a> {
     os: &'a dyn Os,
     host: InstanceId,
+    presence: Option<Presence>,
 }
 
 impl<'a> Door<'a> {
@@ -34,8 +35,8 @@ impl<'a> Door<'a> {
         }
         let until = os.now() + patience;
         loop {
-            match hold(tables, os, os_number, host) {
-                Ok(()) => return Ok(Self { os, host }),
+            match Self::try_enter(tables, os, os_number, host) {
+                Ok(door) => return Ok(door),
                 Err(error @ JoinError::InUse { .. }) => {
                     // A process or a thread has the id, and keeps its obituary for as long as it lives: that is no door.
                     let no_door = tables.generations().state(host).is_ok_and(|state| {
@@ -52,8 +53,33 @@ impl<'a> Door<'a> {
     }
 }
 
+impl<'a> Door<'a> {
+    fn try_enter<M: Memory>(
+        tables: Tables<M>,
+        os: &'a dyn Os,
+        os_number: u16,
+        host: InstanceId,
+    ) -> Result<Self, JoinError> {
+        hold(tables, os, os_number, host)?;
+        // From here on dropping it gives the obituary back.
+        let mut door = Self {
+            os,
+            host,
+            presence: None,
+        };
+        door.presence = os.claim_presence(host)?;
+        if door.presence.is_none() {
+            let by = "a process of this machine, in another PID namespace or with another /dev/shm".into();
+            return Err(JoinError::InUse { id: host, by });
+        }
+        Ok(door)
+    }
+}
+
 impl Drop for Door<'_> {
     fn drop(&mut self) {
+        // First what others wait for in vain once they have the obituary.
+        drop(self.presence.take());
         self.os.release_obituary(self.host);
     }
 }
@@ -76,30 +102,39 @@ pub(crate) fn attach_host<M: Memory>(
     if seen.status.may_write() && !is_host {
         return Err(in_use(format!("a {seen}")));
     }
-    if seen.status == Status::Live && seen.host == os_number {
+    if seen.status.may_write() {
         let host = Instance::new(id, seen.generation);
-        bury_gone_processes(tables, os, host);
-        // If none is left the host died with the last of them, and this is its next incarnation.
-        if !end_host_if_empty(tables, os, os_number, host, Some(None)) {
-            return Ok(host);
+        let systems = tables.operating_systems();
+        if systems.absence_is_proof(os_number, seen.host) {
+            bury_absent_processes(tables, os, id, None);
+            // If none is left the host died with the last of them, and this is its next incarnation.
+            let ended = end_host_if_empty(tables, os, os_number, host, Some(None));
+            match seen.status {
+                _ if ended => {}
+                Status::Fencing => {
+                    return Err(JoinError::Gone {
+                        what: "host",
+                        instance: host,
+                    });
+                }
+                _ if seen.host == os_number => return Ok(host),
+                _ => {
+                    return Err(in_use(
+                        "a host of this machine whose processes are in another PID namespace or have another \
+                         /dev/shm, and live"
+                            .into(),
+                    ));
+                }
+            }
+        } else if seen.status == Status::Fencing && seen.host == os_number {
+            return Err(JoinError::Gone {
+                what: "host",
+                instance: host,
+            });
+        } else {
+            refuse_what_may_live(tables, os, id, seen, suspicion).map_err(in_use)?;
+            raise(tables, id, seen, None);
         }
-    } else if seen.status.may_write() && seen.host != os_number {
-        let earlier = tables.operating_systems();
-        if !earlier.is_earlier_boot(seen.host, os.identity()) {
-            return Err(in_use("a host on another operating system".into()));
-        }
-        if beats_within(tables, os, id, suspicion) {
-            return Err(in_use(format!(
-                "a host of another boot of this machine that is beating: do two machines have the \
-                 machine id {:032x}?",
-                os.identity().machine
-            )));
-        }
-        raise(tables, id, seen, None);
-    } else if seen.status == Status::Fencing {
-        let instance = Instance::new(id, seen.generation);
-        let what = "host";
-        return Err(JoinError::Gone { what, instance });
     }
     seen = generations.state(id).unwrap_or(seen);
     if seen.status == Status::Dead && seen.level == Some(Level::Host) {
@@ -121,21 +156,40 @@ pub(crate) fn attach_host<M: Memory>(
     join_watched(tables, os, os_number, id, &claim)
 }
 
-/// Raises those live processes of `host`, of this operating system, that are gone.
-fn bury_gone_processes<M: Memory>(tables: Tables<M>, os: &dyn Os, host: Instance) {
-    for (id, seen) in members_of(tables, host.id) {
-        let gone = seen.level == Some(Level::Process)
-            && tables
-                .records()
-                .read(Instance::new(id, seen.generation))
-                .is_some_and(|record| {
-                    os.open_process(record.thread.process)
-                        .is_ok_and(|handle| handle.is_none_or(|handle| handle.is_gone()))
-                });
-        if gone {
-            bury_process(tables, os, id, seen, None);
-        }
+/// Refuses to take over the host `id`, in state `seen`, of an operating system for which a free presence proves nothing,
+/// unless it is of an earlier boot of this machine, or of this boot, and does not beat.
+fn refuse_what_may_live<M: Memory>(
+    tables: Tables<M>,
+    os: &dyn Os,
+    id: InstanceId,
+    seen: State,
+    suspicion: Duration,
+) -> Result<(), String> {
+    let (systems, now) = (tables.operating_systems(), os.identity());
+    if has_present_process(tables, os, id) {
+        return Err("a host of this machine whose processes are in another PID namespace and live".into());
     }
+    if !systems.is_earlier_boot(seen.host, now) && !systems.is_of_boot(seen.host, now) {
+        return Err(format!(
+            "a host of another machine, of which nothing is known here; if it is off, say so by \
+             `outlive pod bury PATH --host {id}`"
+        ));
+    }
+    if beats_within(tables, os, id, suspicion) {
+        return Err(format!(
+            "a host that beats, of another kernel with the boot id or machine id of this one (machine {:032x}): \
+             give each its own",
+            now.machine
+        ));
+    }
+    Ok(())
+}
+
+/// Whether the presence of a process of the host `id` is claimed, so that it is a host of this kernel and may write.
+pub(crate) fn has_present_process<M: Memory>(tables: Tables<M>, os: &dyn Os, id: InstanceId) -> bool {
+    members_of(tables, id)
+        .into_iter()
+        .any(|(member, state)| state.level == Some(Level::Process) && os.is_present(member))
 }
 
 /// Lets some of the operating system's time pass.
@@ -163,11 +217,11 @@ fn beats_within<M: Memory>(
     false
 }
 
-/// Ends `host` if no process of it is left: called in its door, on its operating system. `as_died` if
-/// somebody of it died, and who has seen that, if it is a member.
+/// Ends `host` if no process of it is left: called under its join lock. `as_died` if a process of it died, and the
+/// member that has seen that.
 ///
-/// The host is named by its incarnation and must be of this operating system: the id may have gone to
-/// another one, where this door is not the door.
+/// The host is named by its incarnation and must be of an operating system whose processes the join lock keeps out: the id
+/// may have gone to another kernel's, where this lock is none.
 pub(crate) fn end_host_if_empty<M: Memory>(
     tables: Tables<M>,
     os: &dyn Os,
@@ -179,16 +233,23 @@ pub(crate) fn end_host_if_empty<M: Memory>(
         return false;
     };
     // The word before the scan, and the compare-and-swap from that very word.
-    let ours = seen.generation == host.generation
+    let is_one_to_end = seen.generation == host.generation
         && seen.level == Some(Level::Host)
-        && seen.host == os_number
-        && matches!(seen.status, Status::Live | Status::Fencing);
+        && tables
+            .operating_systems()
+            .absence_is_proof(os_number, seen.host)
+        && match seen.status {
+            Status::Live | Status::Fencing => true,
+            // The process that was bringing it to life would have the join lock.
+            Status::Joining => as_died.is_some(),
+            _ => false,
+        };
     let is_empty = || {
         !tables
             .writers()
             .any(|(_, of)| of.level == Some(Level::Process) && u32::from(of.host) == host.id)
     };
-    if !ours || !is_empty() {
+    if !is_one_to_end || !is_empty() {
         return false;
     }
     if let Some(by) = as_died {

@@ -2,6 +2,8 @@
 //!
 //! # Joining
 //!
+//! 0. A process claims the *presence* of the id: a byte of the pod's file that the kernel keeps locked until the process
+//!    can no longer write. No other process of this kernel can claim it meanwhile.
 //! 1. The joining thread takes the *obituary* of the id, in the side file of its operating system. From
 //!    now on its death is marked by the kernel, and no other thread of this operating system can claim
 //!    the id.
@@ -20,13 +22,13 @@
 //!
 //! # Leaving
 //!
-//! The word goes to [`Status::Left`], the groups are told, the obituary is given back: in that order, so
-//! that a death in between leaves no member that nobody watches. Telling is finished by others.
+//! The word goes to [`Status::Left`], the groups are told, the obituary and then the presence are given back: in that
+//! order, so that a death in between leaves no member that nobody watches. Telling is finished by others.
 
 use super::death::{bury_members, bury_process, members_of, raise, settle, tell};
 use super::record::Record;
 use super::{Instance, InstanceId, Level, State, Status, Tables};
-use crate::host::{Obituary, Os, OsError};
+use crate::host::{Obituary, Os, OsError, Presence};
 use outlive_memory::{Memory, Ordering};
 
 outlive_memory::crash_points! {
@@ -154,13 +156,63 @@ pub(crate) fn join<M: Memory>(
     result
 }
 
-/// Joins under the first id that can be had, from the top down: explicit ids are mostly small.
+/// Joins a process, under `id` or any free one, with the calling thread. The result's presence lasts until the process
+/// has left or ended.
+///
+/// The presence is claimed before the id is: at every instant at which the table says that an incarnation of a process may
+/// write, its byte is locked, or the process is dead.
+pub(crate) fn join_process<M: Memory>(
+    tables: Tables<M>,
+    os: &dyn Os,
+    os_number: u16,
+    id: Option<InstanceId>,
+    claim: &Claim<'_>,
+) -> Result<(Instance, Presence), JoinError> {
+    debug_assert_eq!(claim.level, Level::Process);
+    let present = |id| {
+        let ids = tables.extent().ids;
+        if id >= ids {
+            return Err(JoinError::NoSuchId { id, ids });
+        }
+        let presence = os.claim_presence(id)?.ok_or_else(|| JoinError::InUse {
+            id,
+            by: format!("a process of this machine{}", named(tables, id)),
+        })?;
+        Ok((join(tables, os, os_number, id, claim)?, presence))
+    };
+    match id {
+        Some(id) => present(id),
+        None => first_free(tables, present),
+    }
+}
+
+/// What the record of the current incarnation of `id` says, for people.
+fn named<M: Memory>(tables: Tables<M>, id: InstanceId) -> String {
+    let state = tables.generations().state(id).ok();
+    let record = state.and_then(|state| tables.records().read(Instance::new(id, state.generation)));
+    record.map_or_else(String::new, |record| {
+        format!(
+            " (pid {} in its own PID namespace, {})",
+            record.thread.process.pid, record.name
+        )
+    })
+}
+
+/// Joins under the first id that is free, with the calling thread.
 pub(crate) fn join_any<M: Memory>(
     tables: Tables<M>,
     os: &dyn Os,
     os_number: u16,
     claim: &Claim<'_>,
 ) -> Result<Instance, JoinError> {
+    first_free(tables, |id| join(tables, os, os_number, id, claim))
+}
+
+/// The first success of `attempt` with an id that looks free, from the top down: explicit ids are mostly small.
+fn first_free<M: Memory, T>(
+    tables: Tables<M>,
+    attempt: impl Fn(InstanceId) -> Result<T, JoinError>,
+) -> Result<T, JoinError> {
     let (ids, generations) = (tables.extent().ids, tables.generations());
     // Ids that were never used first, so that the history of the others stays readable.
     for wanted in [&[Status::Free][..], &[Status::Left, Status::Recovered][..]] {
@@ -171,7 +223,7 @@ pub(crate) fn join_any<M: Memory>(
             {
                 continue;
             }
-            match join(tables, os, os_number, id, claim) {
+            match attempt(id) {
                 Err(
                     JoinError::InUse { .. }
                     | JoinError::NotRecovered { .. }
@@ -246,27 +298,32 @@ fn bury_local<M: Memory>(
     }
 }
 
-/// Buries the incarnation of `id` that was seen in `state`, if it is of this operating system and dead.
-/// The calling thread holds the id's obituary, so it is not held by a Joining id or by a thread.
+/// Buries the incarnation of `id` that was seen in `state` if it is provably dead, for a thread that is about to join as
+/// `level` and holds the id's obituary, and its presence too if it joins as a process.
 fn bury_former<M: Memory>(
     tables: Tables<M>,
     os: &dyn Os,
     os_number: u16,
     id: InstanceId,
     state: State,
+    level: Level,
 ) {
-    if tables.os_of(state) != Some(os_number) {
+    let Some(its_os) = tables.os_of(state) else {
         return;
-    }
-    if state.status == Status::Joining || state.level == Some(Level::Thread) {
+    };
+    let by_obituary = state.status == Status::Joining || state.level == Some(Level::Thread);
+    if its_os == os_number && by_obituary {
+        // A living holder would have the obituary that the calling thread has.
         if let Some(dead) = raise(tables, id, state, None) {
             tell(tables, os.bells(), dead);
         }
     } else if state.level == Some(Level::Process)
-        && let Some(record) = tables.records().read(Instance::new(id, state.generation))
-        && let Ok(handle) = os.open_process(record.thread.process)
-        && handle.is_none_or(|handle| handle.is_gone())
+        && tables
+            .operating_systems()
+            .absence_is_proof(os_number, its_os)
+        && (level == Level::Process || !os.is_present(id))
     {
+        // A living process would have the byte that the calling one has, or that is free.
         bury_process(tables, os, id, state, None);
     }
 }
@@ -288,7 +345,7 @@ pub(crate) fn join_watched<M: Memory>(
     };
     let mut state = read()?;
     if state.status.may_write() {
-        bury_former(tables, os, os_number, id, state);
+        bury_former(tables, os, os_number, id, state, claim.level);
         state = read()?;
     }
     match state.status {

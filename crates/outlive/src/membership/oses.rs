@@ -1,8 +1,13 @@
 //! The operating systems that the hosts of a pod run on.
 //!
-//! A process id, an obituary and a pidfd mean something within one boot of one kernel and one pid
-//! namespace. So each such place gets a number, and a host's state names it. The table only grows: an
-//! entry is one 128-bit word, claimed by one compare-and-swap, so there is no step to be killed in.
+//! An obituary and a pid mean something to those who share a side file. Each side file is an operating system and gets a
+//! number, which a host's state names. The table only grows: an entry is one 128-bit word, claimed by one
+//! compare-and-swap, so there is no step to be killed in.
+//!
+//! **What a free presence byte proves.** Within one operating system, that the process is dead. Between two, the same if
+//! both reach the pod by a file that one kernel at a time can map: the kernel that shows no lock is the one that the process
+//! ran on, or that kernel is gone. If one of the two reached it by memory that kernels share (a device, a network
+//! filesystem), a free byte may be another kernel's locked one and proves nothing.
 
 use crate::host::OsIdentity;
 use outlive_memory::{Memory, Native, Offset, Ordering};
@@ -26,14 +31,18 @@ fn key(identity: OsIdentity) -> u128 {
     (identity.boot ^ u128::from(identity.pid_namespace)).max(1)
 }
 
-const STRIDE: u64 = 48;
+const STRIDE: u64 = 64;
 const MACHINE: u64 = 16;
 const BOOT: u64 = 32;
+const REACH: u64 = 48;
+/// In the word at [`REACH`]: the pod is reached by a file that one kernel at a time can map. Zero, as in an entry whose
+/// maker died before it came to this word, is the answer that proves less.
+const ONE_KERNEL: u64 = 1;
 
 impl<M: Memory> OperatingSystems<M> {
     /// How many boots a pod can see.
     pub const MOST: u16 = 256;
-    /// How many bytes the table takes: a key, a machine and a boot for each.
+    /// How many bytes the table takes: a key, a machine, a boot and a reach for each.
     pub const BYTES: u64 = Self::MOST as u64 * STRIDE;
 
     pub(crate) fn new(memory: M, table: Offset) -> Self {
@@ -68,6 +77,8 @@ impl<M: Memory> OperatingSystems<M> {
                 .store(at + MACHINE, identity.machine, Ordering::Release);
             self.memory
                 .store(at + BOOT, identity.boot, Ordering::Release);
+            let reach = u64::from(identity.one_kernel) * ONE_KERNEL;
+            self.memory.store(at + REACH, reach, Ordering::Release);
             self.memory.persist(at, STRIDE);
             return Ok(number);
         }
@@ -86,6 +97,29 @@ impl<M: Memory> OperatingSystems<M> {
             })
             .take_while(|(_, taken): &(u16, u128)| *taken != 0)
             .find_map(|(number, taken)| (taken == key).then_some(number))
+    }
+
+    /// Whether a free presence byte, as seen on operating system `observer`, proves the death of a process of operating
+    /// system `member`.
+    pub fn absence_is_proof(self, observer: u16, member: u16) -> bool {
+        let one_kernel = |number: u16| {
+            number < Self::MOST
+                && self
+                    .memory
+                    .load::<u64>(self.key_at(number) + REACH, Ordering::Acquire)
+                    == ONE_KERNEL
+        };
+        observer == member || one_kernel(observer) && one_kernel(member)
+    }
+
+    /// Whether operating system `number` is of the boot that `now` is of, as far as boot ids tell: machines that were resumed
+    /// from one snapshot share one.
+    pub fn is_of_boot(self, number: u16, now: OsIdentity) -> bool {
+        number < Self::MOST
+            && self
+                .memory
+                .load::<u128>(self.key_at(number) + BOOT, Ordering::Acquire)
+                == now.boot
     }
 
     /// Whether operating system `number` is an earlier boot of the machine that `now` runs on. A machine
@@ -108,12 +142,13 @@ mod tests {
 
     #[test]
     fn an_operating_system_keeps_its_number_and_the_table_ends() {
-        let memory = Native::leaked(16384, PersistenceDomain::Flushed);
+        let memory = Native::leaked(OperatingSystems::<Native>::BYTES, PersistenceDomain::Flushed);
         let table = OperatingSystems::new(memory, Offset::new(0));
         let os = |boot: u128| OsIdentity {
             boot: boot << 64 | 1,
             pid_namespace: 0,
             machine: boot,
+            one_kernel: boot <= 2,
         };
         for boot in 1..=256u128 {
             assert_eq!(table.find(os(boot)), None);
@@ -129,5 +164,10 @@ mod tests {
         assert!(!table.is_earlier_boot(16, os(17)));
         assert!(!table.is_earlier_boot(15, rebooted));
         assert_eq!(table.number(os(999)), Err(TooManyBoots));
+        assert!(table.absence_is_proof(0, 1), "both by a local file");
+        assert!(table.absence_is_proof(7, 7), "the same one");
+        for (observer, member) in [(0, 2), (2, 0), (2, 3), (0, 256), (256, 0)] {
+            assert!(!table.absence_is_proof(observer, member));
+        }
     }
 }

@@ -1,5 +1,6 @@
 //! A process's place in a pod, and the threads that it lets write.
 
+use super::door;
 use super::events::GroupEvents;
 use super::fence::FenceAgent;
 use super::join::{self, Claim, JoinError};
@@ -9,7 +10,7 @@ use super::{
     Credentials, GroupError, GroupId, Guard, Instance, InstanceId, Level, Member, NothingHeld,
     Obligations, Settings, Subscription, Tables,
 };
-use crate::host::{Os, OsIdentity};
+use crate::host::{Os, OsIdentity, Presence};
 use core::fmt;
 use std::panic::AssertUnwindSafe;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -102,6 +103,8 @@ pub(crate) struct Shared {
     pub obligations: Arc<dyn Obligations>,
     /// The process's id, once it has one.
     keeper: AtomicU32,
+    /// What says to this kernel that the process has its id: from before it joins until it has left.
+    presence: Mutex<Option<Presence>>,
 }
 
 impl Shared {
@@ -122,7 +125,18 @@ impl Shared {
             stop: AtomicBool::new(false),
             obligations,
             keeper: AtomicU32::new(u32::MAX),
+            presence: Mutex::new(None),
         }
+    }
+
+    /// Keeps the presence of the process until it has left.
+    pub(crate) fn keep(&self, presence: Presence) {
+        *lock(&self.presence) = Some(presence);
+    }
+
+    /// Gives it up: the process has left, and writes no more.
+    pub(crate) fn give_up_presence(&self) {
+        drop(lock(&self.presence).take());
     }
 
     pub(crate) fn wake_keeper(&self, os: &dyn Os) {
@@ -551,12 +565,15 @@ pub(crate) fn refuse_the_unfenceable(shared: &Shared, os: &dyn Os) -> Result<(),
             ),
         });
     }
-    let others = tables.writers().any(|(_, state)| {
+    let systems = tables.operating_systems();
+    let others = tables.writers().any(|(id, state)| {
+        let is_dead = systems.absence_is_proof(shared.os_number, state.host)
+            && !door::has_present_process(tables, os, id)
+            && !os.is_present(id);
         state.level == Some(Level::Host)
             && state.host != shared.os_number
-            && !tables
-                .operating_systems()
-                .is_earlier_boot(state.host, os.identity())
+            && !is_dead
+            && !systems.is_earlier_boot(state.host, os.identity())
     });
     if others {
         return Err(JoinError::Unfenceable {

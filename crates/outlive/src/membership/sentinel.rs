@@ -65,12 +65,11 @@ pub(crate) fn enter(
     };
     // Again, now that others can see us: of two operating systems that come at once, one at least sees
     // the other.
-    let joined = refuse_the_unfenceable(shared, os).and_then(|()| match entry.id {
-        Some(id) => join::join(tables, os, number, id, &claim),
-        None => join::join_any(tables, os, number, &claim),
-    });
+    let joined = refuse_the_unfenceable(shared, os)
+        .and_then(|()| join::join_process(tables, os, number, entry.id, &claim));
     match joined {
-        Ok(process) => {
+        Ok((process, presence)) => {
+            shared.keep(presence);
             tables.records().beat(host.id);
             for (instance, level) in [(host, Level::Host), (process, Level::Process)] {
                 shared.announce(os, instance, level);
@@ -134,6 +133,8 @@ pub(crate) fn exit(
             (!in_order).then_some(Some(process)),
         );
     }
+    // Last: until then the table says that the process may write, or that it died.
+    shared.give_up_presence();
 }
 
 /// Runs until the process leaves.

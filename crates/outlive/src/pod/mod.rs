@@ -48,7 +48,7 @@ pub use repair::Repair;
 pub use status::{GroupStatus, MemberStatus, Status};
 
 use crate::heap::{self, Heap, LocalHeap};
-use crate::host::{Access, Linux, Os, OsError, OsIdentity};
+use crate::host::{Access, Linux, Os, OsError, OsIdentity, PodFile};
 use crate::membership::{AreaBytes, Extent, Member, Process, ProcessOptions, Settings, Tables};
 use crate::recovery::{Logs, Recoverers};
 use crate::segment::{Area, AreaKind, AreaSize, Roots, Segment};
@@ -198,7 +198,9 @@ impl Pod {
     pub fn os(&self) -> Result<&'static dyn Os, PodError> {
         let uuid = self.segment.uuid().as_u128();
         let access = self.side_file_access();
-        Ok(Linux::attach(uuid, self.tables.extent().ids, access)?)
+        let (segment, ids) = (self.segment, self.tables.extent().ids);
+        let file = PodFile::new(segment.file(), segment.path(), segment.granule())?;
+        Ok(Linux::attach(uuid, ids, access, file)?)
     }
 
     /// What stands for this operating system in this pod: the pod's file belongs to it. A copy of the file
@@ -217,6 +219,7 @@ impl Pod {
         });
         Ok(OsIdentity {
             pid_namespace: identity.pid_namespace ^ place.wrapping_mul(0x9E37_79B9_7F4A_7C15),
+            one_kernel: self.segment.has_one_kernel(),
             ..identity
         })
     }

@@ -243,6 +243,17 @@ impl Segment {
         self.inner().backend.file()
     }
 
+    /// Whether one kernel at a time can map it: a file on a local filesystem, or a memfd. A device, or a file on a network
+    /// or cluster filesystem, can be mapped by several machines.
+    pub fn has_one_kernel(&self) -> bool {
+        self.inner().backend.has_one_kernel()
+    }
+
+    /// A mapping of it has a multiple of this many bytes.
+    pub fn granule(&self) -> u64 {
+        self.inner().backend.granule()
+    }
+
     /// What pages it was mapped with.
     pub fn pages(&self) -> &'static Pages {
         &self.inner().pages

@@ -3,7 +3,8 @@
 
 #![allow(dead_code, reason = "each test program uses a part")]
 
-use outlive::host::{Access, Linux, Os, ProcessIdentity, ThreadIdentity};
+use outlive::host::{Access, Linux, Os, PodFile, ProcessIdentity, ThreadIdentity};
+use outlive::segment::Segment;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
@@ -39,6 +40,8 @@ pub fn more_time() {
 pub struct TestPod {
     pub id: u128,
     pub slots: u32,
+    /// Anonymous memory; forked children reach it by the descriptor that they inherit.
+    segment: Segment,
 }
 
 impl TestPod {
@@ -48,11 +51,21 @@ impl TestPod {
 
     pub fn of(slots: u32) -> Self {
         let id = uuid::Uuid::new_v4().as_u128();
-        Self { id, slots }
+        let segment = Segment::builder().size(1 << 20).create("memfd:test");
+        Self {
+            id,
+            slots,
+            segment: segment.unwrap(),
+        }
+    }
+
+    pub fn file(&self) -> PodFile {
+        let segment = self.segment;
+        PodFile::new(segment.file(), segment.path(), segment.granule()).unwrap()
     }
 
     pub fn attach(&self) -> &'static Linux {
-        Linux::attach(self.id, self.slots, Access::default()).unwrap()
+        Linux::attach(self.id, self.slots, Access::default(), self.file()).unwrap()
     }
 }
 

@@ -147,6 +147,10 @@ impl Backend for DaxDevice {
         Ok(())
     }
 
+    fn has_one_kernel(&self) -> bool {
+        false
+    }
+
     fn publish(&mut self) -> Result<(), CreateError> {
         Ok(())
     }

@@ -8,7 +8,7 @@
 
 use super::{Backend, BackendKind, Fresh, read_first_page};
 use crate::segment::error::{CallFailed, CreateError, Unsuitable};
-use crate::segment::space::{HUGETLBFS_MAGIC, NotReserved, Places, filesystem, reserve};
+use crate::segment::space::{HUGETLBFS_MAGIC, NotReserved, Places, filesystem, is_local, reserve};
 use crate::segment::superblock::{SUPERBLOCK_BYTES, incomplete_word};
 use outlive_memory::Native;
 use rustix::fs::{AtFlags, CWD, Mode, OFlags, fchmod, fstat, fstatfs, linkat, openat};
@@ -160,6 +160,10 @@ impl Backend for RegularFile {
             NotReserved::NoRoom(no_room) => CreateError::NoRoom(no_room),
             NotReserved::Call(call) => CreateError::Call(call),
         })
+    }
+
+    fn has_one_kernel(&self) -> bool {
+        filesystem(&self.file).is_ok_and(is_local)
     }
 
     fn publish(&mut self) -> Result<(), CreateError> {

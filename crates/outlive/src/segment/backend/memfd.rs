@@ -142,6 +142,10 @@ impl Backend for Memfd {
         Ok(())
     }
 
+    fn has_one_kernel(&self) -> bool {
+        true
+    }
+
     fn publish(&mut self) -> Result<(), CreateError> {
         Ok(())
     }

@@ -82,6 +82,9 @@ pub(super) trait Backend: fmt::Debug + Send + Sync {
     /// Makes sure that `size` bytes are there with all their pages.
     fn reserve(&mut self, size: u64, places: &Places) -> Result<(), CreateError>;
 
+    /// Whether one kernel at a time can map it, so that all who do see one another's file locks.
+    fn has_one_kernel(&self) -> bool;
+
     /// Gives a completed segment its name, if it has none yet, and makes it final.
     fn publish(&mut self) -> Result<(), CreateError>;
 }

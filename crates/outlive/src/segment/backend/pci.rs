@@ -152,6 +152,10 @@ impl Backend for PciBar {
         Ok(())
     }
 
+    fn has_one_kernel(&self) -> bool {
+        false
+    }
+
     fn publish(&mut self) -> Result<(), CreateError> {
         Ok(())
     }

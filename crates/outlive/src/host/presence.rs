@@ -1,0 +1,215 @@
+//! Presence: one byte of the pod's file for each id, which the kernel keeps locked while a process has the id.
+//!
+//! An open-file-description lock belongs to the open file description, and a mapping keeps the description. So a
+//! process that wants the id `n`
+//!
+//! 1. opens the pod's file anew, which makes a description of its own,
+//! 2. locks byte 2^62 + n through it (the file does not grow by that),
+//! 3. maps one granule through it, which is never accessed, and excludes the mapping from `fork`,
+//! 4. closes the descriptor.
+//!
+//! From then on the lock lives as long as the address space, or until the mapping is undone. The kernel frees it after
+//! the last thread has ended and the address space is gone: on SIGKILL, on exec, with a vfork child that shares the
+//! address space only after that child. Every other mapping of the pod in this address space is gone by then, so a free
+//! byte proves that the process can no longer write to the pod.
+//!
+//! A lock is seen from every PID, mount, user and time namespace of the kernel, through any path that leads to the same
+//! file, and by every user who can open it. It is not seen by other kernels: see `membership/oses.rs` for what a free byte
+//! proves to whom.
+//!
+//! **A locked byte proves nothing** but that a description with the lock exists. A child that another thread forks between
+//! steps 1 and 4, and that does not exec, keeps it; so does a program that may write the file and locks the byte itself.
+//! Either delays the detection of a death and cannot cause a false one.
+//!
+//! Tests: tests/host_presence.rs.
+
+use super::{OsError, futex::last_error};
+use core::ptr::NonNull;
+use rustix::fs::{Mode, OFlags};
+use std::fs::File;
+use std::io;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::sync::Once;
+
+/// The byte of id 0. Far behind the end of any file, and below the largest offset there is.
+const FIRST_BYTE: libc::off_t = 1 << 62;
+/// The byte of those who change what the pod is: right before the first id's.
+const CHANGE_BYTE: libc::off_t = FIRST_BYTE - 1;
+
+/// The file of a pod, as the place of its processes' presence.
+#[derive(Debug)]
+pub struct PodFile {
+    /// Locks nothing itself: a description's own locks are not in its way, so it could not see them.
+    file: File,
+    path: PathBuf,
+    granule: usize,
+}
+
+/// A lock on one byte, and the mapping that keeps it. Dropped, it frees the byte.
+#[derive(Debug)]
+struct Anchor {
+    base: NonNull<libc::c_void>,
+    len: usize,
+}
+
+// SAFETY: the mapping is never accessed; it is an address and a length.
+unsafe impl Send for Anchor {}
+// SAFETY: as above.
+unsafe impl Sync for Anchor {}
+
+/// The right to an id on this kernel. It is given up when this is dropped, when the process ends, and on exec.
+#[derive(Debug)]
+pub struct Presence {
+    _held: Box<dyn core::fmt::Debug + Send + Sync>,
+}
+
+impl Presence {
+    /// A presence that lasts as long as `held`.
+    pub fn new(held: impl core::fmt::Debug + Send + Sync + 'static) -> Self {
+        Self {
+            _held: Box::new(held),
+        }
+    }
+}
+
+impl PodFile {
+    /// The pod in `file`, opened by `path`; a mapping of it has a multiple of `granule` bytes.
+    ///
+    /// # Errors
+    /// If there is no descriptor left.
+    pub fn new(file: &File, path: &Path, granule: u64) -> Result<Self, OsError> {
+        let file = file.try_clone().map_err(|source| OsError::Call {
+            call: format!("duplicating the descriptor of {}", path.display()),
+            source,
+        })?;
+        Ok(Self {
+            file,
+            path: path.to_owned(),
+            granule: usize::try_from(granule).expect("a granule is at most a huge page"),
+        })
+    }
+
+    /// Locks the byte of `id` for as long as the result lives; `None` if it is locked already.
+    pub(super) fn claim(&self, id: u32) -> Result<Option<Presence>, OsError> {
+        let file = self.reopen()?;
+        if !self.lock(&file, FIRST_BYTE + libc::off_t::from(id))? {
+            return Ok(None);
+        }
+        Ok(Some(Presence::new(self.anchor(&file)?)))
+    }
+
+    /// Whether the byte of `id` is locked.
+    pub(super) fn is_locked(&self, id: u32) -> bool {
+        let mut lock = lock_of(FIRST_BYTE + libc::off_t::from(id));
+        // SAFETY: the descriptor is open and `lock` a valid flock, which the call overwrites.
+        let answer = unsafe { libc::fcntl(self.file.as_raw_fd(), libc::F_OFD_GETLK, &raw mut lock) };
+        if answer != 0 {
+            // What cannot be asked proves no death.
+            static ONCE: Once = Once::new();
+            ONCE.call_once(|| {
+                let error = io::Error::last_os_error();
+                tracing::error!(path = %self.path.display(), %error, "the locks of the pod's file cannot be read");
+            });
+            return true;
+        }
+        lock.l_type != libc::F_UNLCK as libc::c_short
+    }
+
+    /// Runs `change` while no other process of this kernel changes what the pod is.
+    pub(crate) fn change_alone<T>(&self, change: impl FnOnce() -> T) -> Result<Option<T>, OsError> {
+        let file = self.reopen()?;
+        // Freed when `file` is closed, and by the kernel if this process dies before.
+        Ok(self.lock(&file, CHANGE_BYTE)?.then(change))
+    }
+
+    /// Locks one byte through `file`; `false` if another description has it.
+    fn lock(&self, file: &OwnedFd, byte: libc::off_t) -> Result<bool, OsError> {
+        let lock = lock_of(byte);
+        // SAFETY: the descriptor is open and `lock` a valid flock.
+        if unsafe { libc::fcntl(file.as_raw_fd(), libc::F_OFD_SETLK, &raw const lock) } == 0 {
+            return Ok(true);
+        }
+        let error = io::Error::last_os_error();
+        match error.raw_os_error() {
+            Some(libc::EAGAIN | libc::EACCES) => Ok(false),
+            Some(libc::EINVAL | libc::ENOLCK | libc::EOPNOTSUPP | libc::ENOSYS) => {
+                Err(OsError::Missing {
+                    what: "a filesystem with open-file-description locks",
+                    hint: format!(
+                        "{} cannot be locked ({error}); put the pod into /dev/shm or on another local filesystem",
+                        self.path.display()
+                    ),
+                })
+            }
+            _ => Err(OsError::Call {
+                call: format!("locking a byte of {}", self.path.display()),
+                source: error,
+            }),
+        }
+    }
+
+    /// A new description of the same file.
+    fn reopen(&self) -> Result<OwnedFd, OsError> {
+        let flags = OFlags::RDWR | OFlags::CLOEXEC | OFlags::NOCTTY;
+        let by_descriptor = format!("/proc/self/fd/{}", self.file.as_raw_fd());
+        let opened = rustix::fs::open(by_descriptor, flags, Mode::empty()).or_else(|error| {
+            // No /proc here. The path may lead to another file by now.
+            let opened = rustix::fs::open(&self.path, flags, Mode::empty()).map_err(|_| error)?;
+            let opened = File::from(opened);
+            let same = matches!((self.file.metadata(), opened.metadata()), (Ok(a), Ok(b))
+                if (a.dev(), a.ino(), a.rdev()) == (b.dev(), b.ino(), b.rdev()));
+            if same { Ok(opened.into()) } else { Err(error) }
+        });
+        opened.map_err(|error| OsError::Call {
+            call: format!("opening {} once more", self.path.display()),
+            source: error.into(),
+        })
+    }
+
+    /// The mapping that keeps what `file` has locked.
+    fn anchor(&self, file: &OwnedFd) -> Result<Anchor, OsError> {
+        // SAFETY: a new mapping at an address of the kernel's choice, without access to its bytes.
+        let base = unsafe {
+            libc::mmap(
+                core::ptr::null_mut(),
+                self.granule,
+                libc::PROT_NONE,
+                libc::MAP_SHARED,
+                file.as_raw_fd(),
+                0,
+            )
+        };
+        if base == libc::MAP_FAILED {
+            return Err(last_error(format!("mapping {}", self.path.display())));
+        }
+        let anchor = Anchor {
+            base: NonNull::new(base).expect("mmap returned null"),
+            len: self.granule,
+        };
+        // SAFETY: the mapping is ours. A forked child that inherited it would keep the lock of its dead parent.
+        if unsafe { libc::madvise(base, self.granule, libc::MADV_DONTFORK) } != 0 {
+            return Err(last_error(format!("MADV_DONTFORK on {}", self.path.display())));
+        }
+        Ok(anchor)
+    }
+}
+
+impl Drop for Anchor {
+    fn drop(&mut self) {
+        // SAFETY: the mapping is ours and never accessed.
+        unsafe { libc::munmap(self.base.as_ptr(), self.len) };
+    }
+}
+
+/// A write lock on one byte.
+fn lock_of(byte: libc::off_t) -> libc::flock {
+    // SAFETY: a flock is plain numbers, for which zeros are valid.
+    let mut lock: libc::flock = unsafe { core::mem::zeroed() };
+    lock.l_type = libc::F_WRLCK as libc::c_short;
+    lock.l_whence = libc::SEEK_SET as libc::c_short;
+    lock.l_start = byte;
+    lock.l_len = 1;
+    lock
+}
