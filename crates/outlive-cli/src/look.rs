@@ -224,7 +224,7 @@ impl Here {
     fn of(pod: &Pod) -> Self {
         let find = || {
             // Only if the members here have made its side file: to look is not to create one.
-            let uuid = pod.segment().uuid().as_u128();
+            let uuid = pod.number();
             let files = Linux::side_files().ok()?;
             files.iter().find(|file| file.pod == uuid)?;
             let os = pod.os().ok()?;

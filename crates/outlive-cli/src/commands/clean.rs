@@ -5,12 +5,10 @@ use crate::output;
 use crate::table::Table;
 use clap::Args;
 use outlive::host::{Linux, OsError, SideFileEntry};
-use outlive::segment::Superblock;
+use outlive::pod::Pod;
 use serde::Serialize;
 use std::collections::HashMap;
-use std::fs::File;
-use std::io::Read;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 /// Side files: what this operating system keeps beside each pod, also after the pod is gone.
 #[derive(Args, Debug)]
@@ -114,10 +112,10 @@ impl Clean {
             .chain(shm)
             .flatten()
             .filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_file()))
-            .filter_map(|entry| Some((identity(&entry.path())?, entry.path())))
+            .filter_map(|entry| Some((Pod::number_at(entry.path())?, entry.path())))
             .collect();
         for path in &self.keep {
-            let identity = identity(path).ok_or_else(|| {
+            let identity = Pod::number_at(path).ok_or_else(|| {
                 Failure::new(format_args!(
                     "there is no sound segment at {}, named by --keep; nothing was removed",
                     path.display()
@@ -127,18 +125,4 @@ impl Clean {
         }
         Ok(pods)
     }
-}
-
-/// The identity of the segment at `path`, if there is a sound one.
-fn identity(path: &Path) -> Option<u128> {
-    let file = File::open(path).ok()?;
-    let capacity = match file.metadata().ok()?.len() {
-        // A device does not say its size.
-        0 => u64::MAX,
-        len => len,
-    };
-    let mut page = Vec::new();
-    file.take(4096).read_to_end(&mut page).ok()?;
-    let superblock = Superblock::decode(&page, capacity).ok()?;
-    Some(superblock.uuid.as_u128())
 }

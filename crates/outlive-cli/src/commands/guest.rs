@@ -40,7 +40,7 @@ impl Found {
     /// him by.
     pub fn leave(&self, pod: &Pod) {
         if self.is_gone() {
-            let _ = Linux::remove_side_file(pod.segment().uuid().as_u128());
+            let _ = Linux::remove_side_file(pod.number());
         }
     }
 }

@@ -140,7 +140,7 @@ impl<R> Drop for Scene<R> {
         if process.is_some_and(|process| process.leave().is_ok()) {
             self.mapped.0 = Some(self.pod.segment());
         }
-        let pod = self.pod.segment().uuid().as_u128();
+        let pod = self.pod.number();
         let mut is_left = matches!(Pod::destroy(&self.path), Ok(Some(_)));
         // Others who came to work are about to leave: until then the file stays by which the kernel tells of them.
         let until = Instant::now() + LEAVING;

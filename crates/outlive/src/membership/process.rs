@@ -27,6 +27,7 @@ pub struct ProcessOptions {
     fence_agent: Option<Arc<dyn FenceAgent>>,
     obligations: Arc<dyn Obligations>,
     identity: Option<OsIdentity>,
+    adopt_copy: bool,
 }
 
 impl fmt::Debug for ProcessOptions {
@@ -51,7 +52,19 @@ impl ProcessOptions {
             fence_agent: None,
             obligations: Arc::new(NothingHeld),
             identity: None,
+            adopt_copy: false,
         }
+    }
+
+    /// Joins also if the pod's file is a copy of the one that the pod was created in: the copy becomes a pod of its own, and
+    /// the original's members count as dead in it. The original is not touched, and none of its members is killed.
+    pub fn adopt_copy(mut self, adopt: bool) -> Self {
+        self.adopt_copy = adopt;
+        self
+    }
+
+    pub(crate) fn adopts_copy(&self) -> bool {
+        self.adopt_copy
     }
 
     /// The host's name, for people and for the fence command.

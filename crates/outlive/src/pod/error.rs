@@ -50,6 +50,16 @@ pub enum PodError {
         /// What is missing.
         why: String,
     },
+    /// The pod was created in another file.
+    #[error(
+        "{} is a copy of a pod; members of the original stand in it, and none of them can write to it. To make it a pod of \
+         its own, in which they count as dead, join it with --adopt-copy (`ProcessOptions::adopt_copy`)",
+        .path.display()
+    )]
+    Copy {
+        /// Where the copy is.
+        path: PathBuf,
+    },
     /// What should be its heap is none.
     #[error("the heap of the pod {} is damaged: {source}", .path.display())]
     Heap {

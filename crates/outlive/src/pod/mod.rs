@@ -38,6 +38,7 @@ mod check;
 mod error;
 mod obligations;
 mod options;
+mod origin;
 mod repair;
 mod status;
 
@@ -53,6 +54,7 @@ use crate::membership::{AreaBytes, Extent, Member, Process, ProcessOptions, Sett
 use crate::recovery::{Logs, Recoverers};
 use crate::segment::{Area, AreaKind, AreaSize, Roots, Segment};
 use obligations::LogObligations;
+use origin::Origin;
 use outlive_memory::Native;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
@@ -113,7 +115,12 @@ impl Pod {
                 }
             })
             .create(path)?;
-        Self::of(segment)
+        let pod = Self::of(segment)?;
+        // Should the creator die before this, the first process that joins notes it.
+        if let Ok(metadata) = segment.file().metadata() {
+            Origin::of(&pod).note(&metadata);
+        }
+        Ok(pod)
     }
 
     /// Opens the pod at `path`.
@@ -179,6 +186,7 @@ impl Pod {
             recoverers = crate::structures::recoverers(recoverers, heap);
         }
         let recoverers = add(recoverers);
+        self.refuse_a_copy(options.adopts_copy())?;
         let options = options
             .identity(self.identity()?)
             .obligations(Arc::new(LogObligations::new(recoverers)));
@@ -191,36 +199,61 @@ impl Pod {
         Logs::new(tables.memory(), tables.log_at(0), tables.extent().ids)
     }
 
+    /// Makes sure that the pod's file is the one that the pod was created in, or is adopted.
+    fn refuse_a_copy(&self, adopt: bool) -> Result<(), PodError> {
+        let path = || self.segment.path().into();
+        let metadata = self.segment.file().metadata();
+        let metadata = metadata.map_err(|source| OsError::Call {
+            call: format!("stat of {}", self.segment.path().display()),
+            source,
+        })?;
+        let origin = Origin::of(self);
+        // On memory that kernels share inode numbers are each kernel's own.
+        if !self.segment.has_one_kernel() || origin.note(&metadata) {
+            return Ok(());
+        }
+        if !adopt {
+            return Err(PodError::Copy { path: path() });
+        }
+        match origin.adopt(&metadata, &self.file()?)? {
+            true => Ok(()),
+            false => Err(PodError::InUse {
+                path: path(),
+                why: "another process adopts it at this moment; try again".into(),
+            }),
+        }
+    }
+
+    /// Its number, which stands in the names of what is kept beside it: its uuid, or another one if it is a copy that was
+    /// adopted.
+    pub fn number(&self) -> u128 {
+        let number = Origin::of(self).number();
+        number.unwrap_or_else(|| self.segment.uuid().as_u128())
+    }
+
+    fn file(&self) -> Result<PodFile, OsError> {
+        let segment = self.segment;
+        PodFile::new(segment.file(), segment.path(), segment.granule())
+    }
+
     /// This operating system, as the pod's members on it see it: the obituaries and bells of this pod.
     ///
     /// # Errors
     /// If it lacks what membership needs.
     pub fn os(&self) -> Result<&'static dyn Os, PodError> {
-        let uuid = self.segment.uuid().as_u128();
         let access = self.side_file_access();
-        let (segment, ids) = (self.segment, self.tables.extent().ids);
-        let file = PodFile::new(segment.file(), segment.path(), segment.granule())?;
-        Ok(Linux::attach(uuid, ids, access, file)?)
+        let ids = self.tables.extent().ids;
+        Ok(Linux::attach(self.number(), ids, access, self.file()?)?)
     }
 
-    /// What stands for this operating system in this pod: the pod's file belongs to it. A copy of the file
-    /// has the original's members in it, but nobody here can tell them by what the copy says; to the copy
-    /// they are on another operating system, and nobody is killed for not beating in it.
+    /// What stands for this operating system in this pod.
     ///
     /// # Errors
     /// As [`os`](Self::os).
     pub fn identity(&self) -> Result<OsIdentity, PodError> {
-        let identity = self.os()?.identity();
-        let file = self.segment.file().metadata().ok();
-        // A device is the same by whatever node it is opened.
-        let place = file.map_or(0, |file| match file.rdev() {
-            0 => file.dev().rotate_left(32) ^ file.ino(),
-            device => device,
-        });
         Ok(OsIdentity {
-            pid_namespace: identity.pid_namespace ^ place.wrapping_mul(0x9E37_79B9_7F4A_7C15),
             one_kernel: self.segment.has_one_kernel(),
-            ..identity
+            ..self.os()?.identity()
         })
     }
 
@@ -284,15 +317,17 @@ impl Pod {
     /// If what is there is not a segment.
     pub fn destroy(path: impl AsRef<Path>) -> Result<Option<PathBuf>, PodError> {
         let path = path.as_ref();
-        let uuid = Segment::open(path).map(|segment| {
-            let uuid = segment.uuid().as_u128();
-            // SAFETY: the handle was opened here and nothing was made of it.
+        let number = Self::number_at(path).or_else(|| {
+            // What can be mapped and not read: a device.
+            let segment = Segment::open(path).ok()?;
+            let number = Self::of(segment).ok().map(|pod| pod.number());
+            // SAFETY: the handle was opened here, and of what was made of it only a number is left.
             unsafe { segment.unmap() };
-            uuid
+            number
         });
         Segment::destroy(path)?;
-        if let Ok(uuid) = uuid {
-            match Linux::remove_side_file(uuid) {
+        if let Some(number) = number {
+            match Linux::remove_side_file(number) {
                 // Whoever still has the pod open keeps it; a clean-up finds it afterwards.
                 Err(OsError::InUse { path }) => return Ok(Some(path)),
                 removed => {

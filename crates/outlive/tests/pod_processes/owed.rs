@@ -72,30 +72,39 @@ fn a_transaction_that_outlives_its_lock_is_refused() {
     redo.commit();
 }
 
-/// A copy of a pod's file has the original's members in it; nobody joins it, and none of them is killed.
+/// A copy of a pod's file has the original's members in it. It is refused, or adopted; none of the original's members is
+/// killed, fenced or told dead for it.
 #[test]
-fn a_copy_of_a_pod_is_nobodys() {
+fn a_copy_of_a_pod_is_adopted_and_fences_nobody() {
     use outlive::membership::ProcessOptions;
     use outlive::pod::{Pod, PodError};
     let mut scene = Scene::new(settings());
     let child = scene.child("idle", 1);
     let generations = scene.pod.tables().generations();
-    await_that("the child has joined", || {
+    let is_live = || {
         generations
             .state(9)
             .is_ok_and(|state| state.status == Status::Live)
-    });
+    };
+    await_that("the child has joined", is_live);
     let copy = scene.path.with_extension("copy");
     std::fs::copy(&scene.path, &copy).expect("a copy");
-    let joined = Pod::open(&copy).map(|pod| pod.join(ProcessOptions::on_host(2)).map(|_| ()));
-    std::fs::remove_file(&copy).expect("the copy goes");
-    assert!(
-        matches!(
-            joined,
-            Ok(Err(PodError::Join(JoinError::Unfenceable { .. })))
-        ),
-        "{joined:?}"
-    );
+    let pod = Pod::open(&copy).expect("a copy is opened");
+    // On the very host of the original's members.
+    let options = || ProcessOptions::on_host(1);
+    let refused = pod.join(options()).map(|_| ());
+    assert!(matches!(refused, Err(PodError::Copy { .. })), "{refused:?}");
+    let process = pod.join(options().adopt_copy(true)).expect("adopted");
+    assert!(pod.number() != scene.pod.number());
+    // What stood in it counts as dead there, and only there.
+    let in_copy = pod.tables().generations();
+    await_that("the original's members are dead in the copy", || {
+        !in_copy.state(9).is_ok_and(|state| state.status.may_write())
+    });
+    std::thread::sleep(scene.pod.settings().suspicion * 3);
+    process.leave().expect("it leaves");
+    Pod::destroy(&copy).expect("the copy goes");
+    assert!(is_live(), "the original was touched");
     let alive = scene.children[child].try_wait().expect("it can be asked");
     assert!(alive.is_none(), "the child was killed: {alive:?}");
 }

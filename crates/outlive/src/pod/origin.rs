@@ -1,0 +1,169 @@
+//! Which file a pod is: how a copy is recognised, and adopted.
+//!
+//! Two words among the settings, written after the rest:
+//!
+//! ```text
+//! FILE     128 bits: the inode number of the pod's file and its time of birth; 0: not noted yet
+//! NUMBER   128 bits: the pod's number; 0: the uuid in its superblock
+//! ```
+//!
+//! `FILE` is noted by the creator, or by the first process that joins if the creator died before. A file in which another
+//! one's inode and birth stand is a copy: the members that stand in it cannot write to it. Devices have no birth and are
+//! not copied by copying a file, so they are not judged.
+//!
+//! A copy is *adopted* under a file lock that one process of the kernel has at a time: first the copy gets a number of its
+//! own, which names its side files and cords, then `FILE` becomes the copy's. A death in between leaves a copy that is
+//! adopted anew, with another number, before any process can join it.
+
+use super::{Pod, PodError};
+use crate::host::PodFile;
+use crate::segment::AreaKind;
+use crate::segment::Superblock;
+use outlive_memory::{Memory, Native, Offset, Ordering};
+use std::fs::{File, Metadata};
+use std::io::Read;
+use std::os::unix::fs::{FileExt, MetadataExt};
+use std::path::Path;
+use std::time::UNIX_EPOCH;
+use uuid::Uuid;
+
+/// Where the words stand in the settings: behind the extent, before the fence command.
+const FILE: u64 = 176;
+const NUMBER: u64 = 192;
+
+/// The words of a pod that say which file it is.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Origin {
+    memory: Native,
+    settings: Offset,
+}
+
+/// What stands for the file; `None` where nothing does.
+fn file_word(metadata: &Metadata) -> Option<u128> {
+    if !metadata.is_file() {
+        return None;
+    }
+    // Filesystems that keep no time of birth are left with the inode.
+    let born = metadata.created().ok();
+    let born = born.and_then(|time| time.duration_since(UNIX_EPOCH).ok());
+    let born = born.map_or(0, |time| time.as_nanos() as u64);
+    Some(u128::from(metadata.ino()) << 64 | u128::from(born)).filter(|&word| word != 0)
+}
+
+impl Origin {
+    pub(super) fn of(pod: &Pod) -> Self {
+        Self {
+            memory: pod.tables.memory(),
+            settings: pod.tables.settings_at(),
+        }
+    }
+
+    /// The pod's number, unless that is its uuid.
+    pub(super) fn number(self) -> Option<u128> {
+        // Acquire, paired with the release of an adoption.
+        let number = self
+            .memory
+            .load::<u128>(self.settings + NUMBER, Ordering::Acquire);
+        (number != 0).then_some(number)
+    }
+
+    /// Notes that the pod is in the file of `metadata`, if nothing is noted yet. Returns whether it is that file's now.
+    pub(super) fn note(self, metadata: &Metadata) -> bool {
+        let Some(own) = file_word(metadata) else {
+            return true;
+        };
+        let at = self.settings + FILE;
+        // AcqRel: whoever finds its own word there sees the number that was written before it.
+        let noted = self
+            .memory
+            .compare_exchange(at, 0u128, own, Ordering::AcqRel, Ordering::Acquire);
+        self.memory.persist(at, 16);
+        match noted {
+            Ok(_) => true,
+            Err(found) => found == own,
+        }
+    }
+
+    /// Makes the copy in the file of `metadata` a pod of its own. Returns whether it is; `false` while another process
+    /// does so.
+    pub(super) fn adopt(self, metadata: &Metadata, file: &PodFile) -> Result<bool, PodError> {
+        let adopted = file.change_alone(|| {
+            if self.note(metadata) {
+                return;
+            }
+            let number = Uuid::new_v4().as_u128();
+            let at = self.settings;
+            // Release, and in this order: a process that finds the file's word finds the number.
+            self.memory.store(at + NUMBER, number, Ordering::Release);
+            self.memory.persist(at + NUMBER, 16);
+            let own = file_word(metadata).unwrap_or_default();
+            self.memory.store(at + FILE, own, Ordering::Release);
+            self.memory.persist(at + FILE, 16);
+        })?;
+        Ok(adopted.is_some())
+    }
+}
+
+impl Pod {
+    /// The number of the pod in the file at `path`, which stands in the names of what is kept beside it: its uuid, or another
+    /// one if it is a copy that was adopted. `None` if there is no sound pod. Maps nothing.
+    pub fn number_at(path: impl AsRef<Path>) -> Option<u128> {
+        let file = File::open(path).ok()?;
+        let capacity = match file.metadata().ok()?.len() {
+            // A device does not say its size.
+            0 => u64::MAX,
+            len => len,
+        };
+        let mut page = Vec::new();
+        (&file).take(4096).read_to_end(&mut page).ok()?;
+        let superblock = Superblock::decode(&page, capacity).ok()?;
+        let mut number = [0; 16];
+        let mut areas = superblock.areas.iter();
+        if let Some(roles) = areas.find(|area| area.kind == AreaKind::Roles) {
+            file.read_exact_at(&mut number, roles.offset.byte() + NUMBER)
+                .ok()?;
+        }
+        Some(match u128::from_ne_bytes(number) {
+            0 => superblock.uuid.as_u128(),
+            number => number,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::pod::PodOptions;
+
+    #[test]
+    fn a_copy_is_told_from_its_original_until_it_is_adopted() {
+        let directory = tempfile::tempdir().unwrap();
+        let (path, copy) = (directory.path().join("pod"), directory.path().join("copy"));
+        let options = || PodOptions::new().size(4 << 20).ids(8);
+        let pod = Pod::create(&path, options()).unwrap();
+        let metadata = |pod: &Pod| pod.segment().file().metadata().unwrap();
+        assert!(Origin::of(&pod).note(&metadata(&pod)));
+        std::fs::copy(&path, &copy).unwrap();
+        let copied = Pod::open(&copy).unwrap();
+        let origin = Origin::of(&copied);
+        assert!(!origin.note(&metadata(&copied)), "it is a copy");
+        assert_eq!(Pod::number_at(&copy), Some(pod.segment().uuid().as_u128()));
+
+        // An adoption that was cut short after the number: it is a copy still.
+        origin
+            .memory
+            .store(origin.settings + NUMBER, 7u128, Ordering::Release);
+        assert!(!origin.note(&metadata(&copied)));
+        let segment = copied.segment();
+        let file = PodFile::new(segment.file(), segment.path(), segment.granule()).unwrap();
+        assert!(origin.adopt(&metadata(&copied), &file).unwrap());
+        assert!(origin.note(&metadata(&copied)));
+        let number = origin.number().unwrap();
+        assert!(number != 7 && number != segment.uuid().as_u128());
+        assert_eq!(Pod::number_at(&copy), Some(number));
+        // Once more changes nothing.
+        assert!(origin.adopt(&metadata(&copied), &file).unwrap());
+        assert_eq!(origin.number(), Some(number));
+        assert_eq!(Pod::number_at(&path), Some(pod.segment().uuid().as_u128()));
+    }
+}
