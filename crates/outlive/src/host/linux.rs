@@ -1,5 +1,6 @@
 //! The real operating system.
 
+use super::cord::Cords;
 use super::robust::{OWNER_DIED, RobustList, TID, WAITERS};
 use super::side_file::{Access, MEETING, SideFile, mark_sleeper};
 use super::side_file_name::{self, SideFileEntry};
@@ -42,6 +43,8 @@ pub struct Linux {
     process: ProcessIdentity,
     side: &'static SideFile,
     file: PodFile,
+    cords: Cords,
+    access: Access,
 }
 
 /// What this process has attached to. Entries of an earlier process (before a fork) are dead.
@@ -95,6 +98,8 @@ impl Linux {
             identity,
             process,
             side: Box::leak(Box::new(side)),
+            cords: Cords::new(file.directory(), pod),
+            access,
             file,
         }));
         attached.push(linux);
@@ -400,6 +405,18 @@ impl Os for Linux {
 
     fn is_present(&self, id: u32) -> bool {
         self.file.is_locked(id)
+    }
+
+    fn tie_cord(&self, host: u32, generation: u32) -> Result<Presence, OsError> {
+        self.cords.tie(host, generation, self.access)
+    }
+
+    fn pull_cord(&self, host: u32, generation: u32) -> bool {
+        self.cords.pull(host, generation)
+    }
+
+    fn remove_cord(&self, host: u32, generation: u32) {
+        self.cords.remove(host, generation);
     }
 
     fn most_watched(&self) -> usize {

@@ -3,6 +3,7 @@
 mod bells;
 mod capabilities;
 mod cgroup;
+mod cord;
 mod core_dumps;
 mod fence_command;
 mod futex;

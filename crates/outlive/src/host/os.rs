@@ -166,6 +166,18 @@ pub trait Os: Debug + Send + Sync {
     /// Acquires: what the process did before its end is seen by a caller that sees `false`.
     fn is_present(&self, id: u32) -> bool;
 
+    /// Ties this process to the cord of the incarnation `generation` of the host `host`, for as long as the result lives.
+    /// Those may pull it who may write to the pod.
+    ///
+    /// # Errors
+    /// If the operating system has no means for that here; then the process can be killed by those who may signal it only.
+    fn tie_cord(&self, host: u32, generation: u32) -> Result<Presence, OsError>;
+    /// Kills all processes that are tied to that cord, whatever their PID namespace and user, but for the first process of a
+    /// PID namespace. Does not wait. `false` if none is tied to it, or this process may not.
+    fn pull_cord(&self, host: u32, generation: u32) -> bool;
+    /// Removes what is kept of the cord of an incarnation that is no more.
+    fn remove_cord(&self, host: u32, generation: u32);
+
     /// Opens a handle on `process`; `None` if it is gone (or its pid is another's by now).
     ///
     /// # Errors

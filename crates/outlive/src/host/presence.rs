@@ -23,6 +23,7 @@
 //!
 //! Tests: tests/host_presence.rs.
 
+use super::side_file::MEETING;
 use super::{OsError, futex::last_error};
 use core::ptr::NonNull;
 use rustix::fs::{Mode, OFlags};
@@ -89,6 +90,16 @@ impl PodFile {
             path: path.to_owned(),
             granule: usize::try_from(granule).expect("a granule is at most a huge page"),
         })
+    }
+
+    /// Where those meet who have the pod: the directory of its file, or `/dev/shm` if it is a device or has no name.
+    pub(super) fn directory(&self) -> &Path {
+        let is_named = self.path.is_absolute() && !self.path.starts_with("/proc");
+        let is_file = self.file.metadata().is_ok_and(|metadata| metadata.is_file());
+        match self.path.parent() {
+            Some(directory) if is_named && is_file => directory,
+            _ => Path::new(MEETING),
+        }
     }
 
     /// Locks the byte of `id` for as long as the result lives; `None` if it is locked already.

@@ -64,6 +64,9 @@ struct Slot {
 /// The presences of one kernel: who has each id, and whether that process's address space still exists.
 type Presences = Arc<Mutex<BTreeMap<u32, Arc<AtomicBool>>>>;
 
+/// The cords of one kernel: of each host's incarnation, the processes that are tied to it.
+type Cords = Arc<Mutex<BTreeMap<(u32, u32), Vec<(Scripted, ProcessIdentity)>>>>;
+
 /// A presence that a scripted process has.
 #[derive(Debug)]
 struct Claimed {
@@ -101,6 +104,7 @@ struct Thread {
 struct Machine {
     identity: OsIdentity,
     presences: Presences,
+    cords: Cords,
     state: Mutex<State>,
     bells: OnceLock<Scripted>,
 }
@@ -120,7 +124,7 @@ impl Scripted {
             machine,
             one_kernel: false,
         };
-        Self::with(identity, Presences::default(), obituaries)
+        Self::with(identity, Presences::default(), Cords::default(), obituaries)
     }
 
     /// As [`new`](Self::new), where the pod is a file that one kernel at a time can map.
@@ -129,7 +133,7 @@ impl Scripted {
             one_kernel: true,
             ..Self::new(boot, 0).machine.identity
         };
-        Self::with(identity, Presences::default(), obituaries)
+        Self::with(identity, Presences::default(), Cords::default(), obituaries)
     }
 
     /// Another operating system on the same kernel, with obituaries of its own: another PID namespace, or another
@@ -140,10 +144,11 @@ impl Scripted {
             ..self.machine.identity
         };
         let obituaries = self.state().obituaries.len() as u32;
-        Self::with(identity, Arc::clone(&self.machine.presences), obituaries)
+        let (presences, cords) = (&self.machine.presences, &self.machine.cords);
+        Self::with(identity, Arc::clone(presences), Arc::clone(cords), obituaries)
     }
 
-    fn with(identity: OsIdentity, presences: Presences, obituaries: u32) -> Self {
+    fn with(identity: OsIdentity, presences: Presences, cords: Cords, obituaries: u32) -> Self {
         let state = State {
             next_id: FIRST_PID,
             next_start: 1,
@@ -154,6 +159,7 @@ impl Scripted {
             machine: Box::leak(Box::new(Machine {
                 identity,
                 presences,
+                cords,
                 state: Mutex::new(state),
                 bells: OnceLock::new(),
             })),
@@ -480,6 +486,33 @@ impl Os for ScriptedOs {
         let all = self.os.machine.presences.lock();
         let all = all.unwrap_or_else(PoisonError::into_inner);
         all.get(&id).is_some_and(|of| of.load(Ordering::SeqCst))
+    }
+
+    fn tie_cord(&self, host: u32, generation: u32) -> Result<Presence, OsError> {
+        let mut cords = self.os.machine.cords.lock().unwrap_or_else(PoisonError::into_inner);
+        let tied = cords.entry((host, generation)).or_default();
+        tied.push((self.os.clone(), self.thread.process));
+        Ok(Presence::new(()))
+    }
+
+    fn pull_cord(&self, host: u32, generation: u32) -> bool {
+        drop(self.acting());
+        let tied = {
+            let cords = self.os.machine.cords.lock().unwrap_or_else(PoisonError::into_inner);
+            cords.get(&(host, generation)).cloned().unwrap_or_default()
+        };
+        let mut pulled = false;
+        for (os, process) in tied {
+            let handle = ScriptedHandle { os, process };
+            // A process that refuses kills is a stand-in for the first of a namespace.
+            pulled |= !handle.is_gone() && handle.send_kill();
+        }
+        pulled
+    }
+
+    fn remove_cord(&self, host: u32, generation: u32) {
+        let mut cords = self.os.machine.cords.lock().unwrap_or_else(PoisonError::into_inner);
+        cords.remove(&(host, generation));
     }
 
     fn open_process(

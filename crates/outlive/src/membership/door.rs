@@ -150,6 +150,7 @@ pub(crate) fn attach_host<M: Memory>(
         host_word: os_number,
         host: None,
         process: None,
+        has_cord: false,
         name,
     };
     // The door is the obituary of the host's id, and we hold it.

@@ -133,6 +133,8 @@ pub(crate) struct Claim<'a> {
     pub host: Option<Instance>,
     /// The process that must be alive, for a thread.
     pub process: Option<Instance>,
+    /// Whether the process is tied to its host's cord.
+    pub has_cord: bool,
     pub name: &'a str,
 }
 
@@ -424,6 +426,7 @@ pub(crate) fn join_watched<M: Memory>(
         thread: os.this_thread(),
         process: claim.process,
         uid: os.uid(),
+        has_cord: claim.has_cord,
         name: claim.name.to_owned(),
     });
     memory.crash_point(JoinPoint::Recorded);

@@ -118,6 +118,8 @@ pub(crate) struct Shared {
     keeper: AtomicU32,
     /// What says to this kernel that the process has its id: from before it joins until it has left.
     presence: Mutex<Option<Presence>>,
+    /// What ties it to its host's cord.
+    cord: Mutex<Option<Presence>>,
 }
 
 impl Shared {
@@ -139,16 +141,19 @@ impl Shared {
             obligations,
             keeper: AtomicU32::new(u32::MAX),
             presence: Mutex::new(None),
+            cord: Mutex::new(None),
         }
     }
 
-    /// Keeps the presence of the process until it has left.
-    pub(crate) fn keep(&self, presence: Presence) {
+    /// Keeps the presence of the process, and its tie to the cord, until it has left.
+    pub(crate) fn keep(&self, presence: Presence, cord: Option<Presence>) {
         *lock(&self.presence) = Some(presence);
+        *lock(&self.cord) = cord;
     }
 
-    /// Gives it up: the process has left, and writes no more.
+    /// Gives both up: the process has left, and writes no more.
     pub(crate) fn give_up_presence(&self) {
+        drop(lock(&self.cord).take());
         drop(lock(&self.presence).take());
     }
 
@@ -305,6 +310,7 @@ impl Process {
             host_word: inner.host.id as u16,
             host: Some(inner.host),
             process: Some(inner.instance),
+            has_cord: false,
             name,
         };
         let instance = match id {

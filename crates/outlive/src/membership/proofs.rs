@@ -26,6 +26,7 @@ pub fn come_and_go<M: Memory>(
         host_word: host as u16,
         host: None,
         process: None,
+        has_cord: false,
         name: "proof",
     };
     let (host, process) = {
@@ -72,6 +73,7 @@ pub fn join<M: Memory>(
         host_word: host.id as u16,
         host: Some(host),
         process: None,
+        has_cord: false,
         name: "proof",
     };
     join::join(tables, os, os_number, id, &claim)

@@ -20,6 +20,8 @@ pub struct Record {
     pub process: Option<Instance>,
     /// The user that runs it.
     pub uid: u32,
+    /// Whether it is tied to its host's cord, by which it can be killed from other PID namespaces and by other users.
+    pub has_cord: bool,
     /// The name it gave itself, at most [`Record::NAME`] bytes.
     pub name: String,
 }
@@ -67,7 +69,7 @@ impl<M: Memory> Records<M> {
             record.thread.process.start_time,
             record.thread.start_time,
             record.process.map_or(Instance::NOBODY, Instance::to_word),
-            u64::from(record.uid) | (name.len() as u64) << 32,
+            u64::from(record.uid) | (name.len() as u64) << 32 | u64::from(record.has_cord) << 63,
         ];
         for (i, word) in words.into_iter().enumerate() {
             self.memory
@@ -91,7 +93,7 @@ impl<M: Memory> Records<M> {
         let word = |i: u64| self.memory.load::<u64>(at + 8 + i * 8, Ordering::Relaxed);
         let (ids, process_start, thread_start, process, user) =
             (word(0), word(1), word(2), word(3), word(4));
-        let mut name = vec![0; ((user >> 32) as usize).min(Record::NAME)];
+        let mut name = vec![0; ((user >> 32) as usize & 0xFF).min(Record::NAME)];
         self.memory.copy_out(at + 48, &mut name);
         // Acquire fence, then the first word again: if it still stands, none of the words above came from
         // a later writer, whose release fence would have made its NOBODY visible here.
@@ -111,6 +113,7 @@ impl<M: Memory> Records<M> {
             },
             process: Instance::from_word(process),
             uid: user as u32,
+            has_cord: user >> 63 != 0,
             name: String::from_utf8_lossy(&name).into_owned(),
         })
     }
@@ -179,6 +182,7 @@ mod tests {
             },
             process: Some(Instance::new(1, 3)),
             uid: 1000,
+            has_cord: true,
             name: "worker".into(),
         };
         assert_eq!(records.read(record.instance), None);

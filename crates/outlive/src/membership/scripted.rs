@@ -114,6 +114,7 @@ impl Actor {
             host_word: self.host.id as u16,
             host: Some(self.host),
             process: Some(self.process),
+            has_cord: false,
             name: "thread",
         };
         let (tables, number) = (self.shared.tables, self.shared.os_number);

@@ -56,11 +56,17 @@ pub(crate) fn enter(
     let _door = Door::enter(tables, os, number, entry.host, DOOR_PATIENCE)?;
     let suspicion = shared.settings.suspicion;
     let host = attach_host(tables, os, number, entry.host, &entry.host_name, suspicion)?;
+    // Without it the process can be killed by those only who may signal it; who is admitted depends on that.
+    let cord = os.tie_cord(host.id, host.generation);
+    if let Err(error) = &cord {
+        tracing::debug!(%host, %error, "not tied to a cord");
+    }
     let claim = Claim {
         level: Level::Process,
         host_word: entry.host as u16,
         host: Some(host),
         process: None,
+        has_cord: cord.is_ok(),
         name: &entry.name,
     };
     // Again, now that others can see us: of two operating systems that come at once, one at least sees
@@ -69,7 +75,7 @@ pub(crate) fn enter(
         .and_then(|()| join::join_process(tables, os, number, entry.id, &claim));
     match joined {
         Ok((process, presence)) => {
-            shared.keep(presence);
+            shared.keep(presence, cord.ok());
             tables.records().beat(host.id);
             for (instance, level) in [(host, Level::Host), (process, Level::Process)] {
                 shared.announce(os, instance, level);

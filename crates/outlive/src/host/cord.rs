@@ -1,0 +1,194 @@
+//! Cords: how a process of another PID namespace, or of another user, is killed.
+//!
+//! A process can signal those of its own PID namespace and of namespaces below, and nobody in a sibling. But the kernel
+//! itself sends a signal on a file event to whom the file's opener has chosen, and asks for the rights of that opener, not of
+//! the one who causes the event. Every process of a host therefore
+//!
+//! 1. opens the host's cord, an empty file beside the pod, for reading,
+//! 2. asks that it be sent SIGKILL (`F_SETSIG`, `F_SETOWN`) when its lease is broken, and takes a read lease,
+//! 3. maps a page through that description, excludes the mapping from `fork`, and closes the descriptor.
+//!
+//! Who opens the file for writing *pulls* the cord: the kernel breaks all leases and so kills all processes of the host at
+//! once, also stopped and frozen ones. The file's mode says who may. A process that has ended or called exec has no lease any
+//! more; one that was given its pid is never hit, since the kernel keeps the process and not the number.
+//!
+//! The first process of a PID namespace is not killed by a cord, as by no signal from within. And a cord proves nothing: that
+//! the processes are dead is what their presence says.
+//!
+//! A cord is named by the incarnation of its host, so a late pull does not hit the next one. It is removed with the
+//! incarnation; what a killed host leaves, the next join of that host or the pod's destruction removes.
+//!
+//! Tests: tests/host_presence.rs.
+
+use super::side_file::{Access, failed};
+use super::{OsError, Presence};
+use core::ptr::NonNull;
+use core::time::Duration;
+use rustix::fs::{Gid, Mode, OFlags, Uid};
+use rustix::io::Errno;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::path::{Path, PathBuf};
+
+/// How often a lease is asked for that a pull or a look at the file is in the way of.
+const TRIES: u32 = 20;
+const PAUSE: Duration = Duration::from_millis(1);
+const PAGE: usize = 4096;
+/// `fcntl` command: which signal tells of a file event. Not in the `libc` crate.
+const F_SETSIG: libc::c_int = 10;
+
+/// Where the cords of one pod lie.
+#[derive(Clone, Debug)]
+pub(super) struct Cords {
+    directory: PathBuf,
+    pod: u128,
+}
+
+/// A lease, and the mapping that keeps it.
+#[derive(Debug)]
+struct Lease {
+    base: NonNull<libc::c_void>,
+}
+
+// SAFETY: the mapping is never accessed; it is an address.
+unsafe impl Send for Lease {}
+// SAFETY: as above.
+unsafe impl Sync for Lease {}
+
+impl Drop for Lease {
+    fn drop(&mut self) {
+        // SAFETY: the mapping is ours and never accessed.
+        unsafe { libc::munmap(self.base.as_ptr(), PAGE) };
+    }
+}
+
+impl Cords {
+    /// Those of `pod`, in `directory`.
+    pub(super) fn new(directory: &Path, pod: u128) -> Self {
+        Self {
+            directory: directory.to_owned(),
+            pod,
+        }
+    }
+
+    fn path(&self, host: u32, generation: u32) -> PathBuf {
+        self.directory
+            .join(format!("{}{host}.{generation}", self.prefix()))
+    }
+
+    fn prefix(&self) -> String {
+        format!("outlive.{:032x}.cord.", self.pod)
+    }
+
+    /// Ties this process to the cord of the incarnation `generation` of `host`, which those may pull who have write
+    /// permission by `access`. It stays tied for as long as the result, and its address space, live.
+    pub(super) fn tie(&self, host: u32, generation: u32, access: Access) -> Result<Presence, OsError> {
+        let path = self.path(host, generation);
+        let file = create_or_open(&path, access)?;
+        let call = |what: &str| OsError::Call {
+            call: format!("{what} of {}", path.display()),
+            source: std::io::Error::last_os_error(),
+        };
+        let fcntl = |command, argument: libc::c_int| {
+            // SAFETY: these commands take a number.
+            unsafe { libc::fcntl(file.as_raw_fd(), command, argument) }
+        };
+        let me = std::process::id() as libc::c_int;
+        if fcntl(F_SETSIG, libc::SIGKILL) != 0 || fcntl(libc::F_SETOWN, me) != 0 {
+            return Err(call("F_SETSIG"));
+        }
+        let mut tries = 0;
+        while fcntl(libc::F_SETLEASE, libc::F_RDLCK) != 0 {
+            let error = call("F_SETLEASE");
+            let is_open_elsewhere = matches!(&error, OsError::Call { source, .. }
+                if source.raw_os_error() == Some(libc::EAGAIN));
+            tries += 1;
+            if !is_open_elsewhere || tries == TRIES {
+                return Err(error);
+            }
+            std::thread::sleep(PAUSE);
+        }
+        // SAFETY: a new mapping without access to its bytes.
+        let base = unsafe {
+            libc::mmap(
+                core::ptr::null_mut(),
+                PAGE,
+                libc::PROT_NONE,
+                libc::MAP_PRIVATE,
+                file.as_raw_fd(),
+                0,
+            )
+        };
+        if base == libc::MAP_FAILED {
+            return Err(call("a mapping"));
+        }
+        let lease = Lease {
+            base: NonNull::new(base).expect("mmap returned null"),
+        };
+        // SAFETY: the mapping is ours. Inherited by a forked child it would keep the lease of a dead process.
+        if unsafe { libc::madvise(base, PAGE, libc::MADV_DONTFORK) } != 0 {
+            return Err(call("MADV_DONTFORK on a mapping"));
+        }
+        Ok(Presence::new(lease))
+    }
+
+    /// Kills the processes that are tied to the cord. `false` if there is none, nobody is tied to it, or this process may not.
+    pub(super) fn pull(&self, host: u32, generation: u32) -> bool {
+        let flags = OFlags::WRONLY | OFlags::NONBLOCK | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let opened = rustix::fs::open(self.path(host, generation), flags, Mode::empty());
+        // A lease stands in the way of the opening, and has been broken by it.
+        matches!(opened, Err(Errno::AGAIN))
+    }
+
+    /// Removes the cord of an incarnation of `host` that is no more.
+    pub(super) fn remove(&self, host: u32, generation: u32) {
+        let _ = rustix::fs::unlink(self.path(host, generation));
+    }
+
+    /// Removes all cords that are not those of `(host, generation)` pairs for which `keep` holds.
+    pub(super) fn remove_others(&self, keep: impl Fn(u32, u32) -> bool) {
+        let prefix = self.prefix();
+        let entries = std::fs::read_dir(&self.directory).into_iter().flatten();
+        for entry in entries.flatten() {
+            let name = entry.file_name();
+            let mut numbers = match name.to_str().and_then(|name| name.strip_prefix(&prefix)) {
+                Some(rest) => rest.split('.').map(str::parse::<u32>),
+                None => continue,
+            };
+            if let (Some(Ok(host)), Some(Ok(generation)), None) =
+                (numbers.next(), numbers.next(), numbers.next())
+                && !keep(host, generation)
+            {
+                self.remove(host, generation);
+            }
+        }
+    }
+}
+
+/// The cord at `path`, open for reading, which is made if it is not there.
+fn create_or_open(path: &Path, access: Access) -> Result<OwnedFd, OsError> {
+    let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let created = rustix::fs::open(path, flags | OFlags::CREATE | OFlags::EXCL, Mode::RUSR | Mode::WUSR);
+    let file = match created {
+        Ok(file) => {
+            if let Some(group) = access.group {
+                let group = Some(Gid::from_raw(group));
+                // Who may not give it away keeps it: then fewer may pull it.
+                let _ = rustix::fs::fchown(&file, None::<Uid>, group);
+            }
+            rustix::fs::fchmod(&file, Mode::from_raw_mode(access.mode))
+                .map_err(|error| failed("setting the mode of", path, error))?;
+            file
+        }
+        Err(Errno::EXIST) => rustix::fs::open(path, flags, Mode::empty())
+            .map_err(|error| failed("opening", path, error))?,
+        Err(error) => return Err(failed("creating", path, error)),
+    };
+    let stat = rustix::fs::fstat(&file).map_err(|error| failed("stat of", path, error))?;
+    if stat.st_mode & libc::S_IFMT != libc::S_IFREG {
+        return Err(OsError::Refused {
+            path: path.to_owned(),
+            why: "it is not a regular file".into(),
+        });
+    }
+    Ok(file)
+}
