@@ -4,7 +4,7 @@
 //! operating system: while any member lives, the answer reaches the table within a millisecond, but when
 //! the last one was killed nobody is left to write it down. A look asks for itself, and changes nothing.
 
-use outlive::host::{Linux, Liveness, Obituary, Os};
+use outlive::host::{Linux, Obituary, Os};
 use outlive::membership::{Instance, InstanceId, Level, State, Status};
 use outlive::pod::{GroupStatus, MemberStatus, Pod};
 use outlive::recovery::LockEntry;
@@ -242,52 +242,51 @@ impl Here {
         if !state.status.may_write() {
             return None;
         }
-        let Some((os, number)) = self.os else {
-            return Some(Presence::Unknown);
-        };
-        let tables = pod.tables();
+        let presence = self.evidence(pod, status);
+        // It may have left, or been raised, between the two looks.
+        Some(if pod.tables().generations().state(status.id) == Ok(state) {
+            presence
+        } else {
+            Presence::Here
+        })
+    }
+
+    /// What the kernel knows of a member that may write.
+    fn evidence(&self, pod: &Pod, status: &MemberStatus) -> Presence {
+        let (tables, state) = (pod.tables(), status.state);
+        let systems = tables.operating_systems();
         let Some(its_os) = tables.os_of(state) else {
-            return Some(Presence::Unknown);
+            return Presence::Unknown;
         };
-        if its_os != number {
-            let over = tables
-                .operating_systems()
-                .is_earlier_boot(its_os, os.identity());
-            return Some(if over {
-                Presence::Gone
-            } else {
-                Presence::Unknown
-            });
-        }
-        let presence = match (state.level, state.status) {
+        let is_here = self.os.is_some_and(|(_, number)| number == its_os);
+        let absence_is_proof =
+            is_here || pod.segment().has_one_kernel() && systems.has_one_kernel(its_os);
+        let absent = match self.os {
+            _ if absence_is_proof => Presence::Gone,
+            Some((os, _)) if systems.is_earlier_boot(its_os, os.identity()) => Presence::Gone,
+            _ => Presence::Unknown,
+        };
+        let process = |id| match pod.is_present(id) {
+            Ok(true) => Presence::Here,
+            Ok(false) => absent,
+            Err(_) => Presence::Unknown,
+        };
+        match (state.level, self.os) {
+            (Some(Level::Process), _) => process(status.id),
             // By its processes, later.
-            (Some(Level::Host), Status::Live | Status::Fencing) => Presence::Here,
-            (Some(Level::Process), Status::Live) => process_presence(os, status),
-            _ => match os.obituary(status.id) {
+            (Some(Level::Host), _) if absence_is_proof && state.status != Status::Joining => {
+                Presence::Here
+            }
+            (Some(Level::Host), _) if !absence_is_proof => absent,
+            // A thread, or a host that is being joined: the obituary is that of the joining thread.
+            (_, Some((os, _))) if is_here => match os.obituary(status.id) {
                 Obituary::Held { .. } => Presence::Here,
                 Obituary::Vacant | Obituary::Marked { .. } => Presence::Gone,
             },
-        };
-        // It may have left, or been raised, between the two looks.
-        if tables.generations().state(status.id) == Ok(state) {
-            Some(presence)
-        } else {
-            Some(Presence::Here)
+            _ => match status.record.as_ref().and_then(|record| record.process) {
+                Some(of) => process(of.id),
+                None => Presence::Unknown,
+            },
         }
-    }
-}
-
-fn process_presence(os: &dyn Os, status: &MemberStatus) -> Presence {
-    let Some(record) = &status.record else {
-        return Presence::Unknown;
-    };
-    match os.open_process(record.thread.process) {
-        Ok(Some(process)) if !process.is_gone() => Presence::Here,
-        Ok(_) => Presence::Gone,
-        Err(_) => match os.thread_liveness(record.thread) {
-            Liveness::Exists => Presence::Here,
-            Liveness::Gone => Presence::Gone,
-            Liveness::Unknown => Presence::Unknown,
-        },
     }
 }

@@ -1,5 +1,6 @@
 //! What the command line says, and who answers it: one file for each command.
 
+mod bury;
 mod check;
 mod clean;
 mod completions;
@@ -95,6 +96,8 @@ enum PodCommand {
     Watch(watch::Watch),
     /// Check every invariant of a pod
     Check(check::Check),
+    /// Say that a host is off of which nothing can be known here
+    Bury(bury::Bury),
     /// Remove a pod
     Destroy(destroy::Destroy),
     /// List or remove what this operating system keeps for pods that are gone
@@ -131,6 +134,7 @@ impl Outlive {
             Command::Pod(PodCommand::Resize(command)) => command.run(),
             Command::Pod(PodCommand::Watch(command)) => command.run(),
             Command::Pod(PodCommand::Check(command)) => command.run(),
+            Command::Pod(PodCommand::Bury(command)) => command.run(),
             Command::Pod(PodCommand::Destroy(command)) => command.run(),
             Command::Pod(PodCommand::Clean(command)) => command.run(),
             Command::Run(command) => command.run(),

@@ -434,6 +434,7 @@ fn record_of(generation: u32) -> Record {
         },
         process: Some(Instance::new(2, generation)),
         uid: generation,
+        has_cord: false,
         name: format!("{generation:012}"),
     }
 }

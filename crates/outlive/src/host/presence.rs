@@ -112,7 +112,7 @@ impl PodFile {
     }
 
     /// Whether the byte of `id` is locked.
-    pub(super) fn is_locked(&self, id: u32) -> bool {
+    pub(crate) fn is_locked(&self, id: u32) -> bool {
         let mut lock = lock_of(FIRST_BYTE + libc::off_t::from(id));
         // SAFETY: the descriptor is open and `lock` a valid flock, which the call overwrites.
         let answer = unsafe { libc::fcntl(self.file.as_raw_fd(), libc::F_OFD_GETLK, &raw mut lock) };

@@ -110,7 +110,7 @@ impl Detector {
             };
             let is_here = its_os == self.os_number;
             // Another operating system has sentinels of its own for as long as anything of it lives.
-            if !is_here && !(thorough && systems.absence_is_proof(self.os_number, its_os)) {
+            if !(is_here || thorough && systems.absence_is_proof(self.os_number, its_os)) {
                 continue;
             }
             let instance = Instance::new(id, state.generation);

@@ -20,6 +20,7 @@ mod keeper;
 mod manager;
 mod member;
 mod obligations;
+mod operator;
 mod oses;
 mod process;
 #[doc(hidden)]
@@ -44,6 +45,8 @@ pub use instance::{Instance, InstanceId};
 pub use join::{JoinError, JoinPoint, LeavePoint};
 pub use member::Member;
 pub use obligations::{NothingHeld, Obligations};
+pub use operator::NotBuried;
+pub(crate) use operator::bury_by_word;
 pub use oses::{OperatingSystems, TooManyBoots};
 pub use process::{Process, ProcessOptions, StillMembers};
 pub use record::{Record, Records};

@@ -102,14 +102,16 @@ impl<M: Memory> OperatingSystems<M> {
     /// Whether a free presence byte, as seen on operating system `observer`, proves the death of a process of operating
     /// system `member`.
     pub fn absence_is_proof(self, observer: u16, member: u16) -> bool {
-        let one_kernel = |number: u16| {
-            number < Self::MOST
-                && self
-                    .memory
-                    .load::<u64>(self.key_at(number) + REACH, Ordering::Acquire)
-                    == ONE_KERNEL
-        };
-        observer == member || one_kernel(observer) && one_kernel(member)
+        observer == member || self.has_one_kernel(observer) && self.has_one_kernel(member)
+    }
+
+    /// Whether operating system `number` reaches the pod by a file that one kernel at a time can map.
+    pub fn has_one_kernel(self, number: u16) -> bool {
+        number < Self::MOST
+            && self
+                .memory
+                .load::<u64>(self.key_at(number) + REACH, Ordering::Acquire)
+                == ONE_KERNEL
     }
 
     /// Whether operating system `number` is of the boot that `now` is of, as far as boot ids tell: machines that were resumed

@@ -2,7 +2,7 @@
 
 use crate::heap::{SecondWay, buddy};
 use crate::host::OsError;
-use crate::membership::{GroupError, Instance, JoinError, StillMembers};
+use crate::membership::{GroupError, Instance, JoinError, NotBuried, StillMembers};
 use crate::segment::{CreateError, DestroyError, OpenError};
 use core::time::Duration;
 use std::path::PathBuf;
@@ -99,6 +99,9 @@ pub enum PodError {
     /// The process could not leave.
     #[error(transparent)]
     Leave(#[from] StillMembers),
+    /// The host could not be buried.
+    #[error(transparent)]
+    NotBuried(#[from] NotBuried),
     /// A control group could not be created or joined.
     #[error(transparent)]
     Group(#[from] GroupError),

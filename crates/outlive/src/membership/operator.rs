@@ -1,0 +1,109 @@
+//! The operator's word: a host of which nothing is known here is off.
+//!
+//! Where the evidence ends (memory that several kernels share, a machine that is gone, no fence command) the host's generation
+//! may be raised on the word of an operator. What can be known is checked all the same, and wins: a process of the host
+//! whose presence is claimed on this kernel, or a heart that beats, is a host that lives.
+
+use super::death::{bury_members, members_of, raise, tell_because};
+use super::{Instance, InstanceId, Level, State, Status, Tables};
+use crate::host::Bells;
+use core::time::Duration;
+use outlive_memory::{Memory, Ordering};
+use std::thread::sleep;
+use std::time::Instant;
+
+/// How often the heart is looked at.
+const LOOK: Duration = Duration::from_millis(1);
+
+/// Why a host is not buried.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum NotBuried {
+    /// No host has the id.
+    #[error("{host} is no host that is up: {state}")]
+    NoHost {
+        /// The id.
+        host: InstanceId,
+        /// What the id is.
+        state: String,
+    },
+    /// A process of it is on this machine.
+    #[error("{host} lives: its process {process} (pid {pid} in its own PID namespace) is on this machine; end that process instead")]
+    Present {
+        /// The host.
+        host: Instance,
+        /// The process.
+        process: Instance,
+        /// Its pid, as the process sees it; 0 if that is not known.
+        pid: u32,
+    },
+    /// Its heart beats.
+    #[error("{0} lives: its heart beats")]
+    Beats(Instance),
+    /// Something happened to it at the same time.
+    #[error("{0} is being buried or joined at this moment; look again")]
+    Changed(Instance),
+}
+
+/// Buries the host `id` on an operator's word that it is off, with its processes and threads. `is_present` tells whether a
+/// process of this kernel has an id. Takes twice the suspicion time.
+///
+/// A caller that dies in the middle leaves the host as it was, being fenced, or buried; then the call can be repeated.
+pub(crate) fn bury_by_word(
+    tables: Tables,
+    bells: &dyn Bells,
+    id: InstanceId,
+    suspicion: Duration,
+    is_present: impl Fn(InstanceId) -> bool,
+) -> Result<Instance, NotBuried> {
+    let generations = tables.generations();
+    let seen = generations.state(id).unwrap_or(State::FREE);
+    if seen.level != Some(Level::Host) || !seen.status.may_write() {
+        let state = seen.to_string();
+        return Err(NotBuried::NoHost { host: id, state });
+    }
+    let host = Instance::new(id, seen.generation);
+    refuse_the_present(tables, host, &is_present)?;
+    let until = Instant::now() + suspicion * 2;
+    let first = tables.records().beats(id);
+    while Instant::now() < until {
+        if tables.records().beats(id) != first {
+            return Err(NotBuried::Beats(host));
+        }
+        sleep(LOOK);
+    }
+    // Closed, as by a manager: no process joins it from now on (the handshake in `join.rs`).
+    let fencing = State {
+        status: Status::Fencing,
+        ..seen
+    };
+    if seen != fencing && !generations.transition(id, seen, fencing) {
+        return Err(NotBuried::Changed(host));
+    }
+    tables.memory().fence(Ordering::SeqCst);
+    refuse_the_present(tables, host, &is_present)?;
+    let members = members_of(tables, id);
+    let dead = raise(tables, id, fencing, None).ok_or(NotBuried::Changed(host))?;
+    tell_because(tables, bells, dead, true);
+    bury_members(tables, bells, &members, None);
+    Ok(dead)
+}
+
+fn refuse_the_present(
+    tables: Tables,
+    host: Instance,
+    is_present: impl Fn(InstanceId) -> bool,
+) -> Result<(), NotBuried> {
+    for (id, state) in members_of(tables, host.id) {
+        if state.level == Some(Level::Process) && is_present(id) {
+            let process = Instance::new(id, state.generation);
+            let record = tables.records().read(process);
+            return Err(NotBuried::Present {
+                host,
+                process,
+                pid: record.map_or(0, |record| record.thread.process.pid),
+            });
+        }
+    }
+    Ok(())
+}
