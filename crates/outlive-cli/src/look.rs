@@ -244,11 +244,13 @@ impl Here {
         }
         let presence = self.evidence(pod, status);
         // It may have left, or been raised, between the two looks.
-        Some(if pod.tables().generations().state(status.id) == Ok(state) {
-            presence
-        } else {
-            Presence::Here
-        })
+        Some(
+            if pod.tables().generations().state(status.id) == Ok(state) {
+                presence
+            } else {
+                Presence::Here
+            },
+        )
     }
 
     /// What the kernel knows of a member that may write.

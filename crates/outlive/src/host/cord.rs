@@ -81,7 +81,12 @@ impl Cords {
 
     /// Ties this process to the cord of the incarnation `generation` of `host`, which those may pull who have write
     /// permission by `access`. It stays tied for as long as the result, and its address space, live.
-    pub(super) fn tie(&self, host: u32, generation: u32, access: Access) -> Result<Presence, OsError> {
+    pub(super) fn tie(
+        &self,
+        host: u32,
+        generation: u32,
+        access: Access,
+    ) -> Result<Presence, OsError> {
         let path = self.path(host, generation);
         let file = create_or_open(&path, access)?;
         let call = |what: &str| OsError::Call {
@@ -167,7 +172,11 @@ impl Cords {
 /// The cord at `path`, open for reading, which is made if it is not there.
 fn create_or_open(path: &Path, access: Access) -> Result<OwnedFd, OsError> {
     let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    let created = rustix::fs::open(path, flags | OFlags::CREATE | OFlags::EXCL, Mode::RUSR | Mode::WUSR);
+    let created = rustix::fs::open(
+        path,
+        flags | OFlags::CREATE | OFlags::EXCL,
+        Mode::RUSR | Mode::WUSR,
+    );
     let file = match created {
         Ok(file) => {
             if let Some(group) = access.group {

@@ -2,6 +2,7 @@
 
 use core::time::Duration;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::process::{Pid, Signal, getppid, set_parent_process_death_signal};
 use std::ffi::OsString;
 use std::io::{self, Read};
 use std::os::unix::process::CommandExt;
@@ -65,7 +66,11 @@ pub enum FenceError {
 ///
 /// The program gets the id and the name as its last two arguments, and as `OUTLIVE_HOST_ID` and
 /// `OUTLIVE_HOST_NAME`. It must return 0 only after the host is certainly off, and may be run twice for
-/// one failure: the caller may die while it runs, and whoever follows runs it again.
+/// one failure: the caller may die while it runs, and its successor runs it again.
+///
+/// The kernel kills the program when the calling thread dies, so that it does not run next to its
+/// successor. This reaches the program itself, not what the program has started, and not a program that
+/// is set-user-ID.
 ///
 /// # Errors
 /// If it is not known to have succeeded; then the host is not fenced.
@@ -87,7 +92,11 @@ pub fn run_fence_command(
     };
     let (reader, writer) = io::pipe().map_err(not_run)?;
     rustix::io::ioctl_fionbio(&reader, true).map_err(|error| not_run(error.into()))?;
-    let child = Command::new(program)
+    let mut child = Command::new(program);
+    let caller = rustix::process::getpid();
+    // SAFETY: after the fork the closure makes system calls only, and allocates nothing.
+    unsafe { child.pre_exec(move || die_with(caller)) };
+    let child = child
         .args(arguments)
         .args([&id.to_string(), name])
         .env("OUTLIVE_HOST_ID", id.to_string())
@@ -114,6 +123,17 @@ pub fn run_fence_command(
             after: timeout,
             output,
         }),
+    }
+}
+
+/// Has the kernel kill the calling process when the thread dies that forked it from the process `parent`.
+fn die_with(parent: Pid) -> io::Result<()> {
+    set_parent_process_death_signal(Some(Signal::KILL))?;
+    // A parent that died before the call above sent no signal; then this process has another parent now.
+    if getppid() == Some(parent) {
+        Ok(())
+    } else {
+        Err(io::ErrorKind::NotFound.into())
     }
 }
 
@@ -149,8 +169,8 @@ impl Running {
         };
         if status.is_none() {
             // The group is named by the child's pid, which is its own until it is waited for.
-            if let Some(group) = rustix::process::Pid::from_raw(self.child.id() as i32) {
-                let _ = rustix::process::kill_process_group(group, rustix::process::Signal::KILL);
+            if let Some(group) = Pid::from_raw(self.child.id() as i32) {
+                let _ = rustix::process::kill_process_group(group, Signal::KILL);
             }
             self.child.wait()?;
         }

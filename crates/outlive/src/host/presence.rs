@@ -95,7 +95,10 @@ impl PodFile {
     /// Where those meet who have the pod: the directory of its file, or `/dev/shm` if it is a device or has no name.
     pub(super) fn directory(&self) -> &Path {
         let is_named = self.path.is_absolute() && !self.path.starts_with("/proc");
-        let is_file = self.file.metadata().is_ok_and(|metadata| metadata.is_file());
+        let is_file = self
+            .file
+            .metadata()
+            .is_ok_and(|metadata| metadata.is_file());
         match self.path.parent() {
             Some(directory) if is_named && is_file => directory,
             _ => Path::new(MEETING),
@@ -115,7 +118,8 @@ impl PodFile {
     pub(crate) fn is_locked(&self, id: u32) -> bool {
         let mut lock = lock_of(FIRST_BYTE + libc::off_t::from(id));
         // SAFETY: the descriptor is open and `lock` a valid flock, which the call overwrites.
-        let answer = unsafe { libc::fcntl(self.file.as_raw_fd(), libc::F_OFD_GETLK, &raw mut lock) };
+        let answer =
+            unsafe { libc::fcntl(self.file.as_raw_fd(), libc::F_OFD_GETLK, &raw mut lock) };
         if answer != 0 {
             // What cannot be asked proves no death.
             static ONCE: Once = Once::new();
@@ -201,7 +205,10 @@ impl PodFile {
         };
         // SAFETY: the mapping is ours. A forked child that inherited it would keep the lock of its dead parent.
         if unsafe { libc::madvise(base, self.granule, libc::MADV_DONTFORK) } != 0 {
-            return Err(last_error(format!("MADV_DONTFORK on {}", self.path.display())));
+            return Err(last_error(format!(
+                "MADV_DONTFORK on {}",
+                self.path.display()
+            )));
         }
         Ok(anchor)
     }

@@ -77,8 +77,14 @@ struct Claimed {
 
 impl Drop for Claimed {
     fn drop(&mut self) {
-        let mut presences = self.presences.lock().unwrap_or_else(PoisonError::into_inner);
-        if presences.get(&self.id).is_some_and(|of| Arc::ptr_eq(of, &self.alive)) {
+        let mut presences = self
+            .presences
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        if presences
+            .get(&self.id)
+            .is_some_and(|of| Arc::ptr_eq(of, &self.alive))
+        {
             presences.remove(&self.id);
         }
     }
@@ -145,7 +151,12 @@ impl Scripted {
         };
         let obituaries = self.state().obituaries.len() as u32;
         let (presences, cords) = (&self.machine.presences, &self.machine.cords);
-        Self::with(identity, Arc::clone(presences), Arc::clone(cords), obituaries)
+        Self::with(
+            identity,
+            Arc::clone(presences),
+            Arc::clone(cords),
+            obituaries,
+        )
     }
 
     fn with(identity: OsIdentity, presences: Presences, cords: Cords, obituaries: u32) -> Self {
@@ -489,7 +500,12 @@ impl Os for ScriptedOs {
     }
 
     fn tie_cord(&self, host: u32, generation: u32) -> Result<Presence, OsError> {
-        let mut cords = self.os.machine.cords.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut cords = self
+            .os
+            .machine
+            .cords
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
         let tied = cords.entry((host, generation)).or_default();
         tied.push((self.os.clone(), self.thread.process));
         Ok(Presence::new(()))
@@ -498,7 +514,12 @@ impl Os for ScriptedOs {
     fn pull_cord(&self, host: u32, generation: u32) -> bool {
         drop(self.acting());
         let tied = {
-            let cords = self.os.machine.cords.lock().unwrap_or_else(PoisonError::into_inner);
+            let cords = self
+                .os
+                .machine
+                .cords
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner);
             cords.get(&(host, generation)).cloned().unwrap_or_default()
         };
         let mut pulled = false;
@@ -511,7 +532,12 @@ impl Os for ScriptedOs {
     }
 
     fn remove_cord(&self, host: u32, generation: u32) {
-        let mut cords = self.os.machine.cords.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut cords = self
+            .os
+            .machine
+            .cords
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
         cords.remove(&(host, generation));
     }
 

@@ -69,7 +69,8 @@ impl<'a> Door<'a> {
         };
         door.presence = os.claim_presence(host)?;
         if door.presence.is_none() {
-            let by = "a process of this machine, in another PID namespace or with another /dev/shm".into();
+            let by = "a process of this machine, in another PID namespace or with another /dev/shm"
+                .into();
             return Err(JoinError::InUse { id: host, by });
         }
         Ok(door)
@@ -168,7 +169,9 @@ fn refuse_what_may_live<M: Memory>(
 ) -> Result<(), String> {
     let (systems, now) = (tables.operating_systems(), os.identity());
     if has_present_process(tables, os, id) {
-        return Err("a host of this machine whose processes are in another PID namespace and live".into());
+        return Err(
+            "a host of this machine whose processes are in another PID namespace and live".into(),
+        );
     }
     if !systems.is_earlier_boot(seen.host, now) && !systems.is_of_boot(seen.host, now) {
         return Err(format!(
@@ -187,7 +190,11 @@ fn refuse_what_may_live<M: Memory>(
 }
 
 /// Whether the presence of a process of the host `id` is claimed, so that it is a host of this kernel and may write.
-pub(crate) fn has_present_process<M: Memory>(tables: Tables<M>, os: &dyn Os, id: InstanceId) -> bool {
+pub(crate) fn has_present_process<M: Memory>(
+    tables: Tables<M>,
+    os: &dyn Os,
+    id: InstanceId,
+) -> bool {
     members_of(tables, id)
         .into_iter()
         .any(|(member, state)| state.level == Some(Level::Process) && os.is_present(member))

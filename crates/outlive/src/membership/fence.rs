@@ -1,7 +1,8 @@
 //! Fencing: making sure that a suspected host can no longer touch memory.
 //!
 //! On one operating system every process of the host is killed through its verified handle and seen gone.
-//! A host of another operating system is fenced by the configured command. A fence that cannot complete
+//! A host of another operating system is fenced by the configured command, and so is one of this operating
+//! system that has a process which this one may not kill, because another user runs it. A fence that cannot complete
 //! raises nothing: the host stays a suspect, is reported, and the fence goes on trying.
 
 use super::detector::{Detector, Unwatched};
@@ -14,8 +15,9 @@ use std::sync::Arc;
 ///
 /// It is called on a thread of its own and may take as long as it needs. A process that
 /// [leaves](super::Process::leave) waits for the agent that it has called, because a fence that came after
-/// would hit a host that has come back: so an agent had better come to an end. (The pod's fence command is
-/// killed after [`Settings::fence_timeout`](super::Settings::fence_timeout).)
+/// would hit a host that has come back: so an agent must come to an end. The hearts of the leaving process
+/// beat while it waits. (The pod's fence command is killed after
+/// [`Settings::fence_timeout`](super::Settings::fence_timeout).)
 pub trait FenceAgent: Send + Sync {
     /// Makes sure that the host `host`, called `name`, no longer runs. `Ok` is a promise: on the strength
     /// of it others take what the host held.
@@ -49,6 +51,28 @@ pub(crate) enum FenceState {
     Failing(String),
 }
 
+/// How a fence calls an agent.
+#[derive(Clone, Copy)]
+pub(crate) struct Call<'a> {
+    /// The host's name.
+    pub name: &'a str,
+    /// The agent, if there is one.
+    pub agent: Option<&'a Arc<dyn FenceAgent>>,
+    /// Whether an agent that is not at work may be called.
+    pub may_begin: bool,
+}
+
+/// How the agent stands that a fence has called.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum AgentState {
+    /// No agent has been called, or its answer has been taken.
+    None,
+    /// The agent is at work.
+    AtWork,
+    /// The agent has answered and the answer has not been taken.
+    Finished,
+}
+
 /// One host's fence, which is driven by calls of [`Fence::drive`] and never blocks.
 ///
 /// It is the fence of one incarnation in one state: what it proves, it proves of that.
@@ -62,6 +86,8 @@ pub(crate) struct Fence {
     agent: Option<std::thread::JoinHandle<Result<(), String>>>,
     /// After a failure: when to try again, and what it was.
     failed: Option<(Duration, String)>,
+    /// The reason for which the host was last reported.
+    reason: Option<String>,
 }
 
 impl Fence {
@@ -74,12 +100,31 @@ impl Fence {
             patience,
             agent: None,
             failed: None,
+            reason: None,
         }
+    }
+
+    /// Notes why the fence fails. Returns whether that has changed.
+    pub(crate) fn note_reason(&mut self, why: &str) -> bool {
+        let is_news = self.reason.as_deref() != Some(why);
+        if is_news {
+            self.reason = Some(why.to_owned());
+        }
+        is_news
     }
 
     /// The state in which the host was when the fence began.
     pub(crate) fn seen(&self) -> State {
         self.seen
+    }
+
+    /// How its agent stands.
+    pub(crate) fn agent(&self) -> AgentState {
+        match &self.agent {
+            None => AgentState::None,
+            Some(agent) if agent.is_finished() => AgentState::Finished,
+            Some(_) => AgentState::AtWork,
+        }
     }
 
     /// The agent that is still at work for this fence.
@@ -96,17 +141,20 @@ impl Fence {
         self.failed.is_some() || now.saturating_sub(self.began) >= self.patience
     }
 
-    /// Goes on with the fence of a host of this operating system.
+    /// Continues the fence of a host of this operating system. The agent is called if a process may not be
+    /// killed from here; its word does not count as proof, since that process is seen here.
     pub(crate) fn drive(
         &mut self,
         tables: Tables,
         os: &dyn Os,
         detector: &mut Detector,
+        call: Call<'_>,
     ) -> FenceState {
         // The full fence of the handshake in `join.rs`: the host's word was set before, everyone's is
         // read after.
         outlive_memory::Memory::fence(tables.memory(), outlive_memory::Ordering::SeqCst);
         let mut waiting_for = None;
+        let mut refused = None;
         for (id, state) in tables.writers() {
             if state.level != Some(Level::Process) || u32::from(state.host) != self.host {
                 continue;
@@ -125,6 +173,7 @@ impl Fence {
                     waiting_for = Some(if handle.send_kill() {
                         format!("process {pid} was told to die and has not gone yet")
                     } else {
+                        refused = Some(pid);
                         format!("process {pid} cannot be killed from here")
                     });
                 }
@@ -145,23 +194,36 @@ impl Fence {
                 }
             }
         }
+        let now = os.now();
+        if let Some(pid) = refused
+            && call.agent.is_some()
+        {
+            match self.drive_agent(now, call) {
+                FenceState::Underway => {}
+                FenceState::Failing(why) => {
+                    return FenceState::Failing(format!(
+                        "process {pid} cannot be killed from here, and {why}"
+                    ));
+                }
+                // It is given time to go until the agent is called again.
+                FenceState::Done => {
+                    let why = "the fence agent has answered that the host is off, which it is not";
+                    self.failed = Some((now + self.patience, why.into()));
+                }
+            }
+        }
         match waiting_for {
             None => FenceState::Done,
-            Some(why) if os.now().saturating_sub(self.began) >= self.patience => {
+            Some(why) if now.saturating_sub(self.began) >= self.patience => {
                 FenceState::Failing(why)
             }
             Some(_) => FenceState::Underway,
         }
     }
 
-    /// Goes on with the fence of a host of another operating system, by `agent`.
-    pub(crate) fn drive_agent(
-        &mut self,
-        now: Duration,
-        name: &str,
-        agent: Option<&Arc<dyn FenceAgent>>,
-    ) -> FenceState {
-        let Some(agent) = agent else {
+    /// Continues the fence of a host of another operating system, by an agent.
+    pub(crate) fn drive_agent(&mut self, now: Duration, call: Call<'_>) -> FenceState {
+        let Some(agent) = call.agent else {
             return FenceState::Failing(
                 "it runs on another operating system and no fence command is configured".into(),
             );
@@ -185,8 +247,10 @@ impl Fence {
                 }
                 return FenceState::Failing("the fence agent has not answered yet".into());
             }
+            None if !call.may_begin => return FenceState::Underway,
             None => {
-                let (agent, host, name) = (Arc::clone(agent), self.instance(), name.to_owned());
+                let (agent, host, name) =
+                    (Arc::clone(agent), self.instance(), call.name.to_owned());
                 std::thread::Builder::new()
                     .name("outlive-fence".into())
                     .spawn(move || agent.fence(host, &name))

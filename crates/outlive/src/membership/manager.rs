@@ -8,18 +8,30 @@
 //!
 //! The manager copies counters that others increment and judges by its own clock. So a manager that fails
 //! can only delay a detection; and one that was itself held up does not count the time it missed against
-//! anybody (LUPIN §3.3). A heart is looked at between two looks at the clock: it was silent at most since
+//! any host (LUPIN §3.3), unless it is late all the time ([`LATE_ROUNDS_FORGIVEN`]). A heart is looked at between two looks at the clock: it was silent at most since
 //! the *later* of the two at which it last moved, and at least until the *earlier* of the two now. A
 //! manager that is held up anywhere in between only finds silences shorter than they were.
 
 use super::death::{bury_members, bury_orphans, members_of, raise, tell_because};
 use super::detector::Detector;
-use super::fence::{Fence, FenceAgent, FenceState};
+use super::fence::{AgentState, Call, Fence, FenceAgent, FenceState};
 use super::{Instance, InstanceId, Level, Settings, State, Status, Tables};
 use crate::host::Os;
 use core::time::Duration;
 use std::collections::HashMap;
 use std::sync::Arc;
+
+/// How many late rounds in a row are forgiven whole.
+///
+/// What happened in a late round is not known: the whole machine may have been held up. So the first ones
+/// count as no silence at all. If they did so for ever, a manager whose every round is late (under a CPU
+/// quota, say) would suspect no host, ever. So from then on a late round counts as one poll.
+///
+/// That suspects no host that beats. A heart that moves at least once between two rounds of the manager
+/// has no silence, however late the rounds are, and its late rounds are counted anew. A suspected
+/// host has not beaten once in `LATE_ROUNDS_FORGIVEN` rounds and then `suspicion / poll` more, while the
+/// manager ran in every one of them: no stall that stops both explains that.
+const LATE_ROUNDS_FORGIVEN: u32 = 8;
 
 /// A counter that somebody else increments, and when it was last seen to have moved.
 #[derive(Clone, Copy, Debug)]
@@ -27,30 +39,60 @@ struct Pulse {
     of: Instance,
     beats: u64,
     moved: Duration,
+    /// How many late rounds in a row, up to the last, have not seen it move.
+    late_rounds: u32,
+}
+
+/// What a round of the manager must not count as silence.
+#[derive(Clone, Copy, Debug)]
+struct Missed {
+    /// The time since the last round, if this round is late; else zero.
+    gap: Duration,
+    poll: Duration,
 }
 
 impl Pulse {
-    /// For how long the counter that `read` reads has certainly not moved. `missed`: time during which
-    /// this process did not look, which is nobody's silence.
+    /// For how long the counter that `read` reads has certainly not moved, without what was `missed`.
     fn silence(
         pulse: &mut Option<Self>,
         of: Instance,
         os: &dyn Os,
-        missed: Duration,
+        missed: Missed,
         read: impl FnOnce() -> u64,
     ) -> Duration {
         let before = os.now();
         let beats = read();
         match pulse {
             Some(known) if known.of == of && known.beats == beats => {
-                known.moved = (known.moved + missed).min(before);
+                let forgiven = known.forgive(missed);
+                known.moved = (known.moved + forgiven).min(before);
                 before - known.moved
             }
             _ => {
                 let moved = os.now();
-                *pulse = Some(Self { of, beats, moved });
+                *pulse = Some(Self {
+                    of,
+                    beats,
+                    moved,
+                    late_rounds: 0,
+                });
                 Duration::ZERO
             }
+        }
+    }
+
+    /// How much of the time since the last round does not count, in a round in which the counter has not
+    /// moved. See [`LATE_ROUNDS_FORGIVEN`].
+    fn forgive(&mut self, missed: Missed) -> Duration {
+        if missed.gap.is_zero() {
+            self.late_rounds = 0;
+            return Duration::ZERO;
+        }
+        self.late_rounds = self.late_rounds.saturating_add(1);
+        if self.late_rounds <= LATE_ROUNDS_FORGIVEN {
+            missed.gap
+        } else {
+            missed.gap.saturating_sub(missed.poll)
         }
     }
 }
@@ -65,7 +107,11 @@ pub(crate) struct Manager {
     last_poll: Option<Duration>,
     hosts: HashMap<InstanceId, Option<Pulse>>,
     manager: Option<Pulse>,
+    /// The silent manager of which it has been logged that it cannot be killed.
+    unkillable: Option<Instance>,
     fences: HashMap<InstanceId, Fence>,
+    /// Whether the process is leaving: see [`leave_off`](Self::leave_off).
+    leaving: bool,
     /// Agents at work for fences that are over.
     lingering: Vec<std::thread::JoinHandle<Result<(), String>>>,
 }
@@ -87,7 +133,9 @@ impl Manager {
             last_poll: None,
             hosts: HashMap::new(),
             manager: None,
+            unkillable: None,
             fences: HashMap::new(),
+            leaving: false,
             lingering: Vec::new(),
         }
     }
@@ -120,6 +168,8 @@ impl Manager {
                 self.manager = None;
                 self.do_duty(os, detector, now, missed);
             }
+            // A leaving process neither fences a silent manager nor takes the role.
+            _ if self.leaving => {}
             Some(holder) if !role.is_vacant(generations, holder) => {
                 self.hosts.clear();
                 self.watch_manager(os, detector, holder, now, missed);
@@ -134,15 +184,42 @@ impl Manager {
         self.forget_finished_fences();
     }
 
-    /// The time since the last round, if this round is late: who was held up, and since when, is not
-    /// known then (the whole machine may have been), so none of it counts against anybody.
-    fn missed(&self, now: Duration) -> Duration {
+    /// Prepares the manager for the end of its process: begins no new fence from the first call on.
+    /// Returns whether no agent is at work any more; then the role has been resigned.
+    ///
+    /// While an agent is at work the role is kept, because a second manager would start a second fence,
+    /// which might hit a host that has come back in the meantime. So the caller continues its rounds,
+    /// which beat all hearts, until this returns true.
+    pub(crate) fn leave_off(&mut self, os: &dyn Os, detector: &mut Detector) -> bool {
+        self.leaving = true;
+        // The answers of agents that have finished, also if another process holds the role by now: each
+        // is about the word that its fence began with.
+        let finished = |(id, fence): (&InstanceId, &Fence)| {
+            (fence.agent() == AgentState::Finished).then(|| (*id, fence.seen()))
+        };
+        let finished: Vec<_> = self.fences.iter().filter_map(finished).collect();
+        for (id, seen) in finished {
+            self.go_on_fencing(os, detector, id, seen, os.now());
+        }
+        self.forget_finished_fences();
+        let mut fences = self.fences.values();
+        let is_at_work =
+            fences.any(|fence| fence.agent() == AgentState::AtWork) || !self.lingering.is_empty();
+        if !is_at_work {
+            self.tables.role().resign(self.me);
+        }
+        !is_at_work
+    }
+
+    /// The time since the last round, if this round is late: which processes were held up, and since when,
+    /// is not known then.
+    fn missed(&self, now: Duration) -> Missed {
         let poll = self.settings.poll;
         let gap = self.last_poll.map_or(Duration::ZERO, |last| now - last);
-        if gap >= poll + poll / 8 {
-            gap
-        } else {
-            Duration::ZERO
+        let is_late = gap >= poll + poll / 8;
+        Missed {
+            gap: if is_late { gap } else { Duration::ZERO },
+            poll,
         }
     }
 
@@ -170,7 +247,7 @@ impl Manager {
         detector: &mut Detector,
         holder: Instance,
         now: Duration,
-        missed: Duration,
+        missed: Missed,
     ) {
         let (role, generations) = (self.tables.role(), self.tables.generations());
         let mut pulse = self.manager;
@@ -191,15 +268,23 @@ impl Manager {
             // One process of ours: its pidfd is proof, and the detector raises it.
             match detector.handle(os, holder) {
                 Ok(Some(handle)) if !handle.is_gone() => {
-                    if !handle.send_kill() {
+                    if handle.send_kill() {
+                        return;
+                    }
+                    if self.unkillable.replace(holder) != Some(holder) {
                         tracing::error!(%holder, "the fabric manager is silent and cannot be killed");
+                    }
+                    // It runs as another user: the agent fences its host, unless that is our own.
+                    let own = generations.state(self.me.id);
+                    if self.agent.is_none() || own.is_ok_and(|own| own.host == state.host) {
+                        return;
                     }
                 }
                 _ => {
                     detector.look_at_processes(os, false);
+                    return;
                 }
             }
-            return;
         }
         // Its host is fenced as the manager would fence it.
         let id = InstanceId::from(state.host);
@@ -220,7 +305,7 @@ impl Manager {
     }
 
     /// The manager's round.
-    fn do_duty(&mut self, os: &dyn Os, detector: &mut Detector, now: Duration, missed: Duration) {
+    fn do_duty(&mut self, os: &dyn Os, detector: &mut Detector, now: Duration, missed: Missed) {
         let (tables, records) = (self.tables, self.tables.records());
         for (id, seen) in tables.writers() {
             if seen.level != Some(Level::Host) {
@@ -243,7 +328,9 @@ impl Manager {
                     }
                 }
                 // Ours, or begun by a manager that died.
-                Status::Fencing => self.go_on_fencing(os, detector, id, seen, now),
+                Status::Fencing if !self.leaving || self.fences.contains_key(&id) => {
+                    self.go_on_fencing(os, detector, id, seen, now);
+                }
                 _ => {}
             }
         }
@@ -255,6 +342,9 @@ impl Manager {
 
     /// Closes the host: nobody joins it from now on, and what a fence proves is proven of this word.
     fn begin_fence(&mut self, id: InstanceId, seen: State, now: Duration) -> bool {
+        if self.leaving {
+            return false;
+        }
         let fencing = State {
             status: Status::Fencing,
             ..seen
@@ -293,8 +383,13 @@ impl Manager {
             .fences
             .entry(id)
             .or_insert_with(|| Fence::begin(id, seen, now, patience));
+        let call = Call {
+            name: &name,
+            agent: self.agent.as_ref(),
+            may_begin: !self.leaving,
+        };
         let outcome = if seen.host == self.os_number {
-            fence.drive(self.tables, os, detector)
+            fence.drive(self.tables, os, detector, call)
         } else if self
             .tables
             .operating_systems()
@@ -303,12 +398,15 @@ impl Manager {
             // A machine runs one boot at a time, and this one was silent besides.
             FenceState::Done
         } else {
-            fence.drive_agent(now, &name, self.agent.as_ref())
+            fence.drive_agent(now, call)
         };
         match outcome {
             FenceState::Done => self.bury_host(os, id, seen),
             FenceState::Underway => {}
-            FenceState::Failing(why) => self.report(os, host, &why),
+            FenceState::Failing(why) => {
+                let is_news = fence.note_reason(&why);
+                self.report(os, host, &why, is_news);
+            }
         }
     }
 
@@ -322,11 +420,14 @@ impl Manager {
         }
     }
 
-    fn report(&self, os: &dyn Os, host: Instance, why: &str) {
+    /// Tells that `host` is suspected. The reason is logged only if it `is_news`.
+    fn report(&self, os: &dyn Os, host: Instance, why: &str, is_news: bool) {
+        if is_news {
+            tracing::error!(%host, why, "suspected, and cannot be fenced");
+        }
         let groups = self.tables.groups();
         for group in groups.all() {
             if groups.log(group).tell_suspected(host).is_some() {
-                tracing::error!(%host, why, "suspected, and cannot be fenced");
                 os.bells().ring(u64::from(group.number()));
             }
         }
@@ -349,20 +450,5 @@ impl Manager {
     fn forget_fence(&mut self, id: InstanceId) {
         let fence = self.fences.remove(&id);
         self.lingering.extend(fence.and_then(Fence::into_running));
-    }
-}
-
-impl Drop for Manager {
-    /// An agent at work is waited for: it must not fence, after we have left, a host that has come back.
-    fn drop(&mut self) {
-        let fences = core::mem::take(&mut self.fences);
-        self.lingering
-            .extend(fences.into_values().filter_map(Fence::into_running));
-        for agent in self.lingering.drain(..) {
-            if !agent.is_finished() {
-                tracing::info!("waiting for a fence agent that is still at work");
-            }
-            let _ = agent.join();
-        }
     }
 }

@@ -28,7 +28,9 @@ pub enum NotBuried {
         state: String,
     },
     /// A process of it is on this machine.
-    #[error("{host} lives: its process {process} (pid {pid} in its own PID namespace) is on this machine; end that process instead")]
+    #[error(
+        "{host} lives: its process {process} (pid {pid} in its own PID namespace) is on this machine; end that process instead"
+    )]
     Present {
         /// The host.
         host: Instance,

@@ -144,7 +144,10 @@ mod tests {
 
     #[test]
     fn an_operating_system_keeps_its_number_and_the_table_ends() {
-        let memory = Native::leaked(OperatingSystems::<Native>::BYTES, PersistenceDomain::Flushed);
+        let memory = Native::leaked(
+            OperatingSystems::<Native>::BYTES,
+            PersistenceDomain::Flushed,
+        );
         let table = OperatingSystems::new(memory, Offset::new(0));
         let os = |boot: u128| OsIdentity {
             boot: boot << 64 | 1,

@@ -235,7 +235,7 @@ impl Process {
                 Ok((host, process)) => {
                     let _ = answer.send(Ok((host, process)));
                     sentinel::run(shared, os, host, process);
-                    let in_order = sentinel::await_keeper(shared, host, &in_order);
+                    let in_order = sentinel::await_keeper(shared, host, process, &in_order);
                     sentinel::exit(shared, os, host, process, in_order);
                 }
             },
@@ -458,9 +458,10 @@ impl Process {
         )
     }
 
-    /// Leaves in good order, and ends the host if this was its last process. Waits for the sentinel,
-    /// and so, if this process is fencing somebody, for its fence command (at most the settings'
-    /// `fence_timeout`) or its [agent](super::FenceAgent) (as long as that takes).
+    /// Leaves in good order, and ends the host if this was its last process. Waits for what the process
+    /// has begun: a recovery, a fence command (at most the settings' `fence_timeout`), a
+    /// [fence agent](super::FenceAgent) (as long as it takes). The hearts beat while it waits. The fabric
+    /// manager's role is resigned as soon as no fence command or agent is at work.
     ///
     /// # Errors
     /// If threads of this process are members still; then nothing has happened.

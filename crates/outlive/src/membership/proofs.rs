@@ -33,8 +33,7 @@ pub fn come_and_go<M: Memory>(
         let _door = Door::enter(tables, os, number, host, patience)?;
         let host = attach_host(tables, os, number, host, "proof", patience)?;
         claim.host = Some(host);
-        let (process, _presence) =
-            join::join_process(tables, os, number, Some(process), &claim)?;
+        let (process, _presence) = join::join_process(tables, os, number, Some(process), &claim)?;
         (host, process)
     };
     claim.level = Level::Thread;

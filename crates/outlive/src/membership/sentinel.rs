@@ -89,17 +89,28 @@ pub(crate) fn enter(
     }
 }
 
-/// Waits until the keeper has ended, which may take a recovery; the heart goes on meanwhile. Returns
-/// whether it could settle what the process owed.
-pub(crate) fn await_keeper(shared: &Shared, host: Instance, in_order: &Receiver<bool>) -> bool {
+/// Waits until the keeper has ended, which may take a recovery; the hearts of the host and the process
+/// beat while it waits. Returns whether the keeper could settle what the process owed.
+pub(crate) fn await_keeper(
+    shared: &Shared,
+    host: Instance,
+    process: Instance,
+    in_order: &Receiver<bool>,
+) -> bool {
     loop {
-        shared.tables.records().beat(host.id);
+        beat(shared.tables, host, process);
         match in_order.recv_timeout(shared.settings.heartbeat) {
             Ok(in_order) => return in_order,
             Err(RecvTimeoutError::Timeout) => {}
             Err(RecvTimeoutError::Disconnected) => return false,
         }
     }
+}
+
+/// Beats the hearts of the host and the process.
+fn beat(tables: Tables, host: Instance, process: Instance) {
+    tables.records().beat(host.id);
+    tables.records().beat(process.id);
 }
 
 /// Leaves for the process, and for its host if it was the last. `in_order`: nothing is held.
@@ -112,10 +123,10 @@ pub(crate) fn exit(
 ) {
     let (tables, number) = (shared.tables, shared.os_number);
     tables.role().resign(process);
-    // The door first: nobody finds the host empty before we have closed it. The heart goes on meanwhile.
+    // The door first: nobody finds the host empty before we have closed it. The hearts beat while we wait.
     let until = os.now() + DOOR_PATIENCE;
     let door = loop {
-        tables.records().beat(host.id);
+        beat(tables, host, process);
         match Door::enter(tables, os, number, host.id, shared.settings.heartbeat) {
             Ok(door) => break Some(door),
             Err(_) if os.now() < until => {}
@@ -143,11 +154,12 @@ pub(crate) fn exit(
     shared.give_up_presence();
 }
 
-/// Runs until the process leaves.
+/// Runs until the process leaves and no fence agent that it has called is at work; returns without the
+/// role.
 pub(crate) fn run(shared: &Shared, os: &dyn Os, host: Instance, process: Instance) {
     let mut sentinel = Sentinel::new(shared, host, process);
     let mut turn = 0;
-    while !shared.stop.load(Ordering::Acquire) {
+    while !(shared.stop.load(Ordering::Acquire) && sentinel.leave_off(os)) {
         // The bell before the look: what happens after the look rings it.
         let seen = os.bells().read(bell_of(process.id));
         let until = sentinel.round(os);
@@ -193,17 +205,16 @@ impl<'a> Sentinel<'a> {
     pub(crate) fn round(&mut self, os: &dyn Os) -> Duration {
         let tables = self.shared.tables;
         let now = os.now();
-        let beat = now >= self.next_beat;
-        if beat {
-            tables.records().beat(self.host.id);
-            tables.records().beat(self.process.id);
+        let is_due = now >= self.next_beat;
+        if is_due {
+            beat(tables, self.host, self.process);
             self.next_beat = now + self.shared.settings.heartbeat;
         }
         self.detector.look(os);
         let mut died = !self.detector.sighting.dead.is_empty();
         let hurry = self.hurry(os, now);
         let thorough = now >= self.next_thorough;
-        if beat || hurry.is_gone || died {
+        if is_due || hurry.is_gone || died {
             died |= self.detector.look_at_processes(os, thorough);
         }
         if thorough {
@@ -221,6 +232,12 @@ impl<'a> Sentinel<'a> {
         }
         let next = self.next_beat.min(self.manager.next_tick());
         hurry.next.map_or(next, |hurried| next.min(hurried))
+    }
+
+    /// Stops fencing, as its process leaves, and resigns the role. Returns whether that is done; until then
+    /// the rounds go on.
+    pub(crate) fn leave_off(&mut self, os: &dyn Os) -> bool {
+        self.manager.leave_off(os, &mut self.detector)
     }
 
     /// Looks at the processes that have lost their sentinels so short a while ago that they are probably about

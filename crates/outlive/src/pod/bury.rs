@@ -37,7 +37,9 @@ impl Pod {
     pub fn bury_host(&self, host: InstanceId) -> Result<Instance, PodError> {
         let file = self.file()?;
         let suspicion = self.settings.suspicion;
-        let buried = bury_by_word(self.tables, &Silent, host, suspicion, |id| file.is_locked(id));
+        let buried = bury_by_word(self.tables, &Silent, host, suspicion, |id| {
+            file.is_locked(id)
+        });
         Ok(buried?)
     }
 

@@ -74,9 +74,9 @@ impl Origin {
         };
         let at = self.settings + FILE;
         // AcqRel: whoever finds its own word there sees the number that was written before it.
-        let noted = self
-            .memory
-            .compare_exchange(at, 0u128, own, Ordering::AcqRel, Ordering::Acquire);
+        let noted =
+            self.memory
+                .compare_exchange(at, 0u128, own, Ordering::AcqRel, Ordering::Acquire);
         self.memory.persist(at, 16);
         match noted {
             Ok(_) => true,
