@@ -149,21 +149,13 @@ impl Cords {
         let _ = rustix::fs::unlink(self.path(host, generation));
     }
 
-    /// Removes all cords that are not those of `(host, generation)` pairs for which `keep` holds.
-    pub(super) fn remove_others(&self, keep: impl Fn(u32, u32) -> bool) {
+    /// Removes all cords.
+    pub(super) fn remove_all(&self) {
         let prefix = self.prefix();
         let entries = std::fs::read_dir(&self.directory).into_iter().flatten();
         for entry in entries.flatten() {
-            let name = entry.file_name();
-            let mut numbers = match name.to_str().and_then(|name| name.strip_prefix(&prefix)) {
-                Some(rest) => rest.split('.').map(str::parse::<u32>),
-                None => continue,
-            };
-            if let (Some(Ok(host)), Some(Ok(generation)), None) =
-                (numbers.next(), numbers.next(), numbers.next())
-                && !keep(host, generation)
-            {
-                self.remove(host, generation);
+            if entry.file_name().to_string_lossy().starts_with(&prefix) {
+                let _ = rustix::fs::unlink(entry.path());
             }
         }
     }

@@ -114,6 +114,13 @@ impl Linux {
         side_file_name::list(Path::new(MEETING))
     }
 
+    /// Removes the cords of `pod` in the directory of the pod's file and in `/dev/shm`. Call it when the pod is destroyed.
+    pub fn remove_cords(directory: Option<&Path>, pod: u128) {
+        for directory in directory.into_iter().chain([Path::new(MEETING)]) {
+            Cords::new(directory, pod).remove_all();
+        }
+    }
+
     /// Removes the side files of `pod`; returns how many there were. Call it when the pod is destroyed,
     /// and hold or watch no obituary of it any more in this process.
     ///

@@ -11,9 +11,8 @@
 use super::death::{bury_process, raise, tell};
 use super::door::{Door, end_host_if_empty};
 use super::{Instance, InstanceId, Level, State, Status, Tables};
-use crate::host::{Liveness, Obituary, Os, ProcessHandle};
+use crate::host::{Liveness, Obituary, Os};
 use core::time::Duration;
-use std::collections::HashMap;
 
 /// What a look at the obituaries found.
 #[derive(Debug, Default)]
@@ -68,13 +67,12 @@ pub(crate) fn look_at_obituaries(
     }
 }
 
-/// The detector of one process, with a handle on every process of its operating system.
+/// The detector of one process.
 #[derive(Debug)]
 pub(crate) struct Detector {
     tables: Tables,
     os_number: u16,
     me: Instance,
-    handles: HashMap<InstanceId, (Instance, Box<dyn ProcessHandle>)>,
     pub(crate) sighting: Sighting,
 }
 
@@ -85,7 +83,6 @@ impl Detector {
             tables,
             os_number,
             me,
-            handles: HashMap::new(),
             sighting: Sighting::default(),
         }
     }
@@ -163,32 +160,6 @@ impl Detector {
             .count()
     }
 
-    /// The handle on `instance`, a process of this operating system. `Ok(None)`: it is gone.
-    pub(crate) fn handle(
-        &mut self,
-        os: &dyn Os,
-        instance: Instance,
-    ) -> Result<Option<&dyn ProcessHandle>, Unwatched> {
-        let known = self
-            .handles
-            .get(&instance.id)
-            .is_some_and(|(of, _)| *of == instance);
-        if !known {
-            let record = self.tables.records().read(instance).ok_or(Unwatched)?;
-            match os.open_process(record.thread.process) {
-                Ok(Some(handle)) => {
-                    self.handles.insert(instance.id, (instance, handle));
-                }
-                Ok(None) => return Ok(None),
-                Err(error) => {
-                    tracing::warn!(%instance, %error, "a process cannot be watched");
-                    return Err(Unwatched);
-                }
-            }
-        }
-        Ok(self.handles.get(&instance.id).map(|(_, handle)| &**handle))
-    }
-
     fn bury(&self, os: &dyn Os, id: InstanceId, state: State) -> bool {
         let Some(dead) = raise(self.tables, id, state, Some(self.me)) else {
             return false;
@@ -212,7 +183,3 @@ impl Detector {
         end_host_if_empty(tables, os, self.os_number, host, Some(Some(self.me)))
     }
 }
-
-/// A process of which there is no record yet, or that this process may not watch.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Unwatched;

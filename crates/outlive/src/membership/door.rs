@@ -134,7 +134,9 @@ pub(crate) fn attach_host<M: Memory>(
             });
         } else {
             refuse_what_may_live(tables, os, id, seen, suspicion).map_err(in_use)?;
-            raise(tables, id, seen, None);
+            if let Some(dead) = raise(tables, id, seen, None) {
+                os.remove_cord(dead.id, dead.generation);
+            }
         }
     }
     seen = generations.state(id).unwrap_or(seen);
@@ -268,5 +270,6 @@ pub(crate) fn end_host_if_empty<M: Memory>(
     } else {
         leave_from(tables, os, host, seen);
     }
+    os.remove_cord(host.id, host.generation);
     true
 }

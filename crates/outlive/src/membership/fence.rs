@@ -1,13 +1,12 @@
 //! Fencing: making sure that a suspected host can no longer touch memory.
 //!
-//! On one operating system every process of the host is killed through its verified handle and seen gone.
-//! A host of another operating system is fenced by the configured command, and so is one of this operating
-//! system that has a process which this one may not kill, because another user runs it. A fence that cannot complete
-//! raises nothing: the host stays a suspect, is reported, and the fence goes on trying.
+//! On one kernel every process of the host is killed, by its pid or by the host's cord, and its presence seen free. A host of
+//! another kernel is fenced by the configured command, and so is one of this kernel that has a process which neither reaches.
+//! A fence that cannot complete raises nothing: the host stays a suspect, is reported, and the fence goes on trying.
 
-use super::detector::{Detector, Unwatched};
+use super::kill::{Ending, end_process};
 use super::{Instance, InstanceId, Level, State, Status, Tables};
-use crate::host::{Liveness, Obituary, Os, run_fence_command};
+use crate::host::{Os, run_fence_command};
 use core::time::Duration;
 use std::sync::Arc;
 
@@ -51,6 +50,9 @@ pub(crate) enum FenceState {
     Failing(String),
 }
 
+/// For how long the processes of a host may take to go whose cord was pulled, before the agent is called.
+const CORD_PATIENCE: Duration = Duration::from_secs(1);
+
 /// How a fence calls an agent.
 #[derive(Clone, Copy)]
 pub(crate) struct Call<'a> {
@@ -88,6 +90,8 @@ pub(crate) struct Fence {
     failed: Option<(Duration, String)>,
     /// The reason for which the host was last reported.
     reason: Option<String>,
+    /// When the host's cord was pulled.
+    pulled: Option<Duration>,
 }
 
 impl Fence {
@@ -101,6 +105,7 @@ impl Fence {
             agent: None,
             failed: None,
             reason: None,
+            pulled: None,
         }
     }
 
@@ -141,13 +146,14 @@ impl Fence {
         self.failed.is_some() || now.saturating_sub(self.began) >= self.patience
     }
 
-    /// Continues the fence of a host of this operating system. The agent is called if a process may not be
-    /// killed from here; its word does not count as proof, since that process is seen here.
+    /// Continues the fence of a host of this kernel, whose processes' presence tells whether it is complete: by their pids
+    /// if the host `is_here`, on the caller's operating system, else and where that is refused by the host's cord, and by the
+    /// agent where that has not helped. The agent's word does not count as proof, since the processes are seen from here.
     pub(crate) fn drive(
         &mut self,
         tables: Tables,
         os: &dyn Os,
-        detector: &mut Detector,
+        is_here: bool,
         call: Call<'_>,
     ) -> FenceState {
         // The full fence of the handshake in `join.rs`: the host's word was set before, everyone's is
@@ -164,51 +170,35 @@ impl Fence {
             if tables.generations().state(self.host) != Ok(self.seen) {
                 return FenceState::Underway;
             }
-            let process = Instance::new(id, state.generation);
-            match detector.handle(os, process) {
-                Ok(None) => {}
-                Ok(Some(handle)) if handle.is_gone() => {}
-                Ok(Some(handle)) => {
-                    let pid = handle.identity().pid;
-                    waiting_for = Some(if handle.send_kill() {
-                        format!("process {pid} was told to die and has not gone yet")
-                    } else {
-                        refused = Some(pid);
-                        format!("process {pid} cannot be killed from here")
-                    });
-                }
-                // Without a record it is still joining. If it lives it sees that its host is being
-                // fenced; it may be stopped, so it is killed as well.
-                Err(Unwatched)
-                    if state.status == Status::Joining
-                        && !matches!(os.obituary(id), Obituary::Held { .. }) => {}
-                Err(Unwatched) => {
-                    if let Some(holder) = os.holder(id)
-                        && let Ok(Some(handle)) = os.open_process(holder.process)
-                        && os.thread_liveness(holder) == Liveness::Exists
-                        && tables.generations().state(id) == Ok(state)
-                    {
-                        handle.send_kill();
-                    }
-                    waiting_for = Some(format!("process instance {process} cannot be watched"));
+            match end_process(tables, os, id, state, is_here) {
+                Ending::Gone => {}
+                Ending::Sent(why) => waiting_for = Some(why),
+                Ending::Refused(why) => {
+                    waiting_for = Some(why.clone());
+                    refused = Some(why);
                 }
             }
         }
         let now = os.now();
-        if let Some(pid) = refused
-            && call.agent.is_some()
-        {
-            match self.drive_agent(now, call) {
-                FenceState::Underway => {}
-                FenceState::Failing(why) => {
-                    return FenceState::Failing(format!(
-                        "process {pid} cannot be killed from here, and {why}"
-                    ));
-                }
-                // It is given time to go until the agent is called again.
-                FenceState::Done => {
-                    let why = "the fence agent has answered that the host is off, which it is not";
-                    self.failed = Some((now + self.patience, why.into()));
+        if let Some(why) = refused {
+            let pulled = match self.pulled {
+                None if os.pull_cord(self.host, self.seen.generation) => *self.pulled.insert(now),
+                // Not pulled: then it is not waited for.
+                None => Duration::ZERO,
+                Some(pulled) => pulled,
+            };
+            if now.saturating_sub(pulled) >= CORD_PATIENCE && call.agent.is_some() {
+                match self.drive_agent(now, call) {
+                    FenceState::Underway => {}
+                    FenceState::Failing(agents) => {
+                        return FenceState::Failing(format!("{why}, and {agents}"));
+                    }
+                    // It is given time to go until the agent is called again.
+                    FenceState::Done => {
+                        let why =
+                            "the fence agent has answered that the host is off, which it is not";
+                        self.failed = Some((now + self.patience, why.into()));
+                    }
                 }
             }
         }

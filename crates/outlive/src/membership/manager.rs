@@ -14,7 +14,9 @@
 
 use super::death::{bury_members, bury_orphans, members_of, raise, tell_because};
 use super::detector::Detector;
+use super::door::has_present_process;
 use super::fence::{AgentState, Call, Fence, FenceAgent, FenceState};
+use super::kill::{Ending, end_process};
 use super::{Instance, InstanceId, Level, Settings, State, Status, Tables};
 use crate::host::Os;
 use core::time::Duration;
@@ -166,7 +168,7 @@ impl Manager {
             Some(holder) if holder == self.me => {
                 role.beat();
                 self.manager = None;
-                self.do_duty(os, detector, now, missed);
+                self.do_duty(os, now, missed);
             }
             // A leaving process neither fences a silent manager nor takes the role.
             _ if self.leaving => {}
@@ -190,7 +192,7 @@ impl Manager {
     /// While an agent is at work the role is kept, because a second manager would start a second fence,
     /// which might hit a host that has come back in the meantime. So the caller continues its rounds,
     /// which beat all hearts, until this returns true.
-    pub(crate) fn leave_off(&mut self, os: &dyn Os, detector: &mut Detector) -> bool {
+    pub(crate) fn leave_off(&mut self, os: &dyn Os) -> bool {
         self.leaving = true;
         // The answers of agents that have finished, also if another process holds the role by now: each
         // is about the word that its fence began with.
@@ -199,7 +201,7 @@ impl Manager {
         };
         let finished: Vec<_> = self.fences.iter().filter_map(finished).collect();
         for (id, seen) in finished {
-            self.go_on_fencing(os, detector, id, seen, os.now());
+            self.go_on_fencing(os, id, seen, os.now());
         }
         self.forget_finished_fences();
         let mut fences = self.fences.values();
@@ -265,24 +267,22 @@ impl Manager {
             return;
         }
         if self.tables.os_of(state) == Some(self.os_number) {
-            // One process of ours: its pidfd is proof, and the detector raises it.
-            match detector.handle(os, holder) {
-                Ok(Some(handle)) if !handle.is_gone() => {
-                    if handle.send_kill() {
-                        return;
-                    }
-                    if self.unkillable.replace(holder) != Some(holder) {
-                        tracing::error!(%holder, "the fabric manager is silent and cannot be killed");
-                    }
-                    // It runs as another user: the agent fences its host, unless that is our own.
-                    let own = generations.state(self.me.id);
-                    if self.agent.is_none() || own.is_ok_and(|own| own.host == state.host) {
-                        return;
-                    }
-                }
-                _ => {
-                    detector.look_at_processes(os, false);
+            // One process of ours: when its presence is free the detector raises it.
+            match end_process(self.tables, os, holder.id, state, true) {
+                Ending::Gone => {
+                    detector.look_at_processes(os, true);
                     return;
+                }
+                Ending::Sent(_) => return,
+                Ending::Refused(why) => {
+                    if self.unkillable.replace(holder) != Some(holder) {
+                        tracing::error!(%holder, why, "the fabric manager is silent and cannot be killed");
+                    }
+                    // Its host is fenced, unless that is our own.
+                    let own = generations.state(self.me.id);
+                    if own.is_ok_and(|own| own.host == state.host) {
+                        return;
+                    }
                 }
             }
         }
@@ -298,14 +298,14 @@ impl Manager {
                     && (self.fences.contains_key(&id)
                         || silence > self.settings.suspicion + self.settings.fence_timeout * 2) =>
             {
-                self.go_on_fencing(os, detector, id, seen, now);
+                self.go_on_fencing(os, id, seen, now);
             }
             _ => {}
         }
     }
 
     /// The manager's round.
-    fn do_duty(&mut self, os: &dyn Os, detector: &mut Detector, now: Duration, missed: Missed) {
+    fn do_duty(&mut self, os: &dyn Os, now: Duration, missed: Missed) {
         let (tables, records) = (self.tables, self.tables.records());
         for (id, seen) in tables.writers() {
             if seen.level != Some(Level::Host) {
@@ -324,12 +324,12 @@ impl Manager {
                             status: Status::Fencing,
                             ..seen
                         };
-                        self.go_on_fencing(os, detector, id, fencing, now);
+                        self.go_on_fencing(os, id, fencing, now);
                     }
                 }
                 // Ours, or begun by a manager that died.
                 Status::Fencing if !self.leaving || self.fences.contains_key(&id) => {
-                    self.go_on_fencing(os, detector, id, seen, now);
+                    self.go_on_fencing(os, id, seen, now);
                 }
                 _ => {}
             }
@@ -357,14 +357,7 @@ impl Manager {
         begun
     }
 
-    fn go_on_fencing(
-        &mut self,
-        os: &dyn Os,
-        detector: &mut Detector,
-        id: InstanceId,
-        seen: State,
-        now: Duration,
-    ) {
+    fn go_on_fencing(&mut self, os: &dyn Os, id: InstanceId, seen: State, now: Duration) {
         if self
             .fences
             .get(&id)
@@ -388,14 +381,19 @@ impl Manager {
             agent: self.agent.as_ref(),
             may_begin: !self.leaving,
         };
-        let outcome = if seen.host == self.os_number {
-            fence.drive(self.tables, os, detector, call)
-        } else if self
-            .tables
-            .operating_systems()
-            .is_earlier_boot(seen.host, os.identity())
+        let systems = self.tables.operating_systems();
+        let outcome = if systems.absence_is_proof(self.os_number, seen.host) {
+            fence.drive(self.tables, os, seen.host == self.os_number, call)
+        } else if has_present_process(self.tables, os, id) {
+            // By memory that kernels share, and yet of this one: its end is seen here, and only where it is seen.
+            match fence.drive(self.tables, os, false, call) {
+                FenceState::Done => FenceState::Underway,
+                other => other,
+            }
+        } else if systems.is_earlier_boot(seen.host, os.identity())
+            || systems.is_of_boot(seen.host, os.identity()) && self.agent.is_none()
         {
-            // A machine runs one boot at a time, and this one was silent besides.
+            // It was silent, and a machine runs one boot at a time; or it is of this boot, and absent.
             FenceState::Done
         } else {
             fence.drive_agent(now, call)
@@ -415,6 +413,7 @@ impl Manager {
         // Listed before the raise: afterwards the host could be joined again and have other members.
         let members = members_of(self.tables, id);
         if let Some(dead) = raise(self.tables, id, seen, Some(self.me)) {
+            os.remove_cord(dead.id, dead.generation);
             tell_because(self.tables, os.bells(), dead, true);
             bury_members(self.tables, os.bells(), &members, Some(self.me));
         }

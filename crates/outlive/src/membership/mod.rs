@@ -17,6 +17,7 @@ mod group;
 mod instance;
 mod join;
 mod keeper;
+mod kill;
 mod manager;
 mod member;
 mod obligations;

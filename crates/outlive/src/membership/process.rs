@@ -10,7 +10,7 @@ use super::{
     Credentials, GroupError, GroupId, Guard, Instance, InstanceId, Level, Member, NothingHeld,
     Obligations, Settings, Subscription, Tables,
 };
-use crate::host::{Os, OsIdentity, Presence};
+use crate::host::{Os, OsError, OsIdentity, Presence};
 use core::fmt;
 use std::panic::AssertUnwindSafe;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -216,7 +216,7 @@ impl Process {
         let agent = options.fence_agent;
         let shared = Shared::new(tables, os, os_number, agent, options.obligations);
         let shared = Arc::new(shared);
-        refuse_the_unfenceable(&shared, shared.os)?;
+        refuse_the_unfenceable(&shared, shared.os, None)?;
         let entry = Entry {
             host: options.host,
             host_name: options.host_name,
@@ -567,8 +567,12 @@ fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
 }
 
 /// Contract 1: a generation is raised only after a fence or by what cannot err. Where neither could be
-/// had for this process, it must not join.
-pub(crate) fn refuse_the_unfenceable(shared: &Shared, os: &dyn Os) -> Result<(), JoinError> {
+/// had for this process, it must not join. `cord`: why it has no cord, once that is known.
+pub(crate) fn refuse_the_unfenceable(
+    shared: &Shared,
+    os: &dyn Os,
+    cord: Option<&OsError>,
+) -> Result<(), JoinError> {
     let (tables, settings) = (shared.tables, &shared.settings);
     let uid = os.uid();
     let by_agent =
@@ -585,23 +589,63 @@ pub(crate) fn refuse_the_unfenceable(shared: &Shared, os: &dyn Os) -> Result<(),
             ),
         });
     }
-    let systems = tables.operating_systems();
-    let others = tables.writers().any(|(id, state)| {
-        let is_dead = systems.absence_is_proof(shared.os_number, state.host)
-            && !door::has_present_process(tables, os, id)
-            && !os.is_present(id);
-        state.level == Some(Level::Host)
-            && state.host != shared.os_number
-            && !is_dead
-            && !systems.is_earlier_boot(state.host, os.identity())
-    });
-    if others {
+    if os.this_thread().process.pid == 1 {
         return Err(JoinError::Unfenceable {
-            why: "hosts of another operating system (another machine, boot, pid namespace or /dev/shm) \
-                  are in the pod, and it was created without a fence command; create it with one, or run \
-                  all processes where they can kill each other"
+            why: "it is the first process of its PID namespace, which no other process of the pod could kill; start the \
+                  container with an init (docker run --init; shareProcessNamespace), or create the pod with a fence \
+                  command"
                 .into(),
         });
     }
+    let systems = tables.operating_systems();
+    for (id, state) in tables.writers() {
+        if state.level != Some(Level::Host)
+            || state.host == shared.os_number
+            || systems.is_earlier_boot(state.host, os.identity())
+        {
+            continue;
+        }
+        let is_of_this_kernel = systems.absence_is_proof(shared.os_number, state.host);
+        if !is_of_this_kernel && !door::has_present_process(tables, os, id) {
+            return Err(JoinError::Unfenceable {
+                why: format!(
+                    "host {id} of another machine or kernel is in the pod, and the pod was created without a fence \
+                     command; create it with one, run all processes on one machine, or, if host {id} is off, say so by \
+                     `outlive pod bury PATH --host {id}`"
+                ),
+            });
+        }
+        if let Some(error) = cord {
+            return Err(JoinError::Unfenceable {
+                why: format!(
+                    "host {id} runs in another PID namespace or with another /dev/shm, and could not kill it, because it has \
+                     no cord ({error}); run all processes in one PID namespace, or create the pod with a fence command"
+                ),
+            });
+        }
+        if let Some(why) = unreachable_process(tables, os, id) {
+            return Err(JoinError::Unfenceable { why });
+        }
+    }
     Ok(())
+}
+
+/// Why a process of the host `id`, of this kernel and another operating system, could not be killed, if there is one.
+fn unreachable_process(tables: Tables, os: &dyn Os, id: InstanceId) -> Option<String> {
+    let of_host = tables
+        .writers()
+        .filter(|(_, state)| state.level == Some(Level::Process) && u32::from(state.host) == id);
+    for (process, state) in of_host {
+        let record = tables
+            .records()
+            .read(Instance::new(process, state.generation));
+        if record.is_some_and(|record| !record.has_cord) && os.is_present(process) {
+            return Some(format!(
+                "process {process} of host {id} runs in another PID namespace or with another /dev/shm, and has no cord by \
+                 which it could be killed from here (the directory of the pod's file must be writable to it, on a \
+                 filesystem with leases); run all processes in one PID namespace, or create the pod with a fence command"
+            ));
+        }
+    }
+    None
 }

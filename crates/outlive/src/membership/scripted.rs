@@ -1,6 +1,7 @@
 //! Membership over scripted operating systems: every order of events, without processes.
 
 mod any_order;
+mod edges;
 
 use super::events::GroupEvents;
 use super::fence::FenceAgent;
@@ -83,7 +84,7 @@ fn try_join(
         id,
         name: "actor".into(),
     };
-    super::process::refuse_the_unfenceable(shared, os)?;
+    super::process::refuse_the_unfenceable(shared, os, None)?;
     let (host, process) = sentinel::enter(shared, os, &entry)?;
     Ok(Actor {
         script: script.clone(),

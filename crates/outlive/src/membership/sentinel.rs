@@ -71,7 +71,7 @@ pub(crate) fn enter(
     };
     // Again, now that others can see us: of two operating systems that come at once, one at least sees
     // the other.
-    let joined = refuse_the_unfenceable(shared, os)
+    let joined = refuse_the_unfenceable(shared, os, cord.as_ref().err())
         .and_then(|()| join::join_process(tables, os, number, entry.id, &claim));
     match joined {
         Ok((process, presence)) => {
@@ -237,7 +237,7 @@ impl<'a> Sentinel<'a> {
     /// Stops fencing, as its process leaves, and resigns the role. Returns whether that is done; until then
     /// the rounds go on.
     pub(crate) fn leave_off(&mut self, os: &dyn Os) -> bool {
-        self.manager.leave_off(os, &mut self.detector)
+        self.manager.leave_off(os)
     }
 
     /// Looks at the processes that have lost their sentinels so short a while ago that they are probably about

@@ -328,6 +328,7 @@ impl Pod {
         });
         Segment::destroy(path)?;
         if let Some(number) = number {
+            Linux::remove_cords(path.parent(), number);
             match Linux::remove_side_file(number) {
                 // Whoever still has the pod open keeps it; a clean-up finds it afterwards.
                 Err(OsError::InUse { path }) => return Ok(Some(path)),

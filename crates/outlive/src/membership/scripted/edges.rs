@@ -1,0 +1,146 @@
+//! What may be concluded across operating systems of one kernel, of processes that call exec, and of copies.
+
+use super::*;
+use crate::membership::State;
+use crate::membership::Status;
+
+/// Two operating systems of one kernel that share the pod's file.
+fn siblings() -> (Tables, Scripted, Scripted) {
+    let (tables, here) = (pod(&settings()), Scripted::on_local_file(1, IDS));
+    let there = here.beside(2);
+    (tables, here, there)
+}
+
+fn state(tables: Tables, id: InstanceId) -> State {
+    tables.generations().state(id).unwrap()
+}
+
+#[test]
+fn a_whole_operating_system_that_is_gone_is_taken_over_at_once() {
+    let (tables, here, there) = siblings();
+    let (old, second) = (join(tables, &here, 0), join(tables, &here, 0));
+    let (.., thread) = old.thread(None);
+    here.kill_process(old.identity);
+    here.kill_process(second.identity);
+    // The container comes back with another PID namespace: the same host id, nobody left who saw the death.
+    let before = there.now();
+    let new = join(tables, &there, 0);
+    assert_eq!(there.now(), before, "it waited for something");
+    assert_eq!(new.host, Instance::new(0, 3));
+    for dead in [old.host, old.process, second.process, thread] {
+        assert!(tables.generations().is_dead(dead), "{dead}");
+    }
+    let events = told(tables);
+    assert!(events.contains(&(EventKind::HostDied, old.host)));
+    assert!(events.contains(&(EventKind::ThreadDied, thread)));
+}
+
+#[test]
+fn one_that_died_while_it_was_joining_is_taken_over_too() {
+    for status in [Status::Joining, Status::Fencing] {
+        let (tables, here, there) = siblings();
+        let old = join(tables, &here, 0);
+        let seen = state(tables, 0);
+        assert!(
+            tables
+                .generations()
+                .transition(0, seen, State { status, ..seen })
+        );
+        here.kill_process(old.identity);
+        let new = join(tables, &there, 0);
+        assert_eq!(new.host.generation, 3, "{status:?}");
+        assert!(tables.generations().is_dead(old.process));
+    }
+}
+
+#[test]
+fn a_living_host_of_a_sibling_is_left_alone_and_its_id_refused() {
+    let (tables, here, there) = siblings();
+    let (old, mut other) = (join(tables, &here, 0), join(tables, &there, 1));
+    // It is stopped for less than the suspicion.
+    here.stop(old.identity);
+    let refused = try_join(tables, &there, 0, None, None).map(|_| ());
+    assert!(
+        matches!(refused, Err(JoinError::InUse { .. })),
+        "{refused:?}"
+    );
+    let refused = try_join(tables, &there, 2, Some(old.process.id), None).map(|_| ());
+    assert!(
+        matches!(refused, Err(JoinError::InUse { .. })),
+        "{refused:?}"
+    );
+    other.round();
+    assert!(!tables.generations().is_dead(old.host));
+    assert!(!here.was_told_to_die(old.identity));
+}
+
+#[test]
+fn a_process_of_a_sibling_that_died_is_found_within_a_second() {
+    let (tables, here, there) = siblings();
+    let mut watcher = join(tables, &there, 1);
+    let victim = join(tables, &here, 0);
+    let (.., thread) = victim.thread(None);
+    pass(&mut [&mut watcher], 5 * MS);
+    here.kill_process(victim.identity);
+    pass(&mut [&mut watcher], 1100 * MS);
+    for dead in [victim.host, victim.process, thread] {
+        assert!(tables.generations().is_dead(dead), "{dead}");
+    }
+}
+
+#[test]
+fn a_silent_host_of_a_sibling_is_killed_by_its_cord_before_it_is_raised() {
+    let (tables, here, there) = siblings();
+    let mut manager = join(tables, &there, 1);
+    let (first, second) = (join(tables, &here, 0), join(tables, &here, 0));
+    here.make_unkillable(second.identity, true);
+    pass(&mut [&mut manager], 100 * MS);
+    assert!(here.is_gone(first.identity), "the cord was not pulled");
+    assert!(here.was_told_to_die(second.identity));
+    // One of its processes is there still.
+    assert!(!tables.generations().is_dead(first.host));
+    here.make_unkillable(second.identity, false);
+    pass(&mut [&mut manager], 40 * MS);
+    assert!(tables.generations().is_dead(first.host));
+    assert!(!there.was_told_to_die(manager.identity));
+}
+
+#[test]
+fn a_process_that_called_exec_is_dead_and_what_it_became_is_not_killed() {
+    let (tables, here, _) = siblings();
+    let mut manager = join(tables, &here, 1);
+    let victim = join(tables, &here, 0);
+    pass(&mut [&mut manager], 5 * MS);
+    here.exec(victim.identity);
+    pass(&mut [&mut manager], 100 * MS);
+    assert!(tables.generations().is_dead(victim.process));
+    assert!(tables.generations().is_dead(victim.host));
+    assert!(!here.is_gone(victim.identity) && !here.was_told_to_die(victim.identity));
+    // Nor where it comes back itself before its death was noticed.
+    let again = join(tables, &here, 0);
+    here.exec(again.identity);
+    let third = join(tables, &here, 0);
+    assert_eq!(third.host.generation, again.host.generation + 2);
+    assert!(!here.was_told_to_die(again.identity));
+}
+
+#[test]
+fn on_memory_that_kernels_share_an_absent_process_may_live_elsewhere() {
+    // The same boot id, as two virtual machines have that were resumed from one snapshot.
+    let (tables, here) = (pod(&settings()), Scripted::new(1, IDS));
+    let other_kernel = Scripted::new(1, IDS).beside(7);
+    let old = join(tables, &here, 0);
+    let (records, id) = (tables.records(), old.host.id);
+    for beat in 1..100 {
+        other_kernel.at(beat * 5 * MS, move |_| records.beat(id));
+    }
+    let refused = try_join(tables, &other_kernel, 0, None, None).map(|_| ());
+    assert!(
+        matches!(
+            refused,
+            Err(JoinError::Unfenceable { .. } | JoinError::InUse { .. })
+        ),
+        "{refused:?}"
+    );
+    assert!(!tables.generations().is_dead(old.host));
+}
