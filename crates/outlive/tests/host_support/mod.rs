@@ -71,6 +71,7 @@ impl TestPod {
 
 impl Drop for TestPod {
     fn drop(&mut self) {
+        Linux::remove_cords(None, self.id);
         if let Err(error) = Linux::remove_side_file(self.id) {
             println!("cleaning up: {error}");
             for file in Linux::side_files().unwrap_or_default() {

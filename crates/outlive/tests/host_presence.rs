@@ -1,0 +1,300 @@
+//! Presence and cords, with real processes: what the kernel frees, when, and whom it kills. The facts that membership
+//! rests on.
+
+mod host_support;
+
+use host_support::{Child, Shared, TestPod, nap, run, sleep_for_ever, until};
+use outlive::host::Os;
+use std::process::ExitCode;
+use std::sync::atomic::Ordering::SeqCst;
+use std::time::{Duration, Instant};
+
+fn main() -> ExitCode {
+    run(&[
+        ("one_process_has_an_id", one_process_has_an_id),
+        (
+            "freed_by_a_kill_and_not_kept_by_a_fork",
+            freed_by_a_kill_and_not_kept_by_a_fork,
+        ),
+        (
+            "freed_by_exec_though_the_process_lives",
+            freed_by_exec_though_the_process_lives,
+        ),
+        (
+            "kept_by_who_shares_the_address_space",
+            kept_by_who_shares_the_address_space,
+        ),
+        (
+            "seen_from_another_pid_namespace",
+            seen_from_another_pid_namespace,
+        ),
+        (
+            "a_cord_kills_a_stopped_sibling",
+            a_cord_kills_a_stopped_sibling,
+        ),
+        (
+            "a_cord_is_of_one_incarnation_and_ends_with_exec",
+            a_cord_is_of_one_incarnation_and_ends_with_exec,
+        ),
+    ])
+}
+
+/// How long a freed byte may take to be seen.
+const LIMIT: Duration = Duration::from_secs(20);
+
+fn becomes(what: &str, condition: impl Fn() -> bool) {
+    let start = Instant::now();
+    while !condition() {
+        assert!(start.elapsed() < LIMIT, "not within {LIMIT:?}: {what}");
+        nap();
+    }
+}
+
+fn exec_sleep() -> ! {
+    let program = c"/bin/sleep";
+    let arguments = [program.as_ptr(), c"60".as_ptr(), core::ptr::null()];
+    // SAFETY: strings that end in zero, and a list that does.
+    unsafe {
+        libc::execv(program.as_ptr(), arguments.as_ptr());
+        libc::_exit(99)
+    }
+}
+
+fn signal(child: &Child, signal: i32) {
+    // SAFETY: it has not been reaped, so the pid is its own.
+    unsafe { libc::kill(child.pid as i32, signal) };
+}
+
+fn one_process_has_an_id() {
+    let pod = TestPod::new();
+    let os = pod.attach();
+    assert!(!os.is_present(3));
+    let first = os.claim_presence(3).unwrap().expect("it is free");
+    assert!(os.is_present(3), "one's own is seen too");
+    assert!(!os.is_present(2) && !os.is_present(4));
+    assert!(os.claim_presence(3).unwrap().is_none(), "claimed twice");
+    Child::run(|| {
+        let os = pod.attach();
+        assert!(os.is_present(3));
+        assert!(os.claim_presence(3).unwrap().is_none());
+        assert!(os.claim_presence(4).unwrap().is_some());
+    })
+    .succeed();
+    drop(first);
+    assert!(!os.is_present(3));
+    // The largest id there is.
+    let last = os.claim_presence(65_535).unwrap();
+    assert!(last.is_some() && os.is_present(65_535));
+}
+
+fn freed_by_a_kill_and_not_kept_by_a_fork() {
+    let (pod, shared) = (TestPod::new(), Shared::new());
+    let os = pod.attach();
+    let mut child = Child::run(|| {
+        let os = pod.attach();
+        let _presence = os.claim_presence(1).unwrap().unwrap();
+        // SAFETY: this process has one thread.
+        let grandchild = unsafe { libc::fork() };
+        if grandchild == 0 {
+            sleep_for_ever();
+        }
+        shared.at(1).store(grandchild as u32, SeqCst);
+        shared.at(0).store(1, SeqCst);
+        sleep_for_ever();
+    });
+    shared.wait(0, 1);
+    assert!(os.is_present(1));
+    child.kill();
+    child.reap();
+    becomes("the byte is free", || !os.is_present(1));
+    // SAFETY: the grandchild is an orphan of ours that sleeps.
+    unsafe { libc::kill(shared.at(1).load(SeqCst) as i32, libc::SIGKILL) };
+}
+
+fn freed_by_exec_though_the_process_lives() {
+    let (pod, shared) = (TestPod::new(), Shared::new());
+    let os = pod.attach();
+    let mut child = Child::run(|| {
+        let _presence = pod.attach().claim_presence(1).unwrap().unwrap();
+        shared.at(0).store(1, SeqCst);
+        shared.wait(1, 1);
+        exec_sleep();
+    });
+    shared.wait(0, 1);
+    assert!(os.is_present(1));
+    shared.at(1).store(1, SeqCst);
+    becomes("the byte is free", || !os.is_present(1));
+    let mut status = 0;
+    // SAFETY: our own child; it is only looked at.
+    let ended = unsafe { libc::waitpid(child.pid as i32, &mut status, libc::WNOHANG) };
+    assert_eq!(ended, 0, "the process has ended");
+    child.kill();
+    child.reap();
+}
+
+/// A child that was made with CLONE_VM (as by vfork) goes on writing after its parent was killed and reaped.
+fn kept_by_who_shares_the_address_space() {
+    extern "C" fn write_on(word: *mut libc::c_void) -> libc::c_int {
+        // SAFETY: a word of a shared page that is never unmapped.
+        let word = unsafe { core::sync::atomic::AtomicU32::from_ptr(word.cast()) };
+        loop {
+            word.fetch_add(1, SeqCst);
+        }
+    }
+    let (pod, shared) = (TestPod::new(), Shared::new());
+    let os = pod.attach();
+    let mut parent = Child::run(|| {
+        let _presence = pod.attach().claim_presence(1).unwrap().unwrap();
+        let stack = vec![0u128; 4096].leak();
+        // SAFETY: the child runs on a stack of its own, touches one shared word, and never returns.
+        let child = unsafe {
+            libc::clone(
+                write_on,
+                stack.as_mut_ptr_range().end.cast(),
+                libc::CLONE_VM,
+                shared.at(2).as_ptr().cast(),
+            )
+        };
+        shared.at(1).store(child as u32, SeqCst);
+        shared.at(0).store(1, SeqCst);
+        sleep_for_ever();
+    });
+    shared.wait(0, 1);
+    let child = shared.at(1).load(SeqCst) as i32;
+    assert!(child > 0, "clone failed");
+    parent.kill();
+    parent.reap();
+    let seen = shared.at(2).load(SeqCst);
+    shared.wait(2, seen.wrapping_add(1000));
+    assert!(
+        os.is_present(1),
+        "free while a process writes in that address space"
+    );
+    // SAFETY: the clone is an orphan of ours.
+    unsafe { libc::kill(child, libc::SIGKILL) };
+    becomes("the byte is free", || !os.is_present(1));
+    let last = shared.at(2).load(SeqCst);
+    std::thread::sleep(Duration::from_millis(5));
+    assert_eq!(
+        shared.at(2).load(SeqCst),
+        last,
+        "written after the byte was free"
+    );
+}
+
+/// Runs `body` as the process `pid` of a new PID namespace, as a child of its first process. `false` if this machine does
+/// not let us.
+fn in_a_namespace(shared: &Shared, body: impl FnOnce()) -> Option<Child> {
+    let middle = Child::run(|| {
+        // SAFETY: a call without memory.
+        if unsafe { libc::unshare(libc::CLONE_NEWPID) } != 0 {
+            shared.at(100).store(2, SeqCst);
+            return;
+        }
+        // The first process of the namespace; its end ends all.
+        let mut init = Child::run(|| {
+            shared.at(100).store(1, SeqCst);
+            let mut member = Child::run(body);
+            member.reap();
+        });
+        init.reap();
+    });
+    if shared.wait(100, 1) == 2 {
+        println!("skipped: no new PID namespace can be made here");
+        return None;
+    }
+    Some(middle)
+}
+
+fn seen_from_another_pid_namespace() {
+    let (pod, shared) = (TestPod::new(), Shared::new());
+    let os = pod.attach();
+    let outside = os.identity();
+    let member = in_a_namespace(&shared, || {
+        let os = pod.attach();
+        assert_ne!(
+            os.identity(),
+            outside,
+            "one operating system for two namespaces"
+        );
+        let _presence = os.claim_presence(1).unwrap().unwrap();
+        shared.at(0).store(1, SeqCst);
+        sleep_for_ever();
+    });
+    let Some(mut middle) = member else { return };
+    shared.wait(0, 1);
+    assert!(os.is_present(1));
+    // Its parent's death takes the namespace along.
+    middle.kill();
+    middle.reap();
+    becomes("the byte is free", || !os.is_present(1));
+}
+
+fn a_cord_kills_a_stopped_sibling() {
+    let (pod, shared) = (TestPod::new(), Shared::new());
+    let os = pod.attach();
+    let member = in_a_namespace(&shared, || {
+        let os = pod.attach();
+        let _presence = os.claim_presence(1).unwrap().unwrap();
+        let _cord = os.tie_cord(7, 1).unwrap();
+        shared.at(0).store(1, SeqCst);
+        // SAFETY: a call without memory. Stopped, it does nothing for its own end.
+        unsafe { libc::raise(libc::SIGSTOP) };
+        sleep_for_ever();
+    });
+    let Some(_middle) = member else { return };
+    shared.wait(0, 1);
+    // A sibling namespace's process pulls.
+    shared.at(100).store(0, SeqCst);
+    let puller = in_a_namespace(&shared, || {
+        let pulled = pod.attach().pull_cord(7, 1);
+        shared.at(3).store(if pulled { 1 } else { 2 }, SeqCst);
+        sleep_for_ever();
+    });
+    let Some(_puller) = puller else { return };
+    assert_eq!(shared.wait(3, 1), 1, "the cord was not pulled");
+    becomes("the stopped process is gone", || !os.is_present(1));
+}
+
+fn a_cord_is_of_one_incarnation_and_ends_with_exec() {
+    let (pod, shared) = (TestPod::new(), Shared::new());
+    let os = pod.attach();
+    assert!(!os.pull_cord(7, 1), "there is none");
+    let mut child = Child::run(|| {
+        let os = pod.attach();
+        let _presence = os.claim_presence(1).unwrap().unwrap();
+        let _cord = os.tie_cord(7, 2).unwrap();
+        shared.at(0).store(1, SeqCst);
+        shared.wait(1, 1);
+        exec_sleep();
+    });
+    shared.wait(0, 1);
+    let idle = Child::run(|| {
+        let _cord = pod.attach().tie_cord(7, 3).unwrap();
+        shared.at(2).store(1, SeqCst);
+        sleep_for_ever();
+    });
+    shared.wait(2, 1);
+    assert!(!os.pull_cord(7, 1), "another incarnation's");
+    assert!(os.is_present(1));
+    shared.at(1).store(1, SeqCst);
+    becomes("the byte is free", || !os.is_present(1));
+    until(|| !os.pull_cord(7, 2));
+    std::thread::sleep(Duration::from_millis(20));
+    let mut status = 0;
+    for process in [&child, &idle] {
+        // SAFETY: our own child; it is only looked at.
+        let ended = unsafe { libc::waitpid(process.pid as i32, &mut status, libc::WNOHANG) };
+        assert_eq!(
+            ended, 0,
+            "a process was killed that is not tied to the cord"
+        );
+    }
+    assert!(os.pull_cord(7, 3));
+    idle.wait_zombie();
+    // A cord that was removed is no more.
+    os.remove_cord(7, 3);
+    assert!(!os.pull_cord(7, 3));
+    signal(&child, libc::SIGKILL);
+    child.reap();
+}
