@@ -25,6 +25,18 @@ fn main() -> ExitCode {
         ),
         ("a_wrong_file_is_refused", a_wrong_file_is_refused),
         ("the_mode_is_as_told", the_mode_is_as_told),
+        (
+            "what_a_file_without_users_says_is_forgotten",
+            what_a_file_without_users_says_is_forgotten,
+        ),
+        (
+            "a_file_of_a_stranger_is_passed_over",
+            a_file_of_a_stranger_is_passed_over,
+        ),
+        (
+            "a_clearing_that_is_cut_short_is_done_by_the_next",
+            a_clearing_that_is_cut_short_is_done_by_the_next,
+        ),
     ])
 }
 
@@ -45,20 +57,48 @@ fn many_create_one_file() {
                     while shared.at(1).load(SeqCst) == 0 {}
                     hold(pod.attach(), slot);
                     shared.at(2).fetch_add(1, SeqCst);
-                    shared.wait(2, 8);
+                    shared.wait(3, 1);
                 })
             })
             .collect();
         shared.wait(0, 8);
         shared.at(1).store(1, SeqCst);
         let pids: Vec<_> = children.iter().map(|child| child.pid).collect();
+        // While they use the file: a process that is alone with it clears it.
+        shared.wait(2, 8);
+        let os = pod.attach();
+        shared.at(3).store(1, SeqCst);
         children.into_iter().for_each(Child::succeed);
         assert_eq!(files(&pod).len(), 1);
-        let os = pod.attach();
         for (slot, &tid) in pids.iter().enumerate() {
             assert_eq!(os.obituary(slot as u32), Obituary::Marked { tid });
         }
     }
+}
+
+/// Kills a child that does `body` at its `stops`-th stop at a system call. Returns whether it ended before.
+fn killed_at(stops: u32, body: impl FnOnce()) -> bool {
+    let mut child = Child::run(|| {
+        // SAFETY: asks to be traced by the parent and stops.
+        unsafe {
+            libc::ptrace(libc::PTRACE_TRACEME, 0, 0, 0);
+            libc::raise(libc::SIGSTOP);
+        }
+        body();
+    });
+    for _ in 0..=stops {
+        let mut status = 0;
+        // SAFETY: our own child, which is traced.
+        unsafe {
+            libc::waitpid(child.pid as i32, &mut status, 0);
+            if libc::WIFEXITED(status) {
+                child.forget();
+                return true;
+            }
+            libc::ptrace(libc::PTRACE_SYSCALL, child.pid, 0, 0);
+        }
+    }
+    false
 }
 
 fn killed_at_every_system_call_of_creation() {
@@ -66,28 +106,7 @@ fn killed_at_every_system_call_of_creation() {
     let mut stops = 0;
     while !finished {
         let pod = TestPod::new();
-        let mut child = Child::run(|| {
-            // SAFETY: asks to be traced by the parent and stops.
-            unsafe {
-                libc::ptrace(libc::PTRACE_TRACEME, 0, 0, 0);
-                libc::raise(libc::SIGSTOP);
-            }
-            pod.attach();
-        });
-        for _ in 0..=stops {
-            let mut status = 0;
-            // SAFETY: our own child, which is traced.
-            unsafe {
-                libc::waitpid(child.pid as i32, &mut status, 0);
-                if libc::WIFEXITED(status) {
-                    child.forget();
-                    finished = true;
-                    break;
-                }
-                libc::ptrace(libc::PTRACE_SYSCALL, child.pid, 0, 0);
-            }
-        }
-        drop(child);
+        finished = killed_at(stops, || _ = pod.attach());
         let left = files(&pod);
         assert!(left.len() <= 1, "{left:?}");
         let os = pod.attach();
@@ -207,6 +226,7 @@ fn the_mode_is_as_told() {
         let access = Access {
             mode,
             group: Some(rustix::process::getegid().as_raw()),
+            owner: None,
         };
         Linux::attach(pod.id, 4, access, pod.file()).unwrap();
         let path = files(&pod).remove(0);
@@ -215,4 +235,115 @@ fn the_mode_is_as_told() {
             mode
         );
     }
+}
+
+/// The word of an obituary, as the file has it.
+fn word_at(slot: u64) -> u64 {
+    4096 + (1024 + slot) * 64 + 8
+}
+
+fn open_to_write(path: &PathBuf) -> fs::File {
+    OpenOptions::new()
+        .read(true)
+        .write(true)
+        .open(path)
+        .unwrap()
+}
+
+fn what_a_file_without_users_says_is_forgotten() {
+    let pod = TestPod::new();
+    Child::run(|| hold(pod.attach(), 1)).succeed();
+    let path = files(&pod).remove(0);
+    // As a thread of a PID namespace that is gone would have left it, and this namespace had its number.
+    let file = open_to_write(&path);
+    file.write_all_at(&std::process::id().to_ne_bytes(), word_at(2))
+        .unwrap();
+    let number = |os: &Linux| os.identity().id;
+    let first = {
+        let (mut read, write) = std::io::pipe().unwrap();
+        Child::run(|| {
+            let os = pod.attach();
+            assert_eq!(
+                os.obituary(1),
+                Obituary::Vacant,
+                "a mark of an earlier user"
+            );
+            assert_eq!(os.obituary(2), Obituary::Vacant, "an id of an earlier user");
+            hold(os, 2);
+            let number = number(os).to_ne_bytes();
+            std::io::Write::write_all(&mut { write }, &number).unwrap();
+        })
+        .succeed();
+        let mut number = [0; 16];
+        std::io::Read::read_exact(&mut read, &mut number).unwrap();
+        u128::from_ne_bytes(number)
+    };
+    // What is damaged and used by no process is made anew.
+    file.write_all_at(b"damaged", 0).unwrap();
+    let os = pod.attach();
+    assert_eq!(os.obituary(2), Obituary::Vacant);
+    assert_ne!(
+        number(os),
+        first,
+        "another file is another operating system"
+    );
+    assert_eq!(files(&pod), [path]);
+}
+
+fn a_file_of_a_stranger_is_passed_over() {
+    let pod = TestPod::new();
+    Child::run(|| _ = pod.attach()).succeed();
+    let path = files(&pod).remove(0);
+    fs::remove_file(&path).unwrap();
+    let other = |number: u32| PathBuf::from(format!("{}.{number}", path.display()));
+    // A directory, a FIFO (nobody reads it), a link, and a file with more rights than the pod has.
+    fs::create_dir(&path).unwrap();
+    let fifo = std::ffi::CString::new(other(1).to_str().unwrap()).unwrap();
+    // SAFETY: a string that ends in zero.
+    assert_eq!(unsafe { libc::mkfifo(fifo.as_ptr(), 0o600) }, 0);
+    std::os::unix::fs::symlink("/dev/zero", other(2)).unwrap();
+    fs::write(other(3), "").unwrap();
+    fs::set_permissions(other(3), fs::Permissions::from_mode(0o666)).unwrap();
+    let mut next = 4;
+    if rustix::process::geteuid().is_root() {
+        // Of a user who is neither this one nor the pod's owner.
+        fs::write(other(4), "").unwrap();
+        fs::set_permissions(other(4), fs::Permissions::from_mode(0o600)).unwrap();
+        std::os::unix::fs::chown(other(4), Some(1234), Some(1234)).unwrap();
+        next = 5;
+    } else {
+        println!("skipped: a file of another user (needs root)");
+    }
+    let os = pod.attach();
+    hold(os, 1);
+    assert!(other(next).exists(), "not at name {next}");
+    Child::run(|| assert!(matches!(pod.attach().obituary(1), Obituary::Held { .. }))).succeed();
+    os.release_obituary(1);
+    fs::remove_dir(&path).unwrap();
+    for number in 1..=4 {
+        let _ = fs::remove_file(other(number));
+    }
+}
+
+fn a_clearing_that_is_cut_short_is_done_by_the_next() {
+    let mut stops = 0;
+    loop {
+        let pod = TestPod::new();
+        let os = pod.attach();
+        // Held by a thread that is no more and was not marked, and has or has not said more of itself.
+        let nobody = 0x3FFF_FFF0_u32;
+        open_to_write(&files(&pod).remove(0))
+            .write_all_at(&nobody.to_ne_bytes(), word_at(1))
+            .unwrap();
+        let finished = killed_at(stops, || assert!(pod.attach().clear_if_gone(1)));
+        assert!(os.clear_if_gone(1) || os.obituary(1) == Obituary::Vacant);
+        hold(os, 1);
+        assert!(!os.clear_if_gone(1), "its holder lives");
+        os.release_obituary(1);
+        stops += 1;
+        if finished {
+            break;
+        }
+    }
+    assert!(stops > 10, "{stops} stops");
 }

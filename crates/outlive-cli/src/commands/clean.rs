@@ -90,9 +90,11 @@ impl Clean {
             removed: false,
         };
         if self.remove && found.is_none() {
-            match file.remove() {
-                // Somebody else may have been quicker.
-                Ok(_) => kept.removed = true,
+            // Looked for once more under the file's lock: the pod may have been created since the first look.
+            let is_left_over = || self.pods().is_ok_and(|pods| !pods.contains_key(&file.pod));
+            match file.remove_if(is_left_over) {
+                // Another process may have been quicker.
+                Ok(removed) => kept.removed = removed || !file.path.exists(),
                 Err(OsError::InUse { .. }) => kept.in_use = Some(true),
                 Err(error) => return Err(error.into()),
             }

@@ -1,6 +1,7 @@
 //! The real operating system.
 
 use super::cord::Cords;
+use super::proc::Place;
 use super::robust::{OWNER_DIED, RobustList, TID, WAITERS};
 use super::side_file::{Access, MEETING, SideFile, mark_sleeper};
 use super::side_file_name::{self, SideFileEntry};
@@ -83,15 +84,13 @@ impl Linux {
             }
             return Ok(linux);
         }
-        let meeting = Path::new(MEETING);
-        let identity = proc::identity(meeting)?;
-        let side = SideFile::attach(meeting, pod, identity, obituaries, access)?;
-        // Should somebody remove the file under its users, those who make it anew have other obituaries:
-        // they are another operating system to the members, who would otherwise look dead to them.
-        let inode = side.inode();
+        let place = Place::of_this_process()?;
+        let side = SideFile::attach(Path::new(MEETING), pod, place, obituaries, access)?;
         let identity = OsIdentity {
-            pid_namespace: identity.pid_namespace ^ (inode ^ inode >> 32) << 32,
-            ..identity
+            id: side.id(),
+            boot: place.boot,
+            machine: proc::machine(),
+            one_kernel: false,
         };
         let linux = &*Box::leak(Box::new(Self {
             pod,
@@ -141,6 +140,22 @@ impl Linux {
             }
         }
         Ok(removed)
+    }
+
+    /// Whether the thread `tid`, which holds obituary `slot`, is gone.
+    fn is_gone(&self, slot: u32, tid: u32) -> bool {
+        let pid = self.side.holder_pid(slot).load(Ordering::Relaxed);
+        let start_time = self.side.holder_start(slot).load(Ordering::Relaxed);
+        if self.side.holder(slot).load(Ordering::Relaxed) != tid || start_time == 0 {
+            // It had not said more of itself, or its start is not known.
+            return proc::no_such_tid(tid);
+        }
+        let holder = ThreadIdentity {
+            process: ProcessIdentity { pid, start_time: 0 },
+            tid,
+            start_time,
+        };
+        proc::liveness(holder) == Liveness::Gone
     }
 
     /// What stands in a slot whose word is `word`.
@@ -340,43 +355,40 @@ impl Os for Linux {
         })
     }
 
-    /// Of all who see that the holder is gone, the one who takes its start time away clears the word,
-    /// which meanwhile nobody else can take. (Should that one die in between, the obituary stays held by
-    /// nobody: the id cannot be joined on this operating system until the pod's side file is made anew.)
+    /// All processes that clear an unmarked word do so under a lock, so while it is held a word that is not vacant keeps its
+    /// holder, dead or alive: nobody else clears it, and nobody takes it. One compare-and-swap suffices then, and a death
+    /// before or after it leaves nothing half done.
     fn clear_if_gone(&self, slot: u32) -> bool {
-        let tid = self.side.holder(slot).load(Ordering::Acquire);
-        let pid = self.side.holder_pid(slot).load(Ordering::Relaxed);
-        let start_time = self.side.holder_start(slot).load(Ordering::Relaxed);
-        if tid == 0 || start_time == 0 || self.obituary(slot) != (Obituary::Held { tid }) {
-            return false;
-        }
-        let holder = ThreadIdentity {
-            process: ProcessIdentity { pid, start_time: 0 },
-            tid,
-            start_time,
-        };
-        if proc::liveness(holder) != Liveness::Gone {
-            return false;
-        }
-        let (success, failure) = (Ordering::AcqRel, Ordering::Relaxed);
-        let start = self.side.holder_start(slot);
-        if start
-            .compare_exchange(start_time, 0, success, failure)
-            .is_err()
-        {
-            return false;
-        }
+        let held_by = |word: u32| word & TID != 0 && word & OWNER_DIED == 0;
         let word = self.side.word(slot);
-        // The loop is for the waiters bit, which a watcher may set meanwhile.
-        let cleared = word.fetch_update(success, Ordering::Acquire, |old| {
-            (old & !WAITERS == tid).then_some(0)
-        });
-        if let Ok(old) = cleared
-            && old & WAITERS != 0
-        {
-            futex::wake_all(word);
+        if !held_by(word.load(Ordering::Relaxed)) {
+            return false;
         }
-        cleared.is_ok()
+        let cleared = self.side.while_clearing(slot, || {
+            // Acquire: what its holder wrote about itself comes before.
+            let now = word.load(Ordering::Acquire);
+            let tid = now & TID;
+            if !held_by(now) || !self.is_gone(slot, tid) {
+                return None;
+            }
+            self.side.holder(slot).store(0, Ordering::Relaxed);
+            self.side.holder_start(slot).store(0, Ordering::Relaxed);
+            // AcqRel: the next holder sees what was done about this one. The loop is for the waiters bit, which a watcher
+            // may set meanwhile.
+            let taken = word.fetch_update(Ordering::AcqRel, Ordering::Acquire, |old| {
+                (old & !WAITERS == tid).then_some(0)
+            });
+            taken.ok()
+        });
+        match cleared.flatten() {
+            Some(old) => {
+                if old & WAITERS != 0 {
+                    futex::wake_all(word);
+                }
+                true
+            }
+            None => false,
+        }
     }
 
     fn bells(&self) -> &'static dyn Bells {

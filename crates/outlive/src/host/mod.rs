@@ -8,6 +8,7 @@ mod core_dumps;
 mod fence_command;
 mod futex;
 mod linux;
+mod ofd;
 mod os;
 mod presence;
 mod proc;

@@ -12,15 +12,13 @@ use core::fmt::{self, Debug};
 use core::time::Duration;
 use std::path::PathBuf;
 
-/// Which operating system this is: process ids mean something within one boot and one pid namespace.
+/// Which operating system this is, for one pod: those who share a side file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct OsIdentity {
-    /// The random id of this boot.
+    /// A random number, made by the creator of the side file.
+    pub id: u128,
+    /// The random id of this boot. Machines that were resumed from one snapshot share it.
     pub boot: u128,
-    /// The pid namespace: its inode in the low half; the high half tells apart containers that share it
-    /// but have another time namespace (so another reckoning of start times) or another `/dev/shm` (so
-    /// other obituaries).
-    pub pid_namespace: u64,
     /// The machine, which stays the same over its boots (`/etc/machine-id`); 0 if that is not known.
     pub machine: u128,
     /// Whether this kernel alone can map the pod, as it is reached from here: a file on a local filesystem, or a memfd.
@@ -227,8 +225,8 @@ impl fmt::Display for OsIdentity {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
-            "boot {:032x}, pid namespace {}",
-            self.boot, self.pid_namespace
+            "operating system {:032x}, boot {:032x}",
+            self.id, self.boot
         )
     }
 }

@@ -23,14 +23,12 @@
 //!
 //! Tests: tests/host_presence.rs.
 
+use super::ofd::{self, Kind};
 use super::side_file::MEETING;
 use super::{OsError, futex::last_error};
 use core::ptr::NonNull;
-use rustix::fs::{Mode, OFlags};
 use std::fs::File;
-use std::io;
-use std::os::fd::{AsRawFd, OwnedFd};
-use std::os::unix::fs::MetadataExt;
+use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
 use std::sync::Once;
 
@@ -116,20 +114,14 @@ impl PodFile {
 
     /// Whether the byte of `id` is locked.
     pub(crate) fn is_locked(&self, id: u32) -> bool {
-        let mut lock = lock_of(FIRST_BYTE + libc::off_t::from(id));
-        // SAFETY: the descriptor is open and `lock` a valid flock, which the call overwrites.
-        let answer =
-            unsafe { libc::fcntl(self.file.as_raw_fd(), libc::F_OFD_GETLK, &raw mut lock) };
-        if answer != 0 {
+        ofd::is_locked(&self.file, FIRST_BYTE + libc::off_t::from(id)).unwrap_or_else(|error| {
             // What cannot be asked proves no death.
             static ONCE: Once = Once::new();
             ONCE.call_once(|| {
-                let error = io::Error::last_os_error();
                 tracing::error!(path = %self.path.display(), %error, "the locks of the pod's file cannot be read");
             });
-            return true;
-        }
-        lock.l_type != libc::F_UNLCK as libc::c_short
+            true
+        })
     }
 
     /// Runs `change` while no other process of this kernel changes what the pod is.
@@ -140,51 +132,32 @@ impl PodFile {
     }
 
     /// Locks one byte through `file`; `false` if another description has it.
-    fn lock(&self, file: &OwnedFd, byte: libc::off_t) -> Result<bool, OsError> {
-        let lock = lock_of(byte);
-        // SAFETY: the descriptor is open and `lock` a valid flock.
-        if unsafe { libc::fcntl(file.as_raw_fd(), libc::F_OFD_SETLK, &raw const lock) } == 0 {
-            return Ok(true);
-        }
-        let error = io::Error::last_os_error();
-        match error.raw_os_error() {
-            Some(libc::EAGAIN | libc::EACCES) => Ok(false),
-            Some(libc::EINVAL | libc::ENOLCK | libc::EOPNOTSUPP | libc::ENOSYS) => {
-                Err(OsError::Missing {
-                    what: "a filesystem with open-file-description locks",
-                    hint: format!(
-                        "{} cannot be locked ({error}); put the pod into /dev/shm or on another local filesystem",
-                        self.path.display()
-                    ),
-                })
-            }
-            _ => Err(OsError::Call {
+    fn lock(&self, file: &File, byte: libc::off_t) -> Result<bool, OsError> {
+        ofd::lock(file, byte, Kind::Write).map_err(|error| match error.raw_os_error() {
+            Some(libc::EINVAL | libc::ENOLCK | libc::EOPNOTSUPP | libc::ENOSYS) => OsError::Missing {
+                what: "a filesystem with open-file-description locks",
+                hint: format!(
+                    "{} cannot be locked ({error}); put the pod into /dev/shm or on another local filesystem",
+                    self.path.display()
+                ),
+            },
+            _ => OsError::Call {
                 call: format!("locking a byte of {}", self.path.display()),
                 source: error,
-            }),
-        }
+            },
+        })
     }
 
     /// A new description of the same file.
-    fn reopen(&self) -> Result<OwnedFd, OsError> {
-        let flags = OFlags::RDWR | OFlags::CLOEXEC | OFlags::NOCTTY;
-        let by_descriptor = format!("/proc/self/fd/{}", self.file.as_raw_fd());
-        let opened = rustix::fs::open(by_descriptor, flags, Mode::empty()).or_else(|error| {
-            // No /proc here. The path may lead to another file by now.
-            let opened = rustix::fs::open(&self.path, flags, Mode::empty()).map_err(|_| error)?;
-            let opened = File::from(opened);
-            let same = matches!((self.file.metadata(), opened.metadata()), (Ok(a), Ok(b))
-                if (a.dev(), a.ino(), a.rdev()) == (b.dev(), b.ino(), b.rdev()));
-            if same { Ok(opened.into()) } else { Err(error) }
-        });
-        opened.map_err(|error| OsError::Call {
+    fn reopen(&self) -> Result<File, OsError> {
+        ofd::reopen(&self.file, &self.path).map_err(|error| OsError::Call {
             call: format!("opening {} once more", self.path.display()),
             source: error.into(),
         })
     }
 
     /// The mapping that keeps what `file` has locked.
-    fn anchor(&self, file: &OwnedFd) -> Result<Anchor, OsError> {
+    fn anchor(&self, file: &File) -> Result<Anchor, OsError> {
         // SAFETY: a new mapping at an address of the kernel's choice, without access to its bytes.
         let base = unsafe {
             libc::mmap(
@@ -219,15 +192,4 @@ impl Drop for Anchor {
         // SAFETY: the mapping is ours and never accessed.
         unsafe { libc::munmap(self.base.as_ptr(), self.len) };
     }
-}
-
-/// A write lock on one byte.
-fn lock_of(byte: libc::off_t) -> libc::flock {
-    // SAFETY: a flock is plain numbers, for which zeros are valid.
-    let mut lock: libc::flock = unsafe { core::mem::zeroed() };
-    lock.l_type = libc::F_WRLCK as libc::c_short;
-    lock.l_whence = libc::SEEK_SET as libc::c_short;
-    lock.l_start = byte;
-    lock.l_len = 1;
-    lock
 }

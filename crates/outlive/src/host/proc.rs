@@ -1,8 +1,8 @@
 //! What `/proc` says of processes and threads, and where ids mean something.
 
-use super::{Liveness, OsError, OsIdentity, ProcessIdentity, ThreadIdentity};
+use super::{Liveness, OsError, ProcessIdentity, ThreadIdentity};
+use core::sync::atomic::{AtomicU64, Ordering};
 use std::os::unix::fs::MetadataExt;
-use std::path::Path;
 use std::{fs, io};
 
 /// What one line of `/proc/PID/stat` says.
@@ -72,8 +72,16 @@ pub(super) fn no_such_thread(pid: u32, tid: u32) -> bool {
 /// Whether `thread`, of this operating system, exists.
 pub(super) fn liveness(thread: ThreadIdentity) -> Liveness {
     let pid = thread.process.pid;
+    if !is_own() {
+        // The kernel's own list of threads, which is that of this PID namespace.
+        return if no_such_thread(pid, thread.tid) {
+            Liveness::Gone
+        } else {
+            Liveness::Unknown
+        };
+    }
     match Stat::of_thread(pid, thread.tid) {
-        Ok(stat) if stat.start_time != thread.start_time || stat.is_dead() => Liveness::Gone,
+        Ok(stat) if differ(stat.start_time, thread.start_time) || stat.is_dead() => Liveness::Gone,
         Ok(_) => Liveness::Exists,
         // Not there, or hidden (hidepid=): the kernel tells which.
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
@@ -87,27 +95,48 @@ pub(super) fn liveness(thread: ThreadIdentity) -> Liveness {
     }
 }
 
-/// When process `pid` started.
+/// Whether two start times are known to be different. 0 stands for one that is not known.
+pub(super) fn differ(one: u64, other: u64) -> bool {
+    one != other && one != 0 && other != 0
+}
+
+/// Whether no thread of this PID namespace has the id `tid`.
+pub(super) fn no_such_tid(tid: u32) -> bool {
+    // SAFETY: signal 0 is never sent; the call only looks whether it could be.
+    let answer = unsafe { libc::syscall(libc::SYS_tkill, tid, 0) };
+    answer == -1 && io::Error::last_os_error().raw_os_error() == Some(libc::ESRCH)
+}
+
+/// When process `pid` started, if that can be known.
 pub(super) fn start_time_of(pid: u32) -> Option<u64> {
+    if !is_own() {
+        return None;
+    }
     Stat::of_process(pid).ok().map(|stat| stat.start_time)
 }
 
 /// This process.
 pub(super) fn this_process() -> Result<ProcessIdentity, OsError> {
     let pid = std::process::id();
-    let stat = Stat::of_process(pid).map_err(|source| no_proc("/proc/PID/stat", source))?;
-    Ok(ProcessIdentity {
-        pid,
-        start_time: stat.start_time,
-    })
+    let start_time = if is_own() {
+        let stat = Stat::of_process(pid).map_err(|source| no_proc("/proc/PID/stat", source))?;
+        stat.start_time
+    } else {
+        0
+    };
+    Ok(ProcessIdentity { pid, start_time })
 }
 
 /// The calling thread of `process`.
 pub(super) fn this_thread(process: ProcessIdentity) -> ThreadIdentity {
     let tid = this_tid();
     // A thread can always read of itself; it could when the process attached.
-    let start_time =
-        Stat::of_thread(process.pid, tid).map_or(process.start_time, |stat| stat.start_time);
+    let start_time = match is_own() {
+        true => {
+            Stat::of_thread(process.pid, tid).map_or(process.start_time, |stat| stat.start_time)
+        }
+        false => 0,
+    };
     ThreadIdentity {
         process,
         tid,
@@ -120,42 +149,59 @@ pub(super) fn this_tid() -> u32 {
     rustix::thread::gettid().as_raw_nonzero().get() as u32
 }
 
-/// Which operating system this is, for processes that meet in directory `meeting`.
-///
-/// An id means something within one boot and one pid namespace, a start time within one time namespace,
-/// and an obituary can be seen by those who have the same `/dev/shm`. Containers may share some of these
-/// and not others. The identity tells them all apart: the inode of the pid namespace is its low half,
-/// the other two are folded into the high one.
-pub(super) fn identity(meeting: &Path) -> Result<OsIdentity, OsError> {
-    let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id")
-        .map_err(|source| no_proc("/proc/sys/kernel/random/boot_id", source))?;
-    let boot = u128::from_str_radix(&boot.trim().replace('-', ""), 16).map_err(|error| {
-        no_proc(
-            "/proc/sys/kernel/random/boot_id",
-            io::Error::new(io::ErrorKind::InvalidData, error),
-        )
-    })?;
-    let pid_namespace = fs::metadata("/proc/self/ns/pid")
-        .map_err(|source| no_proc("/proc/self/ns/pid", source))?
-        .ino();
-    // Kernels before 5.6 have one time only.
-    let time_namespace = fs::metadata("/proc/self/ns/time").map_or(0, |file| file.ino());
-    let device = fs::metadata(meeting)
-        .map_err(|source| OsError::Call {
-            call: format!("stat {}", meeting.display()),
-            source,
-        })?
-        .dev();
-    let others = (device ^ (device >> 32)) as u32 ^ (time_namespace as u32).rotate_left(16);
-    Ok(OsIdentity {
-        boot,
-        pid_namespace: u64::from(others) << 32 | (pid_namespace & 0xFFFF_FFFF),
-        machine: fs::read_to_string("/etc/machine-id")
-            .ok()
-            .and_then(|id| u128::from_str_radix(id.trim(), 16).ok())
-            .unwrap_or(0),
-        one_kernel: false,
-    })
+/// Whether `/proc` is that of this process's own PID namespace, so that the numbers in it mean what they mean here: the
+/// process has one number there, and it is the one that it knows. (In a parent's it has two; in a child's or a sibling's,
+/// and where there is none, no line at all.)
+pub(super) fn is_own() -> bool {
+    /// The process that asked last, in the high half, and the answer. A forked child asks again.
+    static ANSWER: AtomicU64 = AtomicU64::new(0);
+    let pid = std::process::id();
+    // Relaxed: the word alone is the answer.
+    let known = ANSWER.load(Ordering::Relaxed);
+    if known >> 32 == u64::from(pid) {
+        return known & 1 != 0;
+    }
+    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let line = status.lines().find_map(|line| line.strip_prefix("NSpid:"));
+    let is_own = line.is_some_and(|line| line.split_whitespace().eq([pid.to_string()]));
+    ANSWER.store(u64::from(pid) << 32 | u64::from(is_own), Ordering::Relaxed);
+    is_own
+}
+
+/// Where the ids of this process's threads mean something, as a part of a name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Place {
+    /// The id of this boot.
+    pub boot: u128,
+    /// The numbers of the PID and the time namespace, one in each half. They are unique among namespaces that live.
+    pub namespaces: u64,
+}
+
+impl Place {
+    pub(super) fn of_this_process() -> Result<Self, OsError> {
+        let path = "/proc/sys/kernel/random/boot_id";
+        let boot = fs::read_to_string(path).map_err(|source| no_proc(path, source))?;
+        let boot = u128::from_str_radix(&boot.trim().replace('-', ""), 16)
+            .map_err(|error| no_proc(path, io::Error::new(io::ErrorKind::InvalidData, error)))?;
+        // Also in another namespace's /proc the link leads to the namespace of the process that asks.
+        let pid = fs::metadata("/proc/self/ns/pid")
+            .map_err(|source| no_proc("/proc/self/ns/pid", source))?
+            .ino();
+        // Kernels before 5.6 have one time only.
+        let time = fs::metadata("/proc/self/ns/time").map_or(0, |file| file.ino());
+        Ok(Self {
+            boot,
+            // Numbers of namespaces have 32 bits.
+            namespaces: pid << 32 | (time & 0xFFFF_FFFF),
+        })
+    }
+}
+
+/// The machine that this is, over its boots; 0 if that is not known.
+pub(super) fn machine() -> u128 {
+    let id = fs::read_to_string("/etc/machine-id").ok();
+    id.and_then(|id| u128::from_str_radix(id.trim(), 16).ok())
+        .unwrap_or(0)
 }
 
 fn no_proc(what: &'static str, source: io::Error) -> OsError {

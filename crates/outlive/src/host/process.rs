@@ -1,6 +1,6 @@
 //! Handles on processes: pidfds that were checked by start time.
 
-use super::proc::{Stat, no_such_thread};
+use super::proc::{self, Stat, differ, no_such_thread};
 use super::{OsError, ProcessHandle, ProcessIdentity};
 use core::time::Duration;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -16,7 +16,8 @@ const POLL: Duration = Duration::from_millis(1);
 /// Opens a handle on `process`, or says that it is gone.
 ///
 /// First the pidfd, then the start time. `process` was seen alive before this call, so if its pid still
-/// has its start time after the pidfd was opened, the pid was its own all the while and the pidfd is its.
+/// has its start time after the pidfd was opened, the pid was its own all the while and the pidfd is its. Where `/proc` is
+/// not one's own no start time is known, and the caller's look at the process's presence, after this call, says the same.
 pub(super) fn open(process: ProcessIdentity) -> Result<Option<Box<dyn ProcessHandle>>, OsError> {
     let Some(pid) = i32::try_from(process.pid).ok().and_then(Pid::from_raw) else {
         return Ok(None);
@@ -33,8 +34,23 @@ pub(super) fn open(process: ProcessIdentity) -> Result<Option<Box<dyn ProcessHan
             });
         }
     };
+    if !proc::is_own() {
+        // What it says of pids is about others. The caller knows by its presence that the process lives.
+        let Some(pidfd) = pidfd else {
+            return Err(OsError::Missing {
+                what: "/proc of this PID namespace",
+                hint: "without pidfd_open processes are told apart by it; mount it: mount -t proc proc /proc".into(),
+            });
+        };
+        let handle = Watched {
+            process,
+            pid,
+            pidfd,
+        };
+        return Ok((!handle.is_gone()).then(|| Box::new(handle) as Box<dyn ProcessHandle>));
+    }
     match Stat::of_process(process.pid) {
-        Ok(stat) if stat.start_time != process.start_time => return Ok(None),
+        Ok(stat) if differ(stat.start_time, process.start_time) => return Ok(None),
         Ok(_) => {}
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
             if no_such_thread(process.pid, process.pid) {
@@ -175,7 +191,8 @@ impl ProcessHandle for Polled {
 /// Kills by pid, right after a look whether the pid is still that of `process`.
 fn kill_checked(process: ProcessIdentity, pid: Pid) -> bool {
     match Stat::of_process(process.pid) {
-        Ok(stat) if stat.start_time != process.start_time => true,
+        _ if !proc::is_own() => false,
+        Ok(stat) if differ(stat.start_time, process.start_time) => true,
         Ok(_) => matches!(kill_process(pid, Signal::KILL), Ok(()) | Err(Errno::SRCH)),
         Err(_) => no_such_thread(process.pid, process.pid),
     }

@@ -12,7 +12,7 @@ use super::{
 use core::fmt;
 use core::time::Duration;
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 /// The pid of the first scripted process.
@@ -115,6 +115,9 @@ struct Machine {
     bells: OnceLock<Scripted>,
 }
 
+/// The number of the next operating system.
+static NEXT: AtomicU64 = AtomicU64::new(1);
+
 impl Scripted {
     /// An operating system whose boot id is `boot`, with `obituaries` obituaries for its one pod. (Its few
     /// hundred bytes are never freed: bells live for ever.)
@@ -125,8 +128,8 @@ impl Scripted {
     /// As [`new`](Self::new), on the machine with the id `machine`.
     pub fn on_machine(machine: u128, boot: u128, obituaries: u32) -> Self {
         let identity = OsIdentity {
+            id: NEXT.fetch_add(1, Ordering::Relaxed).into(),
             boot,
-            pid_namespace: 1,
             machine,
             one_kernel: false,
         };
@@ -136,17 +139,19 @@ impl Scripted {
     /// As [`new`](Self::new), where the pod is a file that one kernel at a time can map.
     pub fn on_local_file(boot: u128, obituaries: u32) -> Self {
         let identity = OsIdentity {
+            id: NEXT.fetch_add(1, Ordering::Relaxed).into(),
+            boot,
+            machine: 0,
             one_kernel: true,
-            ..Self::new(boot, 0).machine.identity
         };
         Self::with(identity, Presences::default(), Cords::default(), obituaries)
     }
 
     /// Another operating system on the same kernel, with obituaries of its own: another PID namespace, or another
-    /// `/dev/shm`, which is told apart by `number`.
-    pub fn beside(&self, number: u64) -> Self {
+    /// `/dev/shm`.
+    pub fn beside(&self) -> Self {
         let identity = OsIdentity {
-            pid_namespace: number,
+            id: NEXT.fetch_add(1, Ordering::Relaxed).into(),
             ..self.machine.identity
         };
         let obituaries = self.state().obituaries.len() as u32;

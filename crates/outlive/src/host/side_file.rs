@@ -1,9 +1,9 @@
 //! The side file: what dies with a boot. One for each pod and operating system, in `/dev/shm`.
 //!
 //! It holds the obituaries and the bells. They cannot live in the pod's segment: thread ids mean
-//! something to one kernel and pid namespace only, the robust list holds addresses, and futexes do not
-//! work on every memory that a segment may lie in. Its name says whose it is:
-//! `outlive.POD.BOOT.NAMESPACE`.
+//! something to one kernel and PID namespace only, the robust list holds addresses, and futexes do not
+//! work on every memory that a segment may lie in. Its name says where its users meet:
+//! `outlive.POD.BOOT.NAMESPACES`. What identifies the operating system is the random number in its header.
 //!
 //! ```text
 //! page 0                     header: never changes once the file has its name
@@ -12,13 +12,22 @@
 //! ```
 //!
 //! **Creation.** The file is made without a name, filled and locked, and then given its name by a link,
-//! which fails if somebody was quicker. So under its name it is always complete; a creator who is killed
+//! which fails if another process was quicker. So under its name it is always complete; a creator that is killed
 //! leaves nothing. (Where a filesystem has no nameless files it is made under another name first, which
 //! the clean-up knows.)
 //!
-//! **Removal.** Everybody who maps the file holds a shared lock on it (flock), which the kernel drops
-//! with the process. Who removes it takes the lock for itself, so a side file in use is never removed;
-//! who opens it looks, after the lock, whether the file still has its name, and starts again if not.
+//! **Use.** Every process that maps the file has a read lock on its first byte, which its mapping keeps. A process that
+//! attaches and finds no such lock is alone: it *clears* the file under a write lock before it uses it. So an obituary that an
+//! earlier user left (of another PID namespace, say, that had the same number) is never taken for a living thread's. A kill
+//! in the middle leaves a file that is cleared by the next. The number stays: all earlier users are dead, and their
+//! obituaries vacant, which is what the table of generations is compared with.
+//!
+//! **Removal.** A process that removes the file takes the write lock, so a side file in use is never removed; a process that
+//! opens it looks, after the lock, whether the file still has its name, and starts again if not.
+//!
+//! **Trust.** `/dev/shm` is open to all, and the name can be guessed. A file is used only if it is a regular file that belongs to
+//! this user, to root or to the owner of the pod's file; or, where the group may use the pod, to the pod's group, which a user
+//! outside the group cannot give it. Any other file at the name is passed over, and the next of a few names is taken.
 //!
 //! **Memory.** All pages are reserved at creation (a full `/dev/shm` is an error then, not a SIGBUS
 //! later), and locked where the limit allows, because the kernel marks a word by an ordinary write. The
@@ -26,27 +35,34 @@
 //! follow the parent's robust list. It is never unmapped, so that an obituary can be held as long as a
 //! thread lives.
 
+use super::ofd::{self, Kind};
+use super::proc::Place;
 use super::robust::{Entry, LINK_AT, RobustList};
-use super::side_file_name::{UNFINISHED, name, remove_earlier, remove_locked, still_named};
-use super::{Bells, OsError, OsIdentity, futex, futex::last_error};
+use super::side_file_name::{NAMES, UNFINISHED, name, remove_locked, remove_unused, still_named};
+use super::{Bells, OsError, futex, futex::last_error};
 use bytemuck::{Pod, Zeroable};
 use core::ptr::NonNull;
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use core::time::Duration;
-use rustix::fs::{AtFlags, CWD, FallocateFlags, FlockOperation, Gid, Mode, OFlags};
+use rustix::fs::{AtFlags, CWD, FallocateFlags, Gid, Mode, OFlags, Uid};
 use rustix::io::Errno;
 use std::fs::File;
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::fs::FileExt;
-use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
 /// Where the processes of an operating system meet.
 pub(super) const MEETING: &str = "/dev/shm";
 
 const MAGIC: [u8; 8] = *b"OUTLside";
-const VERSION: u32 = 1;
+const VERSION: u32 = 2;
+/// The byte whose lock says that the file is used.
+pub(super) const USE_BYTE: libc::off_t = 0;
+/// The byte of slot 0, whose lock is that of a process that clears an obituary which the kernel did not mark.
+const CLEAR_BYTE: libc::off_t = 1;
+/// For how long a process waits for one that clears or removes the file, which takes a moment.
+const PATIENCE: Duration = Duration::from_secs(5);
 const PAGE: usize = 4096;
 const LINE: usize = 64;
 /// How many bells there are. More make it rarer that two keys share one.
@@ -70,6 +86,8 @@ pub struct Access {
     pub mode: u32,
     /// The group it is to belong to, if not that of its creator.
     pub group: Option<u32>,
+    /// The user it is to belong to, if not its creator: the owner of the pod's file.
+    pub owner: Option<u32>,
 }
 
 impl Default for Access {
@@ -78,6 +96,7 @@ impl Default for Access {
         Self {
             mode: 0o600,
             group: None,
+            owner: None,
         }
     }
 }
@@ -90,7 +109,9 @@ struct Header {
     obituaries: u32,
     pod: [u64; 2],
     boot: [u64; 2],
-    pid_namespace: u64,
+    namespaces: u64,
+    /// What identifies the operating system: random.
+    id: [u64; 2],
     bells: u32,
     /// Where in its line an obituary's word is: the creator's C library decided.
     word_at: u32,
@@ -100,14 +121,15 @@ struct Header {
 }
 
 impl Header {
-    fn new(pod: u128, os: OsIdentity, obituaries: u32, word_at: usize) -> Self {
+    fn new(pod: u128, place: Place, obituaries: u32, word_at: usize) -> Self {
         let mut header = Self {
             magic: MAGIC,
             version: VERSION,
             obituaries,
             pod: halves(pod),
-            boot: halves(os.boot),
-            pid_namespace: os.pid_namespace,
+            boot: halves(place.boot),
+            namespaces: place.namespaces,
+            id: halves(uuid::Uuid::new_v4().as_u128()),
             bells: BELLS as u32,
             word_at: word_at as u32,
             reserved: 0,
@@ -133,8 +155,9 @@ pub(super) struct SideFile {
     base: NonNull<u8>,
     obituaries: u32,
     word_at: usize,
+    id: u128,
     path: PathBuf,
-    /// Held open for its shared lock.
+    /// Held open for its lock, which the mapping keeps too.
     file: File,
 }
 
@@ -149,30 +172,64 @@ impl SideFile {
     pub(super) fn attach(
         meeting: &Path,
         pod: u128,
-        os: OsIdentity,
+        place: Place,
         obituaries: u32,
         access: Access,
     ) -> Result<Self, OsError> {
-        let path = meeting.join(name(pod, os));
-        loop {
-            let file = match open(&path, access)? {
-                Some(file) => file,
-                None => {
-                    remove_earlier(meeting, pod, os);
-                    let word_at = ENTRY_LINK_AT.strict_add_signed(futex_offset()?);
-                    let header = Header::new(pod, os, obituaries, word_at);
-                    match create(&path, &header, access)? {
-                        Some(file) => file,
-                        None => continue, // somebody was quicker
+        let mut unfit = None;
+        for other in 0..NAMES {
+            let path = meeting.join(name(pod, place, other));
+            loop {
+                let file = match open(&path, access)? {
+                    Found::Nothing => {
+                        remove_unused(meeting, pod, place);
+                        let word_at = ENTRY_LINK_AT.strict_add_signed(futex_offset()?);
+                        let header = Header::new(pod, place, obituaries, word_at);
+                        match create(&path, &header, access)? {
+                            Some(file) => file,
+                            None => continue, // another process was quicker
+                        }
                     }
+                    Found::Fit(file) => file,
+                    // Passed over, and the error told if no name is left.
+                    Found::Unfit(why) => {
+                        unfit.get_or_insert(refused(&path, why));
+                        break;
+                    }
+                };
+                if let Some(side) = Self::begin(file, &path, pod, place, obituaries)? {
+                    return Ok(side);
                 }
-            };
-            if !still_named(&file, &path)? {
-                continue; // removed between opening and locking
             }
-            let header = check(&file, &path, pod, os, obituaries)?;
-            return Self::map(file, &path, header);
         }
+        Err(unfit.expect("there are names"))
+    }
+
+    /// Begins to use the open `file`; `None` if it has lost its name since.
+    fn begin(
+        file: File,
+        path: &Path,
+        pod: u128,
+        place: Place,
+        obituaries: u32,
+    ) -> Result<Option<Self>, OsError> {
+        let is_alone = lock(&file, path)?;
+        if !still_named(&file, path)? {
+            return Ok(None);
+        }
+        let checked = check(&file, path, pod, place, obituaries);
+        if is_alone && checked.is_err() {
+            // Damaged, or of another version; no process uses it, so no member misses it.
+            rustix::fs::unlink(path).map_err(|error| failed("removing", path, error))?;
+            return Ok(None);
+        }
+        let header = checked?;
+        if is_alone {
+            clear(&file, path, obituaries)?;
+            // From a write to a read lock, which nothing can prevent.
+            ofd::lock(&file, USE_BYTE, Kind::Read).map_err(|error| cannot_lock(path, error))?;
+        }
+        Self::map(file, path, header).map(Some)
     }
 
     fn map(file: File, path: &Path, header: Header) -> Result<Self, OsError> {
@@ -214,6 +271,7 @@ impl SideFile {
             base: NonNull::new(base.cast()).expect("mmap returned null"),
             obituaries: header.obituaries,
             word_at: header.word_at as usize,
+            id: u128::from(header.id[1]) << 64 | u128::from(header.id[0]),
             path: path.to_owned(),
             file,
         })
@@ -221,10 +279,25 @@ impl SideFile {
 
     /// Removes the file, which this process itself has attached, unless another process has too.
     pub(super) fn remove(&self) -> Result<bool, OsError> {
-        let removed = remove_locked(&self.file, &self.path);
-        // The exclusive lock, had or not, replaced our shared one.
-        lock(&self.file, &self.path)?;
+        let removed = remove_locked(&self.file, &self.path, || true);
+        // Back to a read lock, whether or not it became a write lock.
+        ofd::lock(&self.file, USE_BYTE, Kind::Read)
+            .map_err(|error| cannot_lock(&self.path, error))?;
         removed
+    }
+
+    /// The number of the operating system whose side file this is.
+    pub(super) fn id(&self) -> u128 {
+        self.id
+    }
+
+    /// Runs `clear` while no other process does for the obituary `slot`; `None` if one does. The lock is the kernel's to free
+    /// if this process dies in the middle.
+    pub(super) fn while_clearing<T>(&self, slot: u32, clear: impl FnOnce() -> T) -> Option<T> {
+        // A description of its own, so that threads of one process exclude one another too.
+        let file = ofd::reopen(&self.file, &self.path).ok()?;
+        let byte = CLEAR_BYTE + libc::off_t::from(slot);
+        ofd::lock(&file, byte, Kind::Write).ok()?.then(clear)
     }
 
     /// How many obituaries there are.
@@ -253,11 +326,6 @@ impl SideFile {
         // SAFETY: inside the mapping, which is never undone, and aligned to 8; accessed by atomics of
         // this size only.
         unsafe { AtomicU64::from_ptr(self.base.as_ptr().add(at).cast()) }
-    }
-
-    /// The inode of the file: one for as long as anybody has it mapped.
-    pub(super) fn inode(&self) -> u64 {
-        self.file.metadata().map_or(0, |file| file.ino())
     }
 
     /// The robust list entry of obituary `slot`, for a thread whose list is `list`.
@@ -359,28 +427,80 @@ pub(super) fn failed(doing: &str, path: &Path, error: Errno) -> OsError {
     }
 }
 
-/// Opens and locks an existing file; `None` if there is none.
-fn open(path: &Path, access: Access) -> Result<Option<File>, OsError> {
-    let flags = OFlags::RDWR | OFlags::CLOEXEC | OFlags::NOFOLLOW;
+/// What is at the name of a side file.
+enum Found {
+    Nothing,
+    Fit(File),
+    /// A file that may not be used, and why.
+    Unfit(&'static str),
+}
+
+/// Opens what is at `path`, if it may be used.
+fn open(path: &Path, access: Access) -> Result<Found, OsError> {
+    // Nonblocking: a FIFO of that name is not waited for.
+    let flags = OFlags::RDWR | OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::NONBLOCK;
     let file = match rustix::fs::open(path, flags, Mode::empty()) {
         Ok(file) => file,
-        Err(Errno::NOENT) => return Ok(None),
+        Err(Errno::NOENT) => return Ok(Found::Nothing),
+        Err(Errno::LOOP | Errno::ISDIR | Errno::NXIO) => {
+            return Ok(Found::Unfit("it is not a regular file"));
+        }
+        Err(Errno::ACCESS) => return Ok(Found::Unfit("this user may not open it")),
         Err(error) => return Err(failed("opening", path, error)),
     };
     let stat = rustix::fs::fstat(&file).map_err(|error| failed("stat of", path, error))?;
-    // /dev/shm is open to all: a private side file that another user has put there is a trap.
-    let mine = stat.st_uid == rustix::process::geteuid().as_raw() || stat.st_uid == 0;
-    if !mine && access.mode & 0o022 == 0 {
-        return Err(refused(path, "it belongs to another user"));
-    }
-    lock(&file, path)?;
-    Ok(Some(file.into()))
+    let me = rustix::process::geteuid().as_raw();
+    let is_of_owner = [Some(me), Some(0), access.owner].contains(&Some(stat.st_uid));
+    // Only members of a group can give it a file.
+    let is_of_group = access.mode & 0o020 != 0 && access.group == Some(stat.st_gid);
+    let is_of_all = access.mode & 0o002 != 0;
+    Ok(if stat.st_mode & libc::S_IFMT != libc::S_IFREG {
+        Found::Unfit("it is not a regular file")
+    } else if stat.st_nlink > 1 {
+        Found::Unfit("it has a second name")
+    } else if !(is_of_owner || is_of_group || is_of_all) {
+        Found::Unfit("it belongs to a user who may not use the pod")
+    } else if stat.st_mode & 0o777 & !access.mode != 0 {
+        Found::Unfit("its mode gives more rights than that of the pod's file")
+    } else {
+        Found::Fit(file.into())
+    })
 }
 
-/// Waits for a remover, who holds the lock for a moment only.
-fn lock(file: impl AsFd, path: &Path) -> Result<(), OsError> {
-    rustix::io::retry_on_intr(|| rustix::fs::flock(&file, FlockOperation::LockShared))
-        .map_err(|error| failed("locking", path, error))
+/// Takes the lock of a user of `file`; `true` if it is a write lock, because there is no other user. Waits for a process that
+/// clears or removes the file, which has it for a moment.
+fn lock(file: &File, path: &Path) -> Result<bool, OsError> {
+    let until = std::time::Instant::now() + PATIENCE;
+    loop {
+        for (kind, is_alone) in [(Kind::Write, true), (Kind::Read, false)] {
+            if ofd::lock(file, USE_BYTE, kind).map_err(|error| cannot_lock(path, error))? {
+                return Ok(is_alone);
+            }
+        }
+        if std::time::Instant::now() >= until {
+            return Err(OsError::InUse {
+                path: path.to_owned(),
+            });
+        }
+        std::thread::sleep(Duration::from_micros(200));
+    }
+}
+
+fn cannot_lock(path: &Path, source: io::Error) -> OsError {
+    OsError::Call {
+        call: format!("locking {}", path.display()),
+        source,
+    }
+}
+
+/// Makes all bells silent and all obituaries vacant, in a file that no other process uses.
+fn clear(file: &File, path: &Path, obituaries: u32) -> Result<(), OsError> {
+    let zeros = vec![0; file_bytes(obituaries) - PAGE];
+    file.write_all_at(&zeros, PAGE as u64)
+        .map_err(|source| OsError::Call {
+            call: format!("clearing {}", path.display()),
+            source,
+        })
 }
 
 /// Makes the file and gives it its name; `None` if another has it already.
@@ -439,8 +559,10 @@ fn fill(file: &OwnedFd, path: &Path, header: &Header, access: Access) -> Result<
         size_of::<Header>(),
         "a short write to a reserved page"
     );
-    if let Some(group) = access.group {
-        rustix::fs::fchown(file, None, Some(Gid::from_raw(group)))
+    let is_root = rustix::process::geteuid().is_root();
+    let owner = access.owner.filter(|_| is_root).map(Uid::from_raw);
+    if access.group.is_some() || owner.is_some() {
+        rustix::fs::fchown(file, owner, access.group.map(Gid::from_raw))
             .map_err(|error| failed("giving away", path, error))?;
     }
     // After the owner, whose change would take bits away; and whatever the umask.
@@ -453,7 +575,6 @@ fn finish(
     path: &Path,
     link: impl FnOnce(&Path) -> rustix::io::Result<()>,
 ) -> Result<Option<File>, OsError> {
-    lock(&file, path)?;
     match link(path) {
         Ok(()) => Ok(Some(file.into())),
         Err(Errno::EXIST) => Ok(None),
@@ -473,7 +594,7 @@ fn check(
     file: &File,
     path: &Path,
     pod: u128,
-    os: OsIdentity,
+    place: Place,
     obituaries: u32,
 ) -> Result<Header, OsError> {
     let refused = |why: String| refused(path, &why);
@@ -493,8 +614,8 @@ fn check(
         return Err(refused("its header is damaged".into()));
     }
     let words = FUTEX_OFFSETS.map(|offset| ENTRY_LINK_AT.strict_add_signed(offset));
-    if (header.pod, header.boot, header.pid_namespace)
-        != (halves(pod), halves(os.boot), os.pid_namespace)
+    if (header.pod, header.boot, header.namespaces)
+        != (halves(pod), halves(place.boot), place.namespaces)
         || header.bells != BELLS as u32
         || !words.contains(&(header.word_at as usize))
     {

@@ -1,9 +1,11 @@
-//! The names of side files: which lie here, and the removal of those that nobody uses.
+//! The names of side files: which lie here, and the removal of those that no process uses.
 
-use super::side_file::failed;
-use super::{OsError, OsIdentity};
+use super::OsError;
+use super::ofd::{self, Kind};
+use super::proc::Place;
+use super::side_file::{USE_BYTE, failed};
 use core::time::Duration;
-use rustix::fs::{FlockOperation, Mode, OFlags};
+use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 use std::fs::File;
 use std::os::unix::fs::MetadataExt;
@@ -12,78 +14,104 @@ use std::path::{Path, PathBuf};
 const PREFIX: &str = "outlive.";
 /// What the name of a file ends in that is still being filled, where it has to have a name then.
 pub(super) const UNFINISHED: &str = "unfinished";
+/// How many names a side file can have. A file at one of them that is not what it should be costs that name only: two side
+/// files are two operating systems, which a pod can have.
+pub(super) const NAMES: u32 = 8;
 
 /// A side file that lies in `/dev/shm`, of whatever pod and boot.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SideFileEntry {
-    /// The pod.
+    /// The number of its pod.
     pub pod: u128,
-    /// The operating system.
-    pub os: OsIdentity,
+    /// The boot in which it was made.
+    pub boot: u128,
     /// The file.
     pub path: PathBuf,
 }
 
 impl SideFileEntry {
-    /// Whether a process uses the file, so that it would not be removed now. Changes nothing; who is about to attach
-    /// waits for the look.
+    /// Whether a process uses the file, so that it would not be removed now. Changes nothing.
     ///
     /// # Errors
-    /// What the operating system said; nobody can look who may not open the file.
+    /// What the operating system said; only those can look who may open the file.
     pub fn is_in_use(&self) -> Result<bool, OsError> {
-        let Some(file) = self.open()? else {
+        let Some(file) = self.open(OFlags::RDONLY)? else {
             return Ok(false);
         };
-        // Dropped with the file.
-        Ok(!lock_for_oneself(&file, &self.path)?)
+        ofd::is_locked(&file, USE_BYTE).map_err(|source| OsError::Call {
+            call: format!("looking at the locks of {}", self.path.display()),
+            source,
+        })
     }
 
     /// Removes the file unless a process uses it. `Ok(false)` if it was gone already.
     ///
-    /// A caller who dies in the middle leaves the file as it was, or removed.
+    /// A caller that dies in the middle leaves the file as it was, or removed.
     ///
     /// # Errors
     /// [`OsError::InUse`], or what the operating system said.
     pub fn remove(&self) -> Result<bool, OsError> {
-        match self.open()? {
-            Some(file) => remove_locked(&file, &self.path),
+        self.remove_if(|| true)
+    }
+
+    /// As [`remove`](Self::remove), if `is_left_over` while no process uses the file or can begin to: a process that comes
+    /// after that look finds the file gone, and makes another one.
+    ///
+    /// # Errors
+    /// As for [`remove`](Self::remove).
+    pub fn remove_if(&self, is_left_over: impl FnOnce() -> bool) -> Result<bool, OsError> {
+        match self.open(OFlags::RDWR)? {
+            Some(file) => remove_locked(&file, &self.path, is_left_over),
             None => Ok(false),
         }
     }
 
-    /// The file; `None` if it is gone.
-    fn open(&self) -> Result<Option<File>, OsError> {
-        let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW;
+    /// The file; `None` if it is gone, or no file.
+    fn open(&self, access: OFlags) -> Result<Option<File>, OsError> {
+        // Nonblocking: opening a FIFO of that name must not wait for its other end.
+        let flags = access | OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::NONBLOCK;
         match rustix::fs::open(&self.path, flags, Mode::empty()) {
-            Ok(file) => Ok(Some(file.into())),
+            Ok(file) => Ok(Some(File::from(file)).filter(is_regular)),
             Err(Errno::NOENT) => Ok(None),
             Err(error) => Err(failed("opening", &self.path, error)),
         }
     }
 }
 
-/// Removes the open `file` from `path` if nobody else has it locked.
-pub(super) fn remove_locked(file: &File, path: &Path) -> Result<bool, OsError> {
+fn is_regular(file: &File) -> bool {
+    file.metadata().is_ok_and(|metadata| metadata.is_file())
+}
+
+/// Removes the open `file` from `path` if no other description has it locked, and then it is `left_over`. A read lock that
+/// `file` had stays if another process uses the file.
+pub(super) fn remove_locked(
+    file: &File,
+    path: &Path,
+    is_left_over: impl FnOnce() -> bool,
+) -> Result<bool, OsError> {
     if !lock_for_oneself(file, path)? {
         return Err(OsError::InUse {
             path: path.to_owned(),
         });
     }
-    if !still_named(file, path)? {
+    if !still_named(file, path)? || !is_left_over() {
         return Ok(false);
     }
     rustix::fs::unlink(path).map_err(|error| failed("removing", path, error))?;
     Ok(true)
 }
 
-/// Locks the open `file` at `path` unless somebody else has it locked; who only looks has it for a moment.
+/// Locks the open `file` at `path` unless another process uses it; one that removes or makes it anew has it for a moment.
 fn lock_for_oneself(file: &File, path: &Path) -> Result<bool, OsError> {
     for moment in [1, 3, 0] {
-        match rustix::fs::flock(file, FlockOperation::NonBlockingLockExclusive) {
-            Ok(()) => return Ok(true),
-            Err(Errno::WOULDBLOCK) => std::thread::sleep(Duration::from_millis(moment)),
-            Err(error) => return Err(failed("locking", path, error)),
+        let locked = ofd::lock(file, USE_BYTE, Kind::Write).map_err(|source| OsError::Call {
+            call: format!("locking {}", path.display()),
+            source,
+        })?;
+        if locked {
+            return Ok(true);
         }
+        std::thread::sleep(Duration::from_millis(moment));
     }
     Ok(false)
 }
@@ -95,55 +123,60 @@ pub(super) fn list(meeting: &Path) -> Result<Vec<SideFileEntry>, OsError> {
         source,
     };
     let mut found = Vec::new();
-    for file in std::fs::read_dir(meeting).map_err(failed)? {
-        let path = file.map_err(failed)?.path();
-        let file_name = path.file_name().and_then(|name| name.to_str());
-        if let Some((pod, os)) = file_name.and_then(parse_name) {
-            found.push(SideFileEntry { pod, os, path });
+    for entry in std::fs::read_dir(meeting).map_err(failed)? {
+        let entry = entry.map_err(failed)?;
+        let file_name = entry.file_name();
+        let is_file = entry.file_type().is_ok_and(|kind| kind.is_file());
+        if is_file && let Some((pod, boot)) = file_name.to_str().and_then(parse_name) {
+            let path = entry.path();
+            found.push(SideFileEntry { pod, boot, path });
         }
     }
     Ok(found)
 }
 
-pub(super) fn name(pod: u128, os: OsIdentity) -> String {
-    format!(
-        "{PREFIX}{pod:032x}.{:032x}.{:016x}",
-        os.boot, os.pid_namespace
-    )
+/// The name of the side file of `pod` for processes of `place`, or the `other`-th name that it may have instead.
+pub(super) fn name(pod: u128, place: Place, other: u32) -> String {
+    let Place { boot, namespaces } = place;
+    let first = format!("{PREFIX}{pod:032x}.{boot:032x}.{namespaces:016x}");
+    match other {
+        0 => first,
+        other => format!("{first}.{other}"),
+    }
 }
 
-/// The pod and operating system in a side file's name, also in that of an unfinished one.
-fn parse_name(name: &str) -> Option<(u128, OsIdentity)> {
+/// The pod and the boot in a side file's name, also in that of an unfinished one.
+fn parse_name(name: &str) -> Option<(u128, u128)> {
     let mut parts = name.strip_prefix(PREFIX)?.split('.');
     let mut hex = |digits| {
         let part = parts.next()?;
         (part.len() == digits).then_some(())?;
         u128::from_str_radix(part, 16).ok()
     };
-    let (pod, boot, pid_namespace) = (hex(32)?, hex(32)?, hex(16)? as u64);
-    if let Some(rest) = parts.next() {
-        (rest == UNFINISHED).then_some(())?;
+    let (pod, boot, _namespaces) = (hex(32)?, hex(32)?, hex(16)?);
+    for rest in parts {
+        let is_other = rest.parse().is_ok_and(|other: u32| other < NAMES);
+        (rest == UNFINISHED || is_other).then_some(())?;
     }
-    Some((
-        pod,
-        OsIdentity {
-            boot,
-            pid_namespace,
-            machine: 0,
-            one_kernel: false,
-        },
-    ))
+    Some((pod, boot))
 }
 
-/// Removes what an earlier boot left of this pod. Who fails to, leaves it for the clean-up.
-pub(super) fn remove_earlier(meeting: &Path, pod: u128, os: OsIdentity) {
+/// Removes what no process uses of this pod's and is not of `place`: of earlier boots, and of PID namespaces that are no
+/// more. (At the names for `place` every process is to find the same.) What cannot be removed is left for the clean-up.
+pub(super) fn remove_unused(meeting: &Path, pod: u128, place: Place) {
+    let here = name(pod, place, 0);
+    let is_here = |path: &Path| {
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        name.starts_with(&here) && !name.ends_with(UNFINISHED)
+    };
     for entry in list(meeting).unwrap_or_default() {
-        if entry.pod == pod && entry.os.boot != os.boot {
+        if entry.pod == pod && !is_here(&entry.path) {
             match entry.remove() {
                 Ok(_) => {
-                    tracing::info!(path = %entry.path.display(), "removed: of an earlier boot")
+                    tracing::debug!(path = %entry.path.display(), "removed: no process uses it")
                 }
-                Err(error) => tracing::warn!(%error, "a side file of an earlier boot stays"),
+                Err(OsError::InUse { .. }) => {}
+                Err(error) => tracing::debug!(%error, "a side file that no process uses stays"),
             }
         }
     }

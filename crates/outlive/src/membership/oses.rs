@@ -25,12 +25,6 @@ pub struct OperatingSystems<M: Memory = Native> {
 #[error("the pod has seen {} boots and has no room for another; create a new one", OperatingSystems::<Native>::MOST)]
 pub struct TooManyBoots;
 
-/// The 128 bits that stand for an operating system: a boot id is random, so that the namespace can be
-/// folded into it without two ever meeting.
-fn key(identity: OsIdentity) -> u128 {
-    (identity.boot ^ u128::from(identity.pid_namespace)).max(1)
-}
-
 const STRIDE: u64 = 64;
 const MACHINE: u64 = 16;
 const BOOT: u64 = 32;
@@ -58,7 +52,7 @@ impl<M: Memory> OperatingSystems<M> {
     /// # Errors
     /// If the table is full.
     pub fn number(self, identity: OsIdentity) -> Result<u16, TooManyBoots> {
-        let key = key(identity);
+        let key = identity.id;
         for number in 0..Self::MOST {
             let at = self.key_at(number);
             // AcqRel: nothing is published by the key itself, but the same number must be found by all,
@@ -87,7 +81,7 @@ impl<M: Memory> OperatingSystems<M> {
 
     /// The number of this operating system, if it has one: for those who only look.
     pub fn find(self, identity: OsIdentity) -> Option<u16> {
-        let key = key(identity);
+        let key = identity.id;
         (0..Self::MOST)
             .map(|number| {
                 (
@@ -150,8 +144,8 @@ mod tests {
         );
         let table = OperatingSystems::new(memory, Offset::new(0));
         let os = |boot: u128| OsIdentity {
+            id: boot,
             boot: boot << 64 | 1,
-            pid_namespace: 0,
             machine: boot,
             one_kernel: boot <= 2,
         };
@@ -162,6 +156,7 @@ mod tests {
         assert_eq!(table.number(os(17)), Ok(16));
         assert_eq!(table.find(os(17)), Some(16));
         let rebooted = OsIdentity {
+            id: 4711,
             boot: 4711,
             ..os(17)
         };

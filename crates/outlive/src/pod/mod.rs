@@ -188,10 +188,18 @@ impl Pod {
         }
         let recoverers = add(recoverers);
         self.refuse_a_copy(options.adopts_copy())?;
+        let files = || Linux::side_files().unwrap_or_default().into_iter();
+        let number = self.number();
+        let had_side_file = files().any(|file| file.pod == number);
         let options = options
             .identity(self.identity()?)
             .obligations(Arc::new(LogObligations::new(recoverers)));
-        Ok(Process::join(self.tables, self.os()?, options)?)
+        let joined = Process::join(self.tables, self.os()?, options);
+        if joined.is_err() && !had_side_file {
+            // A join that is refused leaves nothing: unless another process has begun to use it, the side file goes.
+            let _ = Linux::remove_side_file(number);
+        }
+        Ok(joined?)
     }
 
     /// The logs of its instances.
@@ -265,6 +273,7 @@ impl Pod {
             |file| Access {
                 mode: file.permissions().mode() & 0o666,
                 group: Some(file.gid()),
+                owner: Some(file.uid()),
             },
         )
     }

@@ -7,7 +7,7 @@ use crate::membership::Status;
 /// Two operating systems of one kernel that share the pod's file.
 fn siblings() -> (Tables, Scripted, Scripted) {
     let (tables, here) = (pod(&settings()), Scripted::on_local_file(1, IDS));
-    let there = here.beside(2);
+    let there = here.beside();
     (tables, here, there)
 }
 
@@ -128,7 +128,7 @@ fn a_process_that_called_exec_is_dead_and_what_it_became_is_not_killed() {
 fn on_memory_that_kernels_share_an_absent_process_may_live_elsewhere() {
     // The same boot id, as two virtual machines have that were resumed from one snapshot.
     let (tables, here) = (pod(&settings()), Scripted::new(1, IDS));
-    let other_kernel = Scripted::new(1, IDS).beside(7);
+    let other_kernel = Scripted::new(1, IDS).beside();
     let old = join(tables, &here, 0);
     let (records, id) = (tables.records(), old.host.id);
     for beat in 1..100 {

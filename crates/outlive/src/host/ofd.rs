@@ -1,0 +1,77 @@
+//! Open-file-description locks on single bytes, which the kernel frees with the last descriptor or mapping of the
+//! description. An attempt that fails changes nothing, also where it was to turn a read lock into a write lock (flock would
+//! lose the read lock then).
+
+use std::fs::File;
+use std::io;
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+
+use rustix::fs::{Mode, OFlags};
+
+/// What a lock excludes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    /// Write locks.
+    Read,
+    /// All others.
+    Write,
+}
+
+/// Locks `byte` through `file`, or turns the lock that the description has there into one of this kind; `false` if another
+/// description has one that excludes it.
+pub(super) fn lock(file: &File, byte: libc::off_t, kind: Kind) -> io::Result<bool> {
+    let lock = flock(byte, kind);
+    // SAFETY: the descriptor is open and `lock` a valid flock.
+    if unsafe { libc::fcntl(file.as_raw_fd(), libc::F_OFD_SETLK, &raw const lock) } == 0 {
+        return Ok(true);
+    }
+    let error = io::Error::last_os_error();
+    match error.raw_os_error() {
+        Some(libc::EAGAIN | libc::EACCES) => Ok(false),
+        _ => Err(error),
+    }
+}
+
+/// Whether another description than that of `file` has `byte` locked.
+pub(super) fn is_locked(file: &File, byte: libc::off_t) -> io::Result<bool> {
+    let mut lock = flock(byte, Kind::Write);
+    // SAFETY: the descriptor is open and `lock` a valid flock, which the call overwrites.
+    match unsafe { libc::fcntl(file.as_raw_fd(), libc::F_OFD_GETLK, &raw mut lock) } {
+        0 => Ok(lock.l_type != libc::F_UNLCK as libc::c_short),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
+/// A new description of the file that `file` is, which was opened by `path`.
+pub(super) fn reopen(file: &File, path: &Path) -> rustix::io::Result<File> {
+    let flags = OFlags::RDWR | OFlags::CLOEXEC | OFlags::NOCTTY;
+    let by_descriptor = format!("/proc/self/fd/{}", file.as_raw_fd());
+    let opened = rustix::fs::open(by_descriptor, flags, Mode::empty()).or_else(|error| {
+        // No /proc here. The path may lead to another file by now.
+        let opened = rustix::fs::open(path, flags, Mode::empty()).map_err(|_| error)?;
+        let opened = File::from(opened);
+        let is_same = matches!((file.metadata(), opened.metadata()), (Ok(a), Ok(b))
+            if (a.dev(), a.ino(), a.rdev()) == (b.dev(), b.ino(), b.rdev()));
+        if is_same {
+            Ok(opened.into())
+        } else {
+            Err(error)
+        }
+    });
+    opened.map(File::from)
+}
+
+fn flock(byte: libc::off_t, kind: Kind) -> libc::flock {
+    // SAFETY: a flock is plain numbers, for which zeros are valid.
+    let mut lock: libc::flock = unsafe { core::mem::zeroed() };
+    lock.l_type = match kind {
+        Kind::Read => libc::F_RDLCK,
+        Kind::Write => libc::F_WRLCK,
+    } as libc::c_short;
+    lock.l_whence = libc::SEEK_SET as libc::c_short;
+    lock.l_start = byte;
+    lock.l_len = 1;
+    lock
+}
