@@ -73,7 +73,8 @@ fn what_was_asked_for_is_kept_in_the_pod() {
     assert_eq!(settings["heartbeat"], 0.01);
     assert_eq!(settings["poll"], 0.02);
     assert_eq!(settings["suspicion"], 1.0);
-    assert_eq!(settings["fence_command"], "/bin/false");
+    let digest = outlive::membership::FenceCommandDigest::of("/bin/false");
+    assert_eq!(settings["fence_command"], digest.to_string());
     use std::os::unix::fs::PermissionsExt;
     let mode = fs::metadata(place.path()).unwrap().permissions().mode();
     assert_eq!(mode & 0o777, 0o640);

@@ -4,10 +4,11 @@ use super::Which;
 use crate::amount::{self, Bytes};
 use crate::failure::Failure;
 use crate::output;
+use clap::builder::NonEmptyStringValueParser;
 use clap::{Args, ValueEnum};
 use humantime::format_duration;
 use indicatif::{ProgressBar, ProgressStyle};
-use outlive::membership::{Generations, Settings};
+use outlive::membership::{FenceCommandDigest, Generations, Settings};
 use outlive::memory::PersistenceDomain;
 use outlive::pod::{Pod, PodOptions};
 use outlive::segment::HugePages;
@@ -63,9 +64,10 @@ pub struct Create {
     /// Beat every 8ms, look every 16ms, fence after 16ms: for hosts that a command can power off
     #[arg(long, conflicts_with_all = ["heartbeat", "poll", "suspicion"])]
     real_hosts: bool,
-    /// The program that fences hosts of other operating systems, without arguments: it gets the host's id
-    /// and name, and exits with 0 only when the host is certainly off
-    #[arg(long, value_name = "PROGRAM", value_parser = fence_command)]
+    /// The program that fences hosts which no process can kill, with its arguments: it gets the host's id and name as well,
+    /// and exits with 0 only when the host is certainly off. The pod keeps a digest of it; every process that joins brings
+    /// the same, by --fence-command or in OUTLIVE_FENCE_COMMAND
+    #[arg(long, value_name = "COMMAND", value_parser = NonEmptyStringValueParser::new())]
     fence_command: Option<String>,
     /// Create it over what a device, or a file prepared for it, holds; all of that is lost
     #[arg(long)]
@@ -104,17 +106,6 @@ fn interval(text: &str) -> Result<Duration, String> {
         Ok(interval)
     } else {
         Err("an interval is at least 100us and at most a day".into())
-    }
-}
-
-fn fence_command(text: &str) -> Result<String, String> {
-    match text.len() {
-        0 => Err("no program is named".into()),
-        len if len > Settings::LONGEST_COMMAND => Err(format!(
-            "{len} bytes, and a pod keeps {}; put it into a script",
-            Settings::LONGEST_COMMAND
-        )),
-        _ => Ok(text.into()),
     }
 }
 
@@ -180,7 +171,7 @@ impl Create {
             poll: self.poll.unwrap_or(defaults.poll),
             suspicion: self.suspicion.unwrap_or(defaults.suspicion),
             uid: rustix::process::geteuid().as_raw(),
-            fence_command: self.fence_command.clone(),
+            fence_command: self.fence_command.as_deref().map(FenceCommandDigest::of),
             ..defaults
         }
     }

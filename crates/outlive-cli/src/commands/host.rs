@@ -44,6 +44,12 @@ pub struct Host {
     #[arg(long, value_name = "T", default_value_t = 1,
           value_parser = clap::value_parser!(u32).range(0..=4096))]
     threads: u32,
+    /// The pod's fence command, if it was created with one [default: OUTLIVE_FENCE_COMMAND of the environment]
+    #[arg(long, value_name = "COMMAND")]
+    fence_command: Option<String>,
+    /// Join although the pod's file is a copy, which becomes a pod of its own: the original's members count as dead in it
+    #[arg(long)]
+    adopt_copy: bool,
     /// Which process of the host this is, started by the first one, whose pid is given
     #[arg(long, hide = true, num_args = 2, value_names = ["INDEX", "PID"])]
     child: Option<Vec<u32>>,
@@ -80,6 +86,10 @@ impl Host {
         if let Some(name) = &self.name {
             options = options.host_name(name);
         }
+        if let Some(command) = &self.fence_command {
+            options = options.fence_command(command);
+        }
+        options = options.adopt_copy(self.adopt_copy);
         let process = pod.join(options)?;
         let idlers = Idlers::start(&process, self.threads, index)?;
         let outcome = if index == 0 {
@@ -189,6 +199,9 @@ impl Children {
             .stdin(Stdio::null());
         if let Some(name) = &host.name {
             command.args(["--name", name]);
+        }
+        if let Some(fence) = &host.fence_command {
+            command.args(["--fence-command", fence]);
         }
         self.running.push(command.spawn().map_err(failed)?);
         Ok(())

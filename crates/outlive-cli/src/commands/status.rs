@@ -97,7 +97,7 @@ fn heading(path: &Path, pod: &Pod, look: &Look) -> String {
         None => "no heap".into(),
     };
     let fence = match &settings.fence_command {
-        Some(command) => format!("fenced by {command}"),
+        Some(digest) => format!("fenced by the command with SHA-256 {digest:.16}…"),
         None => "fenced by a kill".into(),
     };
     format!(
@@ -174,7 +174,7 @@ struct Answer<'a> {
     /// The size of the heap, if there is one.
     heap: Option<u64>,
     ids: u32,
-    settings: Settings<'a>,
+    settings: Settings,
     /// The instance, as "id.generation".
     manager: Option<String>,
     members: Vec<Member<'a>>,
@@ -184,11 +184,12 @@ struct Answer<'a> {
 
 /// Intervals in seconds.
 #[derive(Serialize)]
-struct Settings<'a> {
+struct Settings {
     heartbeat: f64,
     poll: f64,
     suspicion: f64,
-    fence_command: Option<&'a str>,
+    /// The SHA-256 of the fence command.
+    fence_command: Option<String>,
     uid: u32,
 }
 
@@ -245,7 +246,7 @@ impl<'a> Answer<'a> {
                 heartbeat: settings.heartbeat.as_secs_f64(),
                 poll: settings.poll.as_secs_f64(),
                 suspicion: settings.suspicion.as_secs_f64(),
-                fence_command: settings.fence_command.as_deref(),
+                fence_command: settings.fence_command.map(|digest| digest.to_string()),
                 uid: settings.uid,
             },
             manager: look.manager.map(|manager| manager.to_string()),

@@ -115,6 +115,12 @@ pub enum JoinError {
         /// Why, and what to do.
         why: String,
     },
+    /// The fence command is missing, or is not the pod's.
+    #[error("the fence command does not fit: {why}")]
+    FenceCommand {
+        /// In which way, and what to do.
+        why: &'static str,
+    },
     /// The operating system said no.
     #[error(transparent)]
     Os(#[from] OsError),

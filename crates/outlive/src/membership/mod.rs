@@ -52,6 +52,6 @@ pub use oses::{OperatingSystems, TooManyBoots};
 pub use process::{Process, ProcessOptions, StillMembers};
 pub use record::{Record, Records};
 pub use role::{Role, TakeRolePoint};
-pub use settings::Settings;
+pub use settings::{FenceCommandDigest, Settings};
 pub use state::{Generations, Level, State, Status};
 pub use tables::{AreaBytes, Extent, Tables};

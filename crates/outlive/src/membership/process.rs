@@ -2,13 +2,13 @@
 
 use super::door;
 use super::events::GroupEvents;
-use super::fence::FenceAgent;
+use super::fence::{CommandAgent, FenceAgent};
 use super::join::{self, Claim, JoinError};
 use super::keeper;
 use super::sentinel::{self, Entry, bell_of};
 use super::{
-    Credentials, GroupError, GroupId, Guard, Instance, InstanceId, Level, Member, NothingHeld,
-    Obligations, Settings, Subscription, Tables,
+    Credentials, FenceCommandDigest, GroupError, GroupId, Guard, Instance, InstanceId, Level,
+    Member, NothingHeld, Obligations, Settings, Subscription, Tables,
 };
 use crate::host::{Os, OsError, OsIdentity, Presence};
 use core::fmt;
@@ -25,6 +25,7 @@ pub struct ProcessOptions {
     id: Option<InstanceId>,
     name: String,
     fence_agent: Option<Arc<dyn FenceAgent>>,
+    fence_command: Option<String>,
     obligations: Arc<dyn Obligations>,
     identity: Option<OsIdentity>,
     adopt_copy: bool,
@@ -50,6 +51,7 @@ impl ProcessOptions {
             id: None,
             name: String::new(),
             fence_agent: None,
+            fence_command: None,
             obligations: Arc::new(NothingHeld),
             identity: None,
             adopt_copy: false,
@@ -89,6 +91,48 @@ impl ProcessOptions {
     pub fn fence_agent(mut self, agent: Arc<dyn FenceAgent>) -> Self {
         self.fence_agent = Some(agent);
         self
+    }
+
+    /// The pod's fence command: a program and its arguments, split at white space, no shell. It gets the host's id and name as
+    /// its last arguments, and exits with 0 only when the host is certainly off. Without this, a process that joins a pod with
+    /// a fence command takes it from the environment variable [`FENCE_COMMAND`](Self::FENCE_COMMAND). It is never read from
+    /// the pod, which keeps a [digest](super::FenceCommandDigest) of it.
+    pub fn fence_command(mut self, command: impl Into<String>) -> Self {
+        self.fence_command = Some(command.into());
+        self
+    }
+
+    /// The environment variable that names the fence command of a process that brings none.
+    pub const FENCE_COMMAND: &'static str = "OUTLIVE_FENCE_COMMAND";
+
+    /// By what this process fences, under the pod's settings.
+    fn agent(&self, settings: &Settings) -> Result<Option<Arc<dyn FenceAgent>>, JoinError> {
+        let refused = |why| Err(JoinError::FenceCommand { why });
+        let from_environment = || std::env::var(Self::FENCE_COMMAND).ok();
+        let command = match (&self.fence_command, settings.fence_command) {
+            (Some(_), None) => {
+                return refused(
+                    "the pod was created without one; leave it out, or create the pod with it",
+                );
+            }
+            (None, None) => None,
+            (given, Some(_)) => given.clone().or_else(from_environment),
+        };
+        match (command, settings.fence_command, &self.fence_agent) {
+            (Some(command), Some(digest), _) if FenceCommandDigest::of(&command) != digest => {
+                refused("it is not the one that the pod was created with; all members use the same")
+            }
+            (_, _, Some(agent)) => Ok(Some(Arc::clone(agent))),
+            (Some(command), ..) => Ok(Some(Arc::new(CommandAgent {
+                command,
+                timeout: settings.fence_timeout,
+            }))),
+            (None, Some(_), None) => refused(
+                "the pod was created with one, which every process brings: give it by --fence-command \
+                 (`ProcessOptions::fence_command`) or in the environment variable OUTLIVE_FENCE_COMMAND",
+            ),
+            (None, None, None) => Ok(None),
+        }
     }
 
     /// What stands for this operating system in the pod, if not what it says of itself.
@@ -135,7 +179,7 @@ impl Shared {
             tables,
             os,
             os_number,
-            fence_agent: fence_agent.or_else(|| settings.command_agent()),
+            fence_agent,
             settings,
             stop: AtomicBool::new(false),
             obligations,
@@ -213,7 +257,7 @@ impl Process {
     ) -> Result<Self, JoinError> {
         let identity = options.identity.unwrap_or_else(|| os.identity());
         let os_number = tables.operating_systems().number(identity)?;
-        let agent = options.fence_agent;
+        let agent = options.agent(&tables.settings())?;
         let shared = Shared::new(tables, os, os_number, agent, options.obligations);
         let shared = Arc::new(shared);
         refuse_the_unfenceable(&shared, shared.os, None)?;
@@ -353,20 +397,25 @@ impl Process {
         Ok(member)
     }
 
-    /// Creates the control group `name`. Only those whom `guard` admits can join it.
+    /// Creates the control group `name`, as `member`. Only those whom `guard` admits can join it. Waits for a live thread that
+    /// creates another group; if the caller dies, the group exists as a whole or not at all, and the next creator goes on.
     ///
     /// # Errors
-    /// If the name is unfit or taken, or there is no room.
-    pub fn create_group(&self, name: &str, guard: &Guard) -> Result<GroupId, GroupError> {
+    /// If the name is unfit or taken, there is no room, or `member` is no thread of this process.
+    pub fn create_group(
+        &self,
+        member: &Member,
+        name: &str,
+        guard: &Guard,
+    ) -> Result<GroupId, GroupError> {
         let tables = self.tables();
-        // A creator must be one whose death would be told.
-        let members = lock(&self.inner.members);
-        if members.is_none() {
+        // The word of who is creating names a thread: should it die alone, its own obituary says so.
+        if !self.has(member) {
             return Err(GroupError::NotMember);
         }
         tables
             .groups()
-            .create(tables.generations(), self.inner.instance, name, guard)
+            .create(tables.generations(), member.instance(), name, guard)
     }
 
     /// Makes `member`'s thread, its process and its host members of the group `name`, and subscribes to
@@ -576,7 +625,7 @@ pub(crate) fn refuse_the_unfenceable(
     let (tables, settings) = (shared.tables, &shared.settings);
     let uid = os.uid();
     let by_agent =
-        settings.fence_command.is_some() || settings.fence_agents && shared.fence_agent.is_some();
+        (settings.fence_command.is_some() || settings.fence_agents) && shared.fence_agent.is_some();
     if by_agent {
         return Ok(());
     }

@@ -1,9 +1,42 @@
 //! What the members of a pod have agreed on: written once, when the pod is created.
 
-use super::fence::{CommandAgent, FenceAgent};
+use core::fmt;
 use core::time::Duration;
 use outlive_memory::{Memory, Offset, Ordering};
-use std::sync::Arc;
+use sha2::{Digest, Sha256};
+
+/// The SHA-256 of a fence command, by which the members of a pod notice that theirs are not the same.
+///
+/// The command itself does not stand in the pod, which every user of the pod may write: each process brings it
+/// ([`ProcessOptions::fence_command`](super::ProcessOptions::fence_command)).
+///
+/// ```
+/// use outlive::membership::FenceCommandDigest;
+/// let digest = FenceCommandDigest::of("/usr/sbin/power-off");
+/// assert_eq!(digest.to_string().len(), 64);
+/// assert_ne!(digest, FenceCommandDigest::of("/usr/sbin/power-on"));
+/// ```
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct FenceCommandDigest([u8; 32]);
+
+impl FenceCommandDigest {
+    /// That of `command`: a program and its arguments.
+    pub fn of(command: &str) -> Self {
+        Self(Sha256::digest(command.as_bytes()).into())
+    }
+}
+
+impl fmt::Display for FenceCommandDigest {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+    }
+}
+
+impl fmt::Debug for FenceCommandDigest {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "FenceCommandDigest({self})")
+    }
+}
 
 /// How a pod watches its members.
 ///
@@ -22,8 +55,8 @@ pub struct Settings {
     pub fence_timeout: Duration,
     /// The user whose processes may join.
     pub uid: u32,
-    /// The program that fences hosts of other operating systems.
-    pub fence_command: Option<String>,
+    /// Which program fences hosts that no process here can kill. Every process that joins brings the command.
+    pub fence_command: Option<FenceCommandDigest>,
     /// Every process that joins brings a [`FenceAgent`](super::FenceAgent) of its own for that. With neither,
     /// hosts of a second operating system are refused.
     pub fence_agents: bool,
@@ -43,11 +76,13 @@ impl Default for Settings {
     }
 }
 
+/// Where it stands whether there is a fence command, and its digest.
+const COMMAND: u64 = 248;
+const DIGEST: u64 = 256;
+
 impl Settings {
     /// How many bytes they take in a segment.
     pub const BYTES: u64 = 512;
-    /// The longest fence command, in bytes.
-    pub const LONGEST_COMMAND: usize = 255;
 
     /// Hosts beat every 8 ms and the manager looks every 16 ms: for hosts that a manager can power-cycle.
     pub fn real_hosts() -> Self {
@@ -59,19 +94,7 @@ impl Settings {
         }
     }
 
-    /// The fence command as an agent, if there is one.
-    pub(crate) fn command_agent(&self) -> Option<Arc<dyn FenceAgent>> {
-        let command = self.fence_command.clone()?;
-        Some(Arc::new(CommandAgent {
-            command,
-            timeout: self.fence_timeout,
-        }))
-    }
-
     /// Writes them at `at`, once, before the segment is published.
-    ///
-    /// # Panics
-    /// If the fence command is longer than [`LONGEST_COMMAND`](Self::LONGEST_COMMAND) bytes.
     pub(crate) fn write<M: Memory>(&self, memory: M, at: Offset) {
         let words = [
             micros(self.heartbeat),
@@ -84,14 +107,14 @@ impl Settings {
         for (i, word) in words.into_iter().enumerate() {
             memory.store(at + i as u64 * 8, word, Ordering::Relaxed);
         }
-        let command = self.fence_command.as_deref().unwrap_or("").as_bytes();
-        assert!(
-            command.len() <= Self::LONGEST_COMMAND,
-            "a fence command of {} bytes",
-            command.len()
+        memory.store(
+            at + COMMAND,
+            u64::from(self.fence_command.is_some()),
+            Ordering::Relaxed,
         );
-        memory.store(at + 248, command.len() as u64, Ordering::Relaxed);
-        memory.copy_in(at + 256, command);
+        if let Some(FenceCommandDigest(digest)) = &self.fence_command {
+            memory.copy_in(at + DIGEST, digest);
+        }
         memory.persist(at, Self::BYTES);
     }
 
@@ -100,18 +123,16 @@ impl Settings {
     pub(crate) fn read<M: Memory>(memory: M, at: Offset) -> Self {
         let word = |i: u64| memory.load::<u64>(at + i * 8, Ordering::Relaxed);
         let time = |i| Duration::from_micros(word(i).clamp(100, 86_400_000_000));
-        let len =
-            (memory.load::<u64>(at + 248, Ordering::Relaxed) as usize).min(Self::LONGEST_COMMAND);
-        let mut command = vec![0; len];
-        memory.copy_out(at + 256, &mut command);
-        let command = String::from_utf8_lossy(&command).into_owned();
+        let mut digest = [0; 32];
+        memory.copy_out(at + DIGEST, &mut digest);
+        let has_command = memory.load::<u64>(at + COMMAND, Ordering::Relaxed) != 0;
         Self {
             heartbeat: time(0),
             poll: time(1),
             suspicion: time(2),
             fence_timeout: time(3),
             uid: word(4) as u32,
-            fence_command: (!command.is_empty()).then_some(command),
+            fence_command: has_command.then_some(FenceCommandDigest(digest)),
             fence_agents: word(5) != 0,
         }
     }

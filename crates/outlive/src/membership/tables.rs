@@ -103,9 +103,6 @@ impl<M: Memory> Tables<M> {
     }
 
     /// Writes what a new membership holds from the start, while nobody can see it yet.
-    ///
-    /// # Panics
-    /// If the fence command in `settings` is too long.
     pub fn initialise(self, settings: &Settings) {
         let at = self.settings_at();
         settings.write(self.memory, at);

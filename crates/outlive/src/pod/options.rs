@@ -105,7 +105,6 @@ impl<'a> PodOptions<'a> {
 
     /// What no segment of a pod can hold is refused before anything is created.
     pub(super) fn refuse_the_impossible(&self) -> Result<(), PodError> {
-        let command = self.settings.fence_command.as_ref().map_or(0, String::len);
         let asked = [
             ("a number of ids", u64::from(self.extent.ids), 1, 1 << 16),
             (
@@ -119,12 +118,6 @@ impl<'a> PodOptions<'a> {
                 u64::from(self.extent.events),
                 1,
                 1 << 20,
-            ),
-            (
-                "a fence command's length",
-                command as u64,
-                0,
-                Settings::LONGEST_COMMAND as u64,
             ),
         ];
         for (what, asked, least, most) in asked {

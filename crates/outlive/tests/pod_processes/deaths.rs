@@ -112,8 +112,10 @@ fn a_group_is_joined_by_those_who_know_its_secret() {
         secret: Some(b"sesame".to_vec()),
         ..Default::default()
     };
-    process.create_group("secret", &guard).expect("room for it");
     let member = process.enter(None, "host").expect("a thread joins");
+    process
+        .create_group(&member, "secret", &guard)
+        .expect("room for it");
     let mut events = process
         .join_group(&member, "secret", Some(b"sesame"))
         .expect("the right word");
