@@ -224,9 +224,9 @@ impl Here {
     fn of(pod: &Pod) -> Self {
         let find = || {
             // Only if the members here have made its side file: to look is not to create one.
-            let uuid = pod.number();
-            let files = Linux::side_files().ok()?;
-            files.iter().find(|file| file.pod == uuid)?;
+            if !Linux::has_side_file(pod.number()) {
+                return None;
+            }
             let os = pod.os().ok()?;
             let number = pod
                 .tables()

@@ -321,7 +321,6 @@ mod tests {
             next.join().unwrap().unwrap();
         });
         other.leave().unwrap();
-        drop(pod);
         assert_eq!(Pod::destroy(&path).unwrap(), None);
     }
 
@@ -356,7 +355,6 @@ mod tests {
         assert!(began.elapsed() < PATIENCE / 2);
         drop(there);
         process.leave().unwrap();
-        drop(pod);
         assert_eq!(Pod::destroy(&path).unwrap(), None);
     }
 }

@@ -411,7 +411,8 @@ fn raw_word(slot: u32) -> *mut u32 {
         .rfind(|line| line.contains("/dev/shm/outlive."));
     let base = line.unwrap().split('-').next().unwrap();
     let base = usize::from_str_radix(base, 16).unwrap();
-    (base + 4096 + 1024 * 64 + slot as usize * 64 + 8) as *mut u32
+    let pages = host_support::words_at(16) as usize + slot as usize / 3 * 4096;
+    (base + pages + 4096 - 24 + slot as usize % 3 * 8) as *mut u32
 }
 
 fn the_kernel_wakes_one_watcher() {

@@ -167,7 +167,6 @@ mod tests {
         drop(local);
         drop(member);
         process.leave().unwrap();
-        drop(pod);
         Pod::destroy(&path).unwrap();
     }
 }

@@ -35,7 +35,7 @@ fn tables(memory: Marked) -> Tables<Marked> {
 }
 
 /// Enough for [`tables`]; checked by every access.
-const SIZE: u64 = 20 << 10;
+const SIZE: u64 = 24 << 10;
 
 fn live(generation: u32, level: Level) -> State {
     State {

@@ -170,7 +170,6 @@ mod tests {
         drop(heap);
         drop(member);
         process.leave().unwrap();
-        drop(pod);
         Pod::destroy(&path).unwrap();
     }
 }

@@ -113,6 +113,15 @@ impl Linux {
         side_file_name::list(Path::new(MEETING))
     }
 
+    /// Whether processes of this PID namespace have, or had, a side file for `pod`: for those who only look, and are not to
+    /// make one.
+    pub fn has_side_file(pod: u128) -> bool {
+        Place::of_this_process().is_ok_and(|place| {
+            let name = side_file_name::name(pod, place, 0);
+            Path::new(MEETING).join(name).exists()
+        })
+    }
+
     /// Removes the cords of `pod` in the directory of the pod's file and in `/dev/shm`. Call it when the pod is destroyed.
     pub fn remove_cords(directory: Option<&Path>, pod: u128) {
         for directory in directory.into_iter().chain([Path::new(MEETING)]) {
@@ -250,13 +259,15 @@ impl Os for Linux {
 
     fn hold_obituary(&self, slot: u32) -> Result<Result<(), Obituary>, OsError> {
         let list = RobustList::of_this_thread()?;
-        let entry = self.side.entry(slot, &list)?;
+        let window = self.side.window(slot, &list)?;
+        let entry = SideFile::entry(&window, slot);
         let tid = proc::this_tid();
         let word = self.side.word(slot);
-        // SAFETY: `entry` was made for this list's offset and lies in a mapping that is never undone; its
-        // thread links it only while it holds the word.
+        // SAFETY: `entry` was made for this list's offset. Its window is undone only when this thread has given the word
+        // back, or has died and the word was taken by another.
         match unsafe { list.hold(entry, word, tid) } {
             Ok(()) => {
+                self.side.keep_window(slot, window);
                 let me = proc::this_thread(self.process);
                 let (pid, start) = (me.process.pid, me.start_time);
                 self.side.holder_pid(slot).store(pid, Ordering::Relaxed);
@@ -282,11 +293,11 @@ impl Os for Linux {
             );
             return;
         }
-        let list = RobustList::of_this_thread().and_then(|list| {
-            let entry = self.side.entry(slot, &list)?;
-            Ok((list, entry))
-        });
-        let (list, entry) = list.expect("the thread that holds an obituary has a robust list");
+        let list = RobustList::of_this_thread();
+        let list = list.expect("the thread that holds an obituary has a robust list");
+        let window = self.side.take_window(slot);
+        let window = window.expect("an obituary that this process holds has a window");
+        let entry = SideFile::entry(&window, slot);
         self.side.holder(slot).store(0, Ordering::Relaxed);
         self.side.holder_start(slot).store(0, Ordering::Relaxed);
         // SAFETY: as in `hold_obituary`; this thread holds the word, so its entry is linked.

@@ -17,6 +17,7 @@ mod robust;
 mod scripted;
 mod side_file;
 mod side_file_name;
+mod window;
 
 pub use bells::Bells;
 pub use capabilities::{Capabilities, Capability};

@@ -22,10 +22,8 @@
 //! the word and the kernel marks it by the pending entry, or it is not and the kernel leaves it alone.
 //! An entry that is both linked and pending is marked once.
 //!
-//! The entries hold addresses of this process and lie in shared memory only because the word must lie at
-//! a fixed distance. Nobody else reads them: the kernel trusts a list no more than any other user
-//! pointer, and we follow no link that another process may have written, but the neighbours' in
-//! our own list while we hold the entry.
+//! The entries lie in private memory, although their words are shared (`window.rs`): no other process can write a link that
+//! this one, or the kernel on its behalf, would follow.
 //!
 //! Not to be called from a signal handler: it might interrupt the C library in the middle of the same.
 

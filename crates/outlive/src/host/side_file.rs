@@ -8,7 +8,8 @@
 //! ```text
 //! page 0                     header: never changes once the file has its name
 //! BELLS lines of 64 bytes    one bell each, in the first 4 bytes
-//! one line for each id       the obituary: its word, its robust list entry, its holder
+//! 16 bytes for each id       the holder of its obituary: thread id, process id, start time
+//! a page for three ids       the words of their obituaries, in its last 24 bytes (`window.rs` says why)
 //! ```
 //!
 //! **Creation.** The file is made without a name, filled and locked, and then given its name by a link,
@@ -30,15 +31,16 @@
 //! outside the group cannot give it. Any other file at the name is passed over, and the next of a few names is taken.
 //!
 //! **Memory.** All pages are reserved at creation (a full `/dev/shm` is an error then, not a SIGBUS
-//! later), and locked where the limit allows, because the kernel marks a word by an ordinary write. The
+//! later). The pages by which the kernel marks a word are locked where the limit allows. The
 //! mapping is not inherited by fork: a child whose parent's thread was marked can write nothing here, nor
 //! follow the parent's robust list. It is never unmapped, so that an obituary can be held as long as a
 //! thread lives.
 
 use super::ofd::{self, Kind};
 use super::proc::Place;
-use super::robust::{Entry, LINK_AT, RobustList};
+use super::robust::{Entry, RobustList};
 use super::side_file_name::{NAMES, UNFINISHED, name, remove_locked, remove_unused, still_named};
+use super::window::{WORDS, Window, cell_at};
 use super::{Bells, OsError, futex, futex::last_error};
 use bytemuck::{Pod, Zeroable};
 use core::ptr::NonNull;
@@ -46,11 +48,13 @@ use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use core::time::Duration;
 use rustix::fs::{AtFlags, CWD, FallocateFlags, Gid, Mode, OFlags, Uid};
 use rustix::io::Errno;
+use std::collections::HashMap;
 use std::fs::File;
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
 
 /// Where the processes of an operating system meet.
 pub(super) const MEETING: &str = "/dev/shm";
@@ -68,16 +72,19 @@ const LINE: usize = 64;
 /// How many bells there are. More make it rarer that two keys share one.
 const BELLS: usize = 1024;
 const BELL_BITS: u32 = BELLS.trailing_zeros();
-/// Where in its line an obituary's entry has its link. With glibc the word is then at byte 8, with musl
-/// at byte 12; around them lies what those libraries would have in a mutex.
-const ENTRY_LINK_AT: usize = 40;
-/// Where in its line the holder's id is kept, since the kernel's mark erases it from the word.
-const HOLDER_AT: usize = 48;
-/// The holder's process, and when the thread started: what tells it from others that had its id.
-const HOLDER_PID_AT: usize = 52;
-const HOLDER_START_AT: usize = 56;
+/// The size of what is kept of a holder, and where in it: its thread id, since the kernel's mark erases it from the word;
+/// its process, and when the thread started, which tell it from others that had its id.
+const HOLDER: usize = 16;
+const HOLDER_PID_AT: usize = 4;
+const HOLDER_START_AT: usize = 8;
+const HOLDERS_AT: usize = PAGE + BELLS * LINE;
 /// glibc's futex offset on every 64-bit architecture, and musl's.
 const FUTEX_OFFSETS: [isize; 2] = [-32, -28];
+
+/// Where in its cell the word of an obituary is for a C library with this futex offset.
+fn word_in_cell(futex_offset: isize) -> usize {
+    (32 + futex_offset) as usize
+}
 
 /// Who may use a pod's side file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -113,7 +120,7 @@ struct Header {
     /// What identifies the operating system: random.
     id: [u64; 2],
     bells: u32,
-    /// Where in its line an obituary's word is: the creator's C library decided.
+    /// Where in its cell an obituary's word is: the creator's C library decided.
     word_at: u32,
     reserved: u32,
     /// CRC32 of all before.
@@ -157,8 +164,10 @@ pub(super) struct SideFile {
     word_at: usize,
     id: u128,
     path: PathBuf,
-    /// Held open for its lock, which the mapping keeps too.
+    /// Held open for its lock, which the mapping keeps too, and for windows.
     file: File,
+    /// The windows on obituaries that threads of this process hold, or held when they died.
+    windows: Mutex<HashMap<u32, Window>>,
 }
 
 // SAFETY: what the mapping holds is read and written by atomics, or (entries) by the one thread that
@@ -182,8 +191,7 @@ impl SideFile {
             loop {
                 let file = match open(&path, access)? {
                     Found::Nothing => {
-                        remove_unused(meeting, pod, place);
-                        let word_at = ENTRY_LINK_AT.strict_add_signed(futex_offset()?);
+                        let word_at = word_in_cell(futex_offset()?);
                         let header = Header::new(pod, place, obituaries, word_at);
                         match create(&path, &header, access)? {
                             Some(file) => file,
@@ -225,6 +233,7 @@ impl SideFile {
         }
         let header = checked?;
         if is_alone {
+            remove_unused(path.parent().unwrap_or(Path::new(MEETING)), pod, place);
             clear(&file, path, obituaries)?;
             // From a write to a read lock, which nothing can prevent.
             ofd::lock(&file, USE_BYTE, Kind::Read).map_err(|error| cannot_lock(path, error))?;
@@ -259,13 +268,6 @@ impl SideFile {
             }
             // Keeps it out of core dumps; failing that costs nothing but their size.
             libc::madvise(base, bytes, libc::MADV_DONTDUMP);
-            if libc::mlock(base, bytes) != 0 {
-                tracing::warn!(
-                    error = %io::Error::last_os_error(), bytes,
-                    "the side file is not locked in memory; under memory pressure an obituary may \
-                     come late: raise RLIMIT_MEMLOCK"
-                );
-            }
         }
         Ok(Self {
             base: NonNull::new(base.cast()).expect("mmap returned null"),
@@ -274,6 +276,7 @@ impl SideFile {
             id: u128::from(header.id[1]) << 64 | u128::from(header.id[0]),
             path: path.to_owned(),
             file,
+            windows: Mutex::new(HashMap::new()),
         })
     }
 
@@ -307,30 +310,30 @@ impl SideFile {
 
     /// The word of obituary `slot`.
     pub(super) fn word(&self, slot: u32) -> &AtomicU32 {
-        self.atomic(self.line(slot) + self.word_at)
+        self.atomic(self.cell(slot) + self.word_at)
     }
 
     /// The id of the holder of obituary `slot`, or 0.
     pub(super) fn holder(&self, slot: u32) -> &AtomicU32 {
-        self.atomic(self.line(slot) + HOLDER_AT)
+        self.atomic(self.holder_at(slot))
     }
 
     /// The process of the holder of obituary `slot`.
     pub(super) fn holder_pid(&self, slot: u32) -> &AtomicU32 {
-        self.atomic(self.line(slot) + HOLDER_PID_AT)
+        self.atomic(self.holder_at(slot) + HOLDER_PID_AT)
     }
 
     /// When the holder of obituary `slot` started, or 0 if that is not known.
     pub(super) fn holder_start(&self, slot: u32) -> &AtomicU64 {
-        let at = self.line(slot) + HOLDER_START_AT;
+        let at = self.holder_at(slot) + HOLDER_START_AT;
         // SAFETY: inside the mapping, which is never undone, and aligned to 8; accessed by atomics of
         // this size only.
         unsafe { AtomicU64::from_ptr(self.base.as_ptr().add(at).cast()) }
     }
 
-    /// The robust list entry of obituary `slot`, for a thread whose list is `list`.
-    pub(super) fn entry(&self, slot: u32, list: &RobustList) -> Result<*mut Entry, OsError> {
-        if ENTRY_LINK_AT.strict_add_signed(list.futex_offset()) != self.word_at {
+    /// A window on obituary `slot`, for a thread whose list is `list`.
+    pub(super) fn window(&self, slot: u32, list: &RobustList) -> Result<Window, OsError> {
+        if word_in_cell(list.futex_offset()) != self.word_at {
             return Err(OsError::Missing {
                 what: "a side file for this C library",
                 hint:
@@ -338,19 +341,36 @@ impl SideFile {
                         .into(),
             });
         }
-        let line = self.line(slot);
-        if self.word_at != 8 {
-            // musl's pthread_exit walks the list too and takes our line for a mutex at byte 8, whose
-            // type says whether its futex is shared.
-            self.atomic(line + 8).store(128, Ordering::Relaxed);
+        if self.word_at != 0 {
+            // musl's pthread_exit walks the list too and takes the word for that of a mutex whose type stands before it
+            // and says whether its futex is shared.
+            self.atomic(self.cell(slot)).store(128, Ordering::Relaxed);
         }
-        // SAFETY: inside the mapping.
-        Ok(unsafe {
-            self.base
-                .as_ptr()
-                .add(line + ENTRY_LINK_AT - LINK_AT)
-                .cast()
-        })
+        let page = self.cell(slot) / PAGE * PAGE;
+        let window = Window::new(&self.file, &self.path, page)?;
+        debug_assert_eq!(
+            window.word(slot % WORDS, list.futex_offset()) as usize % PAGE,
+            (self.cell(slot) + self.word_at) % PAGE
+        );
+        Ok(window)
+    }
+
+    /// The entry of obituary `slot` in its window.
+    pub(super) fn entry(window: &Window, slot: u32) -> *mut Entry {
+        window.entry(slot % WORDS)
+    }
+
+    /// Keeps the window by which the calling thread holds obituary `slot`. One that a thread which died has left is
+    /// unmapped: the kernel has walked its list, since the obituary could be taken.
+    pub(super) fn keep_window(&self, slot: u32, window: Window) {
+        let mut windows = self.windows.lock().unwrap_or_else(PoisonError::into_inner);
+        windows.insert(slot, window);
+    }
+
+    /// The window by which the calling thread holds obituary `slot`.
+    pub(super) fn take_window(&self, slot: u32) -> Option<Window> {
+        let mut windows = self.windows.lock().unwrap_or_else(PoisonError::into_inner);
+        windows.remove(&slot)
     }
 
     /// The bell that `key` is hashed to.
@@ -360,13 +380,23 @@ impl SideFile {
         self.atomic(PAGE + bell as usize * LINE)
     }
 
-    fn line(&self, slot: u32) -> usize {
+    fn holder_at(&self, slot: u32) -> usize {
+        self.check(slot);
+        HOLDERS_AT + slot as usize * HOLDER
+    }
+
+    /// Where the cell of obituary `slot` is.
+    fn cell(&self, slot: u32) -> usize {
+        self.check(slot);
+        words_at(self.obituaries) + (slot / WORDS) as usize * PAGE + cell_at(slot % WORDS)
+    }
+
+    fn check(&self, slot: u32) {
         assert!(
             slot < self.obituaries,
             "obituary {slot} of {}",
             self.obituaries
         );
-        PAGE + (BELLS + slot as usize) * LINE
     }
 
     fn atomic(&self, at: usize) -> &AtomicU32 {
@@ -416,8 +446,13 @@ impl Bells for SideFile {
     }
 }
 
+/// Where the pages with the words begin.
+fn words_at(obituaries: u32) -> usize {
+    (HOLDERS_AT + obituaries as usize * HOLDER).next_multiple_of(PAGE)
+}
+
 fn file_bytes(obituaries: u32) -> usize {
-    (PAGE + (BELLS + obituaries as usize) * LINE).next_multiple_of(PAGE)
+    words_at(obituaries) + obituaries.div_ceil(WORDS) as usize * PAGE
 }
 
 pub(super) fn failed(doing: &str, path: &Path, error: Errno) -> OsError {
@@ -613,7 +648,7 @@ fn check(
     if header.checksum != header.sum() {
         return Err(refused("its header is damaged".into()));
     }
-    let words = FUTEX_OFFSETS.map(|offset| ENTRY_LINK_AT.strict_add_signed(offset));
+    let words = FUTEX_OFFSETS.map(word_in_cell);
     if (header.pod, header.boot, header.namespaces)
         != (halves(pod), halves(place.boot), place.namespaces)
         || header.bells != BELLS as u32

@@ -248,3 +248,8 @@ pub fn tid() -> u32 {
 pub fn hold(os: &Linux, slot: u32) {
     os.hold_obituary(slot).unwrap().unwrap();
 }
+
+/// Where in the side file of a pod with `slots` obituaries the pages with their words begin.
+pub fn words_at(slots: u32) -> u64 {
+    (4096 + 1024 * 64 + u64::from(slots) * 16).next_multiple_of(4096)
+}

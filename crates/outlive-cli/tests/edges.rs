@@ -1,0 +1,423 @@
+//! The edge of the operating system, as a user meets it: containers of one kernel, restarts, copies, files that are removed.
+//! What needs root is skipped with a message where it is not to be had.
+
+mod support;
+
+use outlive::host::Linux;
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+use std::time::{Duration, Instant};
+use support::{Place, Running, command, outlive};
+
+/// Longer than the suspicion time, after which a host that is taken for dead would be.
+const A_WHILE: Duration = Duration::from_millis(2600);
+
+/// What makes a container of a command: new namespaces, in which a shell is the first process.
+fn contained(unshare: &[&str], before: &str, arguments: &[&str]) -> Command {
+    let mut container = Command::new("unshare");
+    container
+        .args(unshare)
+        .args(["--fork", "--kill-child", "sh", "-c"])
+        .arg(format!("{before}\n\"$@\"; exit $?"))
+        .arg("sh")
+        .arg(command(["x"; 0]).get_program())
+        .args(arguments)
+        .env_remove("RUST_LOG")
+        .env("RUST_BACKTRACE", "0");
+    container
+}
+
+const CONTAINER: [&str; 2] = ["--pid", "--mount-proc"];
+
+/// Whether containers can be made here.
+fn can_contain(unshare: &[&str]) -> bool {
+    let made = Command::new("unshare")
+        .args(unshare)
+        .args(["--fork", "true"])
+        .output();
+    let can = made.is_ok_and(|made| made.status.success());
+    if !can {
+        println!(
+            "skipped: `unshare {}` does not work here (needs root)",
+            unshare.join(" ")
+        );
+    }
+    can
+}
+
+fn status(path: &str) -> Value {
+    serde_json::from_str(&outlive(["pod", "status", path, "--json"]).succeeds()).unwrap()
+}
+
+/// The generation of a host, and whether it is there.
+fn host(path: &str, id: u64) -> Option<(u64, bool)> {
+    let status = status(path);
+    let members = status["members"].as_array().unwrap();
+    let host = members
+        .iter()
+        .find(|member| member["id"] == id && member["level"] == "host")?;
+    let is_there = host["status"] == "live" && host["there"] != false;
+    Some((host["generation"].as_u64()?, is_there))
+}
+
+fn signal(pid: u32, signal: Signal) {
+    kill_process(Pid::from_raw(pid as i32).unwrap(), signal).unwrap();
+}
+
+#[track_caller]
+fn within(limit: Duration, what: &str, condition: impl Fn() -> bool) {
+    let start = Instant::now();
+    while !condition() {
+        assert!(start.elapsed() < limit, "not within {limit:?}: {what}");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
+fn create(path: &str) -> String {
+    outlive(["pod", "create", path, "--size", "4M", "--ids", "32"]).succeeds();
+    status(path)["uuid"].as_str().unwrap().replace('-', "")
+}
+
+/// Processes whose command line ends in `tail`.
+fn processes(tail: &str) -> Vec<u32> {
+    let all = fs::read_dir("/proc").unwrap().flatten();
+    all.filter_map(|entry| {
+        let pid = entry.file_name().to_str()?.parse().ok()?;
+        let line = fs::read(entry.path().join("cmdline")).ok()?;
+        let line = String::from_utf8_lossy(&line).replace('\0', " ");
+        let is_one = line.trim_end().ends_with(tail) && line.contains("/outlive pod");
+        (is_one && !line.starts_with("unshare") && !line.starts_with("sh ")).then_some(pid)
+    })
+    .collect()
+}
+
+#[test]
+fn a_container_that_was_killed_comes_back_with_another_pid_namespace() {
+    if !can_contain(&CONTAINER) {
+        return;
+    }
+    let place = Place::new("again");
+    let path = place.path();
+    create(path);
+    let arguments = ["pod", "host", path, "--host", "0"];
+    for round in 0..3 {
+        let mut container = Running::of(contained(&CONTAINER, "", &arguments));
+        container.wait_for(&["host 0.", "joined"]);
+        assert_eq!(host(path, 0), Some((1 + 2 * round, true)));
+        container.kill();
+        within(A_WHILE, "the host is gone", || {
+            host(path, 0).is_some_and(|(_, there)| !there)
+        });
+    }
+    // And outside of any.
+    let mut last = Running::start(arguments);
+    last.wait_for(&["joined"]);
+    last.interrupt();
+    last.ends();
+    let left: Vec<_> = Linux::side_files().unwrap();
+    let of_pod = left
+        .iter()
+        .filter(|file| Some(file.pod) == outlive::pod::Pod::number_at(path));
+    assert!(of_pod.count() <= 1, "side files of dead containers stay");
+}
+
+#[test]
+fn containers_share_a_pod_and_a_stopped_one_is_killed_from_a_sibling() {
+    if !can_contain(&CONTAINER) {
+        return;
+    }
+    let place = Place::new("siblings");
+    let path = place.path();
+    create(path);
+    let hosts = ["0", "1"].map(|id| ["pod", "host", path, "--host", id]);
+    let mut watcher = Running::of(contained(&CONTAINER, "", &hosts[0]));
+    watcher.wait_for(&["joined"]);
+    let mut stopped = Running::of(contained(&CONTAINER, "", &hosts[1]));
+    stopped.wait_for(&["joined"]);
+    std::thread::sleep(A_WHILE);
+    assert_eq!(
+        (host(path, 0), host(path, 1)),
+        (Some((1, true)), Some((1, true)))
+    );
+    let pids = processes(&format!("{path} --host 1"));
+    let [pid] = pids[..] else { panic!("{pids:?}") };
+    signal(pid, Signal::STOP);
+    watcher.wait_for(&["host 1.1", "fenced"]);
+    assert_eq!(host(path, 1).map(|(generation, _)| generation), Some(2));
+    assert!(
+        processes(&format!("{path} --host 1")).is_empty(),
+        "it was not killed"
+    );
+    assert_eq!(host(path, 0), Some((1, true)));
+}
+
+#[test]
+fn the_first_process_of_a_container_is_refused_with_the_line_to_add() {
+    if !can_contain(&CONTAINER) {
+        return;
+    }
+    let place = Place::new("init");
+    let path = place.path();
+    let uuid = create(path);
+    let mut first = Command::new("unshare");
+    first.args(CONTAINER).args(["--fork", "--kill-child"]);
+    first
+        .arg(command(["x"; 0]).get_program())
+        .args(["pod", "host", path, "--host", "0"]);
+    let ended = first.output().unwrap();
+    let errors = String::from_utf8_lossy(&ended.stderr);
+    assert!(
+        !ended.status.success() && errors.contains("docker run --init"),
+        "{errors}"
+    );
+    // A join that is refused leaves nothing.
+    let left = fs::read_dir("/dev/shm").unwrap().flatten();
+    let left: Vec<_> = left
+        .map(|file| file.file_name().to_string_lossy().into_owned())
+        .filter(|name| name.contains(&uuid))
+        .collect();
+    assert!(left.is_empty(), "{left:?}");
+}
+
+#[test]
+fn a_foreign_proc_is_not_believed() {
+    // The parent's /proc, in which the number of the member is another process's.
+    if !can_contain(&["--pid"]) {
+        return;
+    }
+    let place = Place::new("proc");
+    let path = place.path();
+    create(path);
+    let mut container = Running::of(contained(
+        &["--pid"],
+        "",
+        &["pod", "host", path, "--host", "0"],
+    ));
+    container.wait_for(&["joined"]);
+    let mut outside = Running::start(["pod", "host", path, "--host", "1"]);
+    outside.wait_for(&["joined"]);
+    std::thread::sleep(A_WHILE);
+    assert_eq!(
+        (host(path, 0), host(path, 1)),
+        (Some((1, true)), Some((1, true)))
+    );
+    container.kill();
+    within(A_WHILE, "its death is noticed", || {
+        host(path, 0).is_some_and(|(generation, _)| generation == 2)
+    });
+    outside.interrupt();
+    outside.ends();
+}
+
+#[test]
+fn places_with_a_shm_or_a_time_of_their_own_are_told_apart() {
+    let place = Place::new("places");
+    let directory = std::env::temp_dir().join(format!("outlive-edges-{}", std::process::id()));
+    fs::create_dir_all(&directory).unwrap();
+    let path = directory.join("pod");
+    let path = path.to_str().unwrap();
+    create(path);
+    let own_shm = "mount -t tmpfs tmpfs /dev/shm";
+    let containers: [(&[&str], &str); 2] = [
+        (&["--mount"], own_shm),
+        (&["--time", "--boottime", "100000"], ""),
+    ];
+    let mut running = Vec::new();
+    for (id, (unshare, before)) in containers.into_iter().enumerate() {
+        if can_contain(unshare) {
+            let id = id.to_string();
+            let arguments = ["pod", "host", path, "--host", &id];
+            let mut host = Running::of(contained(unshare, before, &arguments));
+            host.wait_for(&["joined"]);
+            running.push((id.parse().unwrap(), host));
+        }
+    }
+    let mut outside = Running::start(["pod", "host", path, "--host", "9"]);
+    outside.wait_for(&["joined"]);
+    std::thread::sleep(A_WHILE);
+    for (id, _) in &running {
+        assert_eq!(host(path, *id), Some((1, true)), "host {id}");
+    }
+    assert_eq!(host(path, 9), Some((1, true)));
+    for (id, mut host_) in running {
+        // By its process, since this container is no PID namespace that would end with its first.
+        for pid in processes(&format!("{path} --host {id}")) {
+            signal(pid, Signal::KILL);
+        }
+        host_.kill();
+        within(A_WHILE, "its death is noticed", || {
+            host(path, id).is_some_and(|(generation, _)| generation == 2)
+        });
+    }
+    outside.interrupt();
+    outside.ends();
+    outlive(["pod", "destroy", path]).succeeds();
+    fs::remove_dir_all(&directory).unwrap();
+    drop(place);
+}
+
+#[test]
+fn removed_side_files_lose_no_pod() {
+    let directory = std::env::temp_dir().join(format!("outlive-removed-{}", std::process::id()));
+    fs::create_dir_all(&directory).unwrap();
+    let path = directory.join("pod");
+    let path = path.to_str().unwrap();
+    create(path);
+    let arguments = ["pod", "host", path, "--host", "0"];
+    let side_files = || -> Vec<_> {
+        let number = outlive::pod::Pod::number_at(path);
+        let all = Linux::side_files().unwrap().into_iter();
+        all.filter(|file| Some(file.pod) == number).collect()
+    };
+    // A pod that `clean` does not find, after all of its processes were killed.
+    let mut host = Running::start(arguments);
+    host.wait_for(&["joined"]);
+    host.kill();
+    for file in side_files() {
+        file.remove().unwrap();
+    }
+    let mut host = Running::start(arguments);
+    host.wait_for(&["host 0.3 joined"]);
+    // Removed while it is used, as by `rm` or when a user logs out.
+    for file in side_files() {
+        fs::remove_file(&file.path).unwrap();
+    }
+    let busy = outlive(arguments);
+    busy.fails(1, "in use");
+    let mut other = Running::start(["pod", "host", path, "--host", "1"]);
+    other.wait_for(&["joined"]);
+    host.kill();
+    other.wait_for(&["host 0.3", "died"]);
+    let mut host = Running::start(arguments);
+    host.wait_for(&["host 0.5 joined"]);
+    host.interrupt();
+    host.ends();
+    other.interrupt();
+    other.ends();
+    outlive(["pod", "destroy", path]).succeeds();
+    assert!(side_files().is_empty());
+    assert_eq!(
+        fs::read_dir(&directory).unwrap().count(),
+        0,
+        "something stays beside the pod"
+    );
+    fs::remove_dir(&directory).unwrap();
+}
+
+#[test]
+fn a_copy_is_joined_to_adopt_it_only() {
+    let place = Place::new("original");
+    let copied = Place::new("copied");
+    let (path, copy) = (place.path(), copied.path());
+    create(path);
+    let mut original = Running::start(["pod", "host", path, "--host", "0"]);
+    original.wait_for(&["joined"]);
+    fs::copy(path, copy).unwrap();
+    outlive(["pod", "host", copy, "--host", "0"]).fails(1, "--adopt-copy");
+    let mut adopted = Running::start(["pod", "host", copy, "--host", "0", "--adopt-copy"]);
+    adopted.wait_for(&["host 0.3 joined"]);
+    std::thread::sleep(A_WHILE);
+    assert_eq!(host(path, 0), Some((1, true)));
+    // From now on it is a pod as any other.
+    adopted.interrupt();
+    adopted.ends();
+    let mut again = Running::start(["pod", "host", copy, "--host", "0"]);
+    again.wait_for(&["joined"]);
+    again.interrupt();
+    again.ends();
+    original.interrupt();
+    original.ends();
+}
+
+#[test]
+fn the_fence_command_comes_from_who_joins() {
+    let place = Place::new("fence");
+    let path = place.path();
+    let create = ["pod", "create", path, "--size", "4M", "--ids", "16"];
+    outlive(
+        create
+            .into_iter()
+            .chain(["--fence-command", "/bin/false now"]),
+    )
+    .succeeds();
+    let raw = fs::read(path).unwrap();
+    let text = b"/bin/false";
+    assert!(
+        !raw.windows(text.len()).any(|window| window == text),
+        "it stands in the pod"
+    );
+    let join = ["pod", "host", path, "--host", "0"];
+    outlive(join).fails(1, "OUTLIVE_FENCE_COMMAND");
+    let other = ["--fence-command", "/bin/true"];
+    outlive(join.into_iter().chain(other)).fails(1, "not the one that the pod was created with");
+    let mut given = Running::start(
+        join.into_iter()
+            .chain(["--fence-command", "/bin/false now"]),
+    );
+    given.wait_for(&["joined"]);
+    given.interrupt();
+    given.ends();
+    let mut by_environment = command(join);
+    by_environment.env("OUTLIVE_FENCE_COMMAND", "/bin/false now");
+    let mut by_environment = Running::of(by_environment);
+    by_environment.wait_for(&["joined"]);
+    by_environment.interrupt();
+    by_environment.ends();
+    let plain = Place::new("fenceless");
+    outlive(["pod", "create", plain.path(), "--size", "4M", "--ids", "16"]).succeeds();
+    let join = [
+        "pod",
+        "host",
+        plain.path(),
+        "--host",
+        "0",
+        "--fence-command",
+        "/bin/true",
+    ];
+    outlive(join).fails(1, "was created without one");
+}
+
+#[test]
+fn the_operators_word_is_not_taken_against_evidence() {
+    let place = Place::new("bury");
+    let path = place.path();
+    create(path);
+    outlive(["pod", "bury", path, "--host", "0"]).fails(2, "--yes-it-is-off");
+    let sure = |host| ["pod", "bury", path, "--host", host, "--yes-it-is-off"];
+    outlive(sure("0")).fails(1, "no host that is up");
+    let mut running = Running::start(["pod", "host", path, "--host", "0"]);
+    running.wait_for(&["joined"]);
+    outlive(sure("0")).fails(1, &format!("pid {}", running.id()));
+    running.kill();
+    // Of the dead it may be said.
+    let said = outlive(sure("0")).succeeds();
+    assert!(said.contains("host 0.1 counts as dead"), "{said}");
+    assert_eq!(host(path, 0).map(|(generation, _)| generation), Some(2));
+    outlive(["pod", "check", path]).succeeds();
+}
+
+#[test]
+fn a_pipe_with_the_name_of_a_side_file_holds_nothing_up() {
+    let place = Place::new("pipe");
+    let path = place.path();
+    let uuid = create(path);
+    let pipe = format!("/dev/shm/outlive.{uuid}.{:032x}.{:016x}", 7, 7);
+    assert!(
+        Command::new("mkfifo")
+            .arg(&pipe)
+            .status()
+            .unwrap()
+            .success()
+    );
+    outlive(["pod", "clean"]).succeeds();
+    let mut host = Running::start(["pod", "host", path, "--host", "0"]);
+    host.wait_for(&["joined"]);
+    host.interrupt();
+    host.ends();
+    outlive(["pod", "destroy", path]).succeeds();
+    assert!(Path::new(&pipe).exists(), "what is not ours was removed");
+    fs::remove_file(&pipe).unwrap();
+}
