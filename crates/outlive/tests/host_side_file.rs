@@ -33,10 +33,6 @@ fn main() -> ExitCode {
             "a_file_of_a_stranger_is_passed_over",
             a_file_of_a_stranger_is_passed_over,
         ),
-        (
-            "a_clearing_that_is_cut_short_is_done_by_the_next",
-            a_clearing_that_is_cut_short_is_done_by_the_next,
-        ),
     ])
 }
 
@@ -323,27 +319,4 @@ fn a_file_of_a_stranger_is_passed_over() {
     for number in 1..=4 {
         let _ = fs::remove_file(other(number));
     }
-}
-
-fn a_clearing_that_is_cut_short_is_done_by_the_next() {
-    let mut stops = 0;
-    loop {
-        let pod = TestPod::new();
-        let os = pod.attach();
-        // Held by a thread that is no more and was not marked, and has or has not said more of itself.
-        let nobody = 0x3FFF_FFF0_u32;
-        open_to_write(&files(&pod).remove(0))
-            .write_all_at(&nobody.to_ne_bytes(), word_at(1))
-            .unwrap();
-        let finished = killed_at(stops, || assert!(pod.attach().clear_if_gone(1)));
-        assert!(os.clear_if_gone(1) || os.obituary(1) == Obituary::Vacant);
-        hold(os, 1);
-        assert!(!os.clear_if_gone(1), "its holder lives");
-        os.release_obituary(1);
-        stops += 1;
-        if finished {
-            break;
-        }
-    }
-    assert!(stops > 10, "{stops} stops");
 }

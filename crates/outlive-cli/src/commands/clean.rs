@@ -16,8 +16,8 @@ use std::path::PathBuf;
     outlive pod clean\n  \
     outlive pod clean --remove\n  \
     outlive pod clean --remove --keep /dev/dax0.0\n\n\
-    Every operating system that has members in a pod keeps a side file for it in /dev/shm, called \
-    outlive.POD.BOOT.NAMESPACE, by which the kernel tells of deaths. `outlive pod destroy` removes it; \
+    Every PID namespace that has members in a pod keeps a side file for it in /dev/shm, called \
+    outlive.POD.BOOT.NAMESPACES, by which the kernel tells of deaths. `outlive pod destroy` removes it; \
     it stays if the pod's file is removed in another way (rm, a reboot of another machine). This command lists \
     the side files, which pod each belongs to, and which are in use. It looks for pods in /dev/shm and where \
     temporary files are: name those that are elsewhere with --keep, or their side files count as left over when \
@@ -94,7 +94,12 @@ impl Clean {
             let is_left_over = || self.pods().is_ok_and(|pods| !pods.contains_key(&file.pod));
             match file.remove_if(is_left_over) {
                 // Another process may have been quicker.
-                Ok(removed) => kept.removed = removed || !file.path.exists(),
+                Ok(removed) => {
+                    kept.removed = removed || !file.path.exists();
+                    if kept.removed {
+                        Linux::remove_cords(None, file.pod);
+                    }
+                }
                 Err(OsError::InUse { .. }) => kept.in_use = Some(true),
                 Err(error) => return Err(error.into()),
             }

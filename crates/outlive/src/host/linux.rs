@@ -144,8 +144,18 @@ impl Linux {
             attached.remove(at);
         }
         for entry in Self::side_files()? {
-            if entry.pod == pod {
-                removed += usize::from(entry.remove()?);
+            if entry.pod != pod {
+                continue;
+            }
+            match entry.remove() {
+                Ok(is_removed) => removed += usize::from(is_removed),
+                // Another user's, who may have put it there to be in the way.
+                Err(OsError::Call { source, .. })
+                    if source.kind() == std::io::ErrorKind::PermissionDenied =>
+                {
+                    tracing::warn!(path = %entry.path.display(), "it stays, for it is another user's");
+                }
+                Err(error) => return Err(error),
             }
         }
         Ok(removed)
@@ -352,12 +362,15 @@ impl Os for Linux {
         let tid = self.side.holder(slot).load(Ordering::Acquire);
         let pid = self.side.holder_pid(slot).load(Ordering::Relaxed);
         let start_time = self.side.holder_start(slot).load(Ordering::Relaxed);
-        if tid == 0 || start_time == 0 || self.obituary(slot) != (Obituary::Held { tid }) {
+        if tid == 0 || self.obituary(slot) != (Obituary::Held { tid }) {
             return None;
         }
         let process = ProcessIdentity {
             pid,
-            start_time: proc::start_time_of(pid)?,
+            start_time: match proc::is_own() {
+                true => proc::start_time_of(pid)?,
+                false => 0,
+            },
         };
         Some(ThreadIdentity {
             process,

@@ -1,0 +1,682 @@
+//! Facts of the kernel that the edge of the operating system relies on, and what is concluded where `/proc` is
+//! not one's own, another user took a name, or a clearer was killed.
+
+mod host_support;
+
+use host_support::{Child, Shared, TestPod, hold, more_time, run, sleep_for_ever, until, words_at};
+use outlive::host::{
+    Access, Linux, Liveness, Obituary, Os, OsError, ProcessIdentity, ThreadIdentity,
+};
+use std::ffi::CString;
+use std::fs::{self, File, OpenOptions};
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt};
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::sync::atomic::Ordering::SeqCst;
+
+fn main() -> ExitCode {
+    run(&[
+        ("nspid_tells_whose_proc_it_is", nspid_tells_whose_proc_it_is),
+        (
+            "thread_ids_of_two_namespaces_collide",
+            thread_ids_of_two_namespaces_collide,
+        ),
+        (
+            "a_lock_lives_as_long_as_its_mapping",
+            a_lock_lives_as_long_as_its_mapping,
+        ),
+        (
+            "a_lock_is_seen_from_another_namespace",
+            a_lock_is_seen_from_another_namespace,
+        ),
+        (
+            "a_failed_conversion_keeps_the_lock",
+            a_failed_conversion_keeps_the_lock,
+        ),
+        (
+            "a_stranger_in_a_foreign_proc_proves_nothing",
+            a_stranger_in_a_foreign_proc_proves_nothing,
+        ),
+        (
+            "each_pid_namespace_has_its_own_file",
+            each_pid_namespace_has_its_own_file,
+        ),
+        (
+            "two_places_of_one_name_are_two_systems",
+            two_places_of_one_name_are_two_systems,
+        ),
+        (
+            "names_of_other_users_are_passed_over",
+            names_of_other_users_are_passed_over,
+        ),
+        (
+            "root_gives_the_file_to_the_owner_of_the_pod",
+            root_gives_the_file_to_the_owner_of_the_pod,
+        ),
+        (
+            "a_clearer_killed_at_any_step_blocks_nothing",
+            a_clearer_killed_at_any_step_blocks_nothing,
+        ),
+    ])
+}
+
+/// Runs `body` in a child in new namespaces, as the first process of a new PID namespace if `flags` asks for
+/// one. `false`, with a message, if namespaces cannot be made here.
+fn unshared(flags: libc::c_int, body: impl FnOnce()) -> bool {
+    const REFUSED: i32 = 77;
+    let mut child = Child::run(|| {
+        // SAFETY: affects this child only, which has one thread.
+        if unsafe { libc::unshare(flags) } != 0 {
+            println!("skipped: unshare: {}", std::io::Error::last_os_error());
+            // SAFETY: ends the child.
+            unsafe { libc::_exit(REFUSED) };
+        }
+        if flags & libc::CLONE_NEWNS != 0 {
+            let root = c"/".as_ptr();
+            let none = core::ptr::null();
+            // SAFETY: valid strings; the mounts of this namespace are its own from here on.
+            let answer = unsafe {
+                libc::mount(
+                    none,
+                    root,
+                    none,
+                    libc::MS_REC | libc::MS_PRIVATE,
+                    none.cast(),
+                )
+            };
+            assert_eq!(answer, 0);
+        }
+        Child::run(body).succeed();
+    });
+    match child.reap() {
+        0 => true,
+        status if libc::WEXITSTATUS(status) == REFUSED => false,
+        status => panic!("the child failed: {status:#x}"),
+    }
+}
+
+fn mount(kind: &str, at: &str) {
+    let (kind, at) = (CString::new(kind).unwrap(), CString::new(at).unwrap());
+    // SAFETY: valid strings; in a mount namespace of the caller's own.
+    let answer = unsafe {
+        libc::mount(
+            kind.as_ptr(),
+            at.as_ptr(),
+            kind.as_ptr(),
+            0,
+            core::ptr::null(),
+        )
+    };
+    assert_eq!(answer, 0, "{}", std::io::Error::last_os_error());
+}
+
+fn nspid() -> Vec<u32> {
+    let status = fs::read_to_string("/proc/self/status").unwrap();
+    let line = status.lines().find_map(|line| line.strip_prefix("NSpid:"));
+    let ids = line.unwrap().split_whitespace();
+    ids.map(|id| id.parse().unwrap()).collect()
+}
+
+fn nspid_tells_whose_proc_it_is() {
+    assert_eq!(nspid(), [std::process::id()]);
+    // The parent's /proc: the outer number comes first.
+    unshared(libc::CLONE_NEWPID, || {
+        let ids = nspid();
+        assert_eq!((ids.len(), ids[1]), (2, std::process::id()));
+        assert_eq!(std::process::id(), 1);
+    });
+    unshared(libc::CLONE_NEWPID | libc::CLONE_NEWNS, || {
+        mount("proc", "/proc");
+        assert_eq!(nspid(), [1]);
+    });
+}
+
+fn thread_ids_of_two_namespaces_collide() {
+    let shared = Shared::new();
+    for _ in 0..2 {
+        if !unshared(libc::CLONE_NEWPID, || {
+            shared.at(host_support::tid() as usize).fetch_add(1, SeqCst);
+        }) {
+            return;
+        }
+    }
+    assert_eq!(shared.at(1).load(SeqCst), 2);
+}
+
+/// The kernel's structure for a lock of `kind` on byte 7.
+fn byte_lock(kind: libc::c_int) -> libc::flock {
+    // SAFETY: plain integers.
+    let mut lock: libc::flock = unsafe { core::mem::zeroed() };
+    lock.l_type = kind as libc::c_short;
+    lock.l_start = 7;
+    lock.l_len = 1;
+    lock
+}
+
+fn set_lock(file: &File, kind: libc::c_int) -> bool {
+    let mut lock = byte_lock(kind);
+    // SAFETY: the structure lives across the call.
+    unsafe { libc::fcntl(file.as_raw_fd(), libc::F_OFD_SETLK, &raw mut lock) == 0 }
+}
+
+/// Whether another description has the byte locked.
+fn is_locked(file: &File) -> bool {
+    let mut lock = byte_lock(libc::F_WRLCK);
+    // SAFETY: as above.
+    assert_eq!(
+        unsafe { libc::fcntl(file.as_raw_fd(), libc::F_OFD_GETLK, &raw mut lock) },
+        0
+    );
+    lock.l_type != libc::F_UNLCK as libc::c_short
+}
+
+/// A file in /dev/shm that is removed at the end.
+struct TestFile(PathBuf);
+
+impl TestFile {
+    fn new() -> Self {
+        let name = format!("outlive-edges-{}", uuid::Uuid::new_v4().simple());
+        let path = PathBuf::from("/dev/shm").join(name);
+        fs::write(&path, vec![0; 4096]).unwrap();
+        Self(path)
+    }
+
+    /// A new description, which cannot write.
+    fn look(&self) -> File {
+        File::open(&self.0).unwrap()
+    }
+
+    fn open(&self) -> File {
+        OpenOptions::new()
+            .read(true)
+            .write(true)
+            .open(&self.0)
+            .unwrap()
+    }
+
+    /// Locks the byte, maps the file through the same description, and closes the descriptor.
+    fn lock_by_mapping(&self) {
+        let file = self.open();
+        assert!(set_lock(&file, libc::F_WRLCK));
+        let (access, shared) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_SHARED);
+        // SAFETY: a new mapping, which stays.
+        unsafe {
+            let at = libc::mmap(
+                core::ptr::null_mut(),
+                4096,
+                access,
+                shared,
+                file.as_raw_fd(),
+                0,
+            );
+            assert_ne!(at, libc::MAP_FAILED);
+            assert_eq!(libc::madvise(at, 4096, libc::MADV_DONTFORK), 0);
+        }
+    }
+}
+
+impl Drop for TestFile {
+    fn drop(&mut self) {
+        let _ = fs::remove_file(&self.0);
+    }
+}
+
+fn a_lock_lives_as_long_as_its_mapping() {
+    let file = TestFile::new();
+    let look = file.look();
+    let ready = Shared::new();
+    // Without a descriptor, and not in a forked child; freed by SIGKILL.
+    let mut child = Child::run(|| {
+        file.lock_by_mapping();
+        let forked = Child::run(|| sleep_for_ever());
+        ready.at(0).store(forked.pid, SeqCst);
+        sleep_for_ever();
+    });
+    let forked = ready.wait(0, 1);
+    assert!(is_locked(&look));
+    child.kill();
+    child.reap();
+    until(|| !is_locked(&look));
+    // SAFETY: a grandchild, which nothing reaps before it is killed; it may have died with its parent.
+    unsafe { libc::kill(forked as i32, libc::SIGKILL) };
+
+    // By exec.
+    let _child = Child::run(|| {
+        file.lock_by_mapping();
+        ready.at(1).store(1, SeqCst);
+        ready.wait(2, 1);
+        let mut sleep = std::process::Command::new("sleep");
+        panic!(
+            "{}",
+            std::os::unix::process::CommandExt::exec(sleep.arg("100"))
+        );
+    });
+    ready.wait(1, 1);
+    assert!(is_locked(&look));
+    ready.at(2).store(1, SeqCst);
+    until(|| !is_locked(&look));
+
+    // A vfork child keeps the address space, and with it the lock.
+    let mut child = Child::run(|| {
+        file.lock_by_mapping();
+        // SAFETY: without CLONE_FS and the like the child has its own copy of all but the memory; it
+        // uses no more than the shared words, and this process waits for it.
+        let pid = unsafe {
+            libc::syscall(
+                libc::SYS_clone,
+                libc::CLONE_VM | libc::CLONE_VFORK | libc::SIGCHLD,
+                0,
+                0,
+                0,
+                0,
+            )
+        };
+        if pid == 0 {
+            ready.at(3).store(1, SeqCst);
+            while ready.at(4).load(SeqCst) == 0 {
+                core::hint::spin_loop();
+            }
+            // SAFETY: ends this process alone.
+            unsafe { libc::syscall(libc::SYS_exit, 0) };
+        }
+    });
+    ready.wait(3, 1);
+    child.kill();
+    child.reap();
+    (0..50).for_each(|_| host_support::nap());
+    assert!(is_locked(&look), "the vfork child lives");
+    ready.at(4).store(1, SeqCst);
+    until(|| !is_locked(&look));
+}
+
+fn a_lock_is_seen_from_another_namespace() {
+    let file = TestFile::new();
+    let mine = file.open();
+    assert!(set_lock(&mine, libc::F_RDLCK));
+    unshared(libc::CLONE_NEWPID, || assert!(is_locked(&file.look())));
+    assert!(!is_locked(&mine), "not its own");
+}
+
+fn a_failed_conversion_keeps_the_lock() {
+    let file = TestFile::new();
+    let (one, other) = (file.open(), file.open());
+    assert!(set_lock(&one, libc::F_RDLCK) && set_lock(&other, libc::F_RDLCK));
+    assert!(!set_lock(&one, libc::F_WRLCK));
+    drop(other);
+    assert!(is_locked(&file.look()), "the read lock is still there");
+    assert!(set_lock(&one, libc::F_WRLCK));
+}
+
+/// A process outside dies and is not reaped; its pid is that of a live thread inside, where `/proc` is the
+/// outer one.
+fn a_stranger_in_a_foreign_proc_proves_nothing() {
+    let pod = TestPod::new();
+    let shared = Shared::new();
+    // The outer process with the pid that the member inside will have.
+    let stranger = Child::run(|| sleep_for_ever());
+    stranger.kill();
+    stranger.wait_zombie();
+    unshared(libc::CLONE_NEWPID, || {
+        // The next pid inside is the stranger's outside.
+        fs::write(
+            "/proc/sys/kernel/ns_last_pid",
+            (stranger.pid - 1).to_string(),
+        )
+        .unwrap();
+        let member = Child::run(|| {
+            hold(pod.attach(), 1);
+            shared.at(0).store(1, SeqCst);
+            sleep_for_ever();
+        });
+        if member.pid != stranger.pid {
+            println!(
+                "skipped: the member has pid {}, not {}",
+                member.pid, stranger.pid
+            );
+            return;
+        }
+        shared.wait(0, 1);
+        let os = pod.attach();
+        let process = os.this_thread().process;
+        assert_eq!((process.pid, process.start_time), (1, 0));
+        for start_time in [0, 4711] {
+            let process = ProcessIdentity {
+                pid: member.pid,
+                start_time,
+            };
+            let thread = ThreadIdentity {
+                process,
+                tid: member.pid,
+                start_time,
+            };
+            assert_eq!(os.thread_liveness(thread), Liveness::Unknown);
+            assert!(
+                !os.open_process(process)
+                    .unwrap()
+                    .expect("it lives")
+                    .is_gone()
+            );
+        }
+        assert!(!os.clear_if_gone(1));
+        let held = Obituary::Held { tid: member.pid };
+        assert_eq!(os.obituary(1), held);
+        let holder = os.holder(1).expect("it is known");
+        assert_eq!((holder.tid, holder.start_time), (member.pid, 0));
+        let mut member = member;
+        member.kill();
+        member.reap();
+        assert_eq!(os.obituary(1), Obituary::Marked { tid: member.pid });
+        assert_eq!(os.thread_liveness(holder), Liveness::Gone);
+        assert!(os.open_process(holder.process).unwrap().is_none());
+        Linux::remove_side_file(pod.id).unwrap();
+    });
+}
+
+fn names(pod: &TestPod) -> Vec<PathBuf> {
+    let all = Linux::side_files().unwrap().into_iter();
+    let mut names: Vec<_> = all
+        .filter(|file| file.pod == pod.id)
+        .map(|file| file.path)
+        .collect();
+    names.sort();
+    names
+}
+
+fn each_pid_namespace_has_its_own_file() {
+    let pod = TestPod::new();
+    let os = pod.attach();
+    hold(os, 1);
+    let outer = os.identity().id;
+    // A child of the process that is attached makes its own.
+    unshared(libc::CLONE_NEWPID, || {
+        let os = pod.attach();
+        assert_ne!(os.identity().id, outer);
+        assert_eq!(os.obituary(1), Obituary::Vacant);
+        assert_eq!(names(&pod).len(), 2);
+    });
+    os.release_obituary(1);
+}
+
+/// Same boot, same namespaces, another /dev/shm: what was one identity by chance.
+fn two_places_of_one_name_are_two_systems() {
+    let pod = TestPod::new();
+    let os = pod.attach();
+    let outer = (os.identity(), names(&pod));
+    unshared(libc::CLONE_NEWNS, || {
+        mount("tmpfs", "/dev/shm");
+        let os = pod.attach();
+        assert_eq!(names(&pod), outer.1, "the same name");
+        assert_ne!(os.identity().id, outer.0.id);
+        assert_eq!(os.identity().boot, outer.0.boot);
+    });
+}
+
+/// Becomes a user without privileges.
+fn become_user(uid: u32, gid: u32) {
+    // SAFETY: changes the ids of this child, which has one thread.
+    unsafe {
+        assert_eq!(libc::setgroups(0, core::ptr::null()), 0);
+        assert_eq!(libc::setresgid(gid, gid, gid), 0);
+        assert_eq!(libc::setresuid(uid, uid, uid), 0);
+    }
+}
+
+fn is_root() -> bool {
+    let root = rustix::process::geteuid().is_root();
+    if !root {
+        println!("skipped: only root can become other users");
+    }
+    root
+}
+
+const ALICE: u32 = 61_001;
+const MALLORY: u32 = 61_002;
+const TEAM: u32 = 61_100;
+
+/// The mode that the pod's file is opened to its group with, and then everything that another user can put
+/// at the name of the side file.
+fn names_of_other_users_are_passed_over() {
+    if !is_root() {
+        return;
+    }
+    let access = Access {
+        mode: 0o660,
+        group: Some(TEAM),
+        owner: Some(ALICE),
+    };
+    let alice = || become_user(ALICE, TEAM);
+    let mallory = || become_user(MALLORY, MALLORY);
+    let puts: [(&str, fn(&PathBuf)); 4] = [
+        ("a file for all", |at| {
+            fs::write(at, vec![0; 1 << 17]).unwrap();
+            fs::set_permissions(at, fs::Permissions::from_mode(0o666)).unwrap();
+        }),
+        ("a file with the pod's mode", |at| {
+            fs::write(at, vec![0; 1 << 17]).unwrap();
+            fs::set_permissions(at, fs::Permissions::from_mode(0o660)).unwrap();
+        }),
+        ("a FIFO", |at| {
+            let at = CString::new(at.to_str().unwrap()).unwrap();
+            // SAFETY: a valid string.
+            assert_eq!(unsafe { libc::mkfifo(at.as_ptr(), 0o666) }, 0);
+        }),
+        ("a link", |at| {
+            std::os::unix::fs::symlink("/dev/null", at).unwrap()
+        }),
+    ];
+    for (what, put) in puts {
+        more_time();
+        let pod = TestPod::new();
+        // The name, as the owner of the pod makes it.
+        let name = {
+            Child::run(|| {
+                alice();
+                Linux::attach(pod.id, pod.slots, access, pod.file()).unwrap();
+            })
+            .succeed();
+            let name = names(&pod).remove(0);
+            assert_eq!(Linux::remove_side_file(pod.id).unwrap(), 1);
+            name
+        };
+        Child::run(|| {
+            mallory();
+            put(&name);
+        })
+        .succeed();
+        let second =
+            name.with_file_name(format!("{}.1", name.file_name().unwrap().to_str().unwrap()));
+        Child::run(|| {
+            alice();
+            let os = Linux::attach(pod.id, pod.slots, access, pod.file()).unwrap();
+            hold(os, 1);
+            let stat = fs::metadata(&second).unwrap_or_else(|error| panic!("{what}: {error}"));
+            assert_eq!(
+                (stat.uid(), stat.gid(), stat.mode() & 0o7777),
+                (ALICE, TEAM, 0o660)
+            );
+            // Another member of the group meets there.
+            Child::run(|| {
+                let os = Linux::attach(pod.id, pod.slots, access, pod.file()).unwrap();
+                assert!(matches!(os.obituary(1), Obituary::Held { .. }));
+            })
+            .succeed();
+            os.release_obituary(1);
+            // What is another user's stays, and nothing hangs.
+            assert_eq!(Linux::remove_side_file(pod.id).unwrap(), 1, "{what}");
+        })
+        .succeed();
+        // All eight names.
+        Child::run(|| {
+            mallory();
+            let first = name.to_str().unwrap();
+            (1..8).for_each(|number| put(&PathBuf::from(format!("{first}.{number}"))));
+        })
+        .succeed();
+        Child::run(|| {
+            alice();
+            let error = Linux::attach(pod.id, pod.slots, access, pod.file()).unwrap_err();
+            assert!(matches!(error, OsError::Refused { .. }), "{error}");
+        })
+        .succeed();
+        for number in 0..8 {
+            let end = if number == 0 {
+                String::new()
+            } else {
+                format!(".{number}")
+            };
+            fs::remove_file(format!("{}{end}", name.display())).unwrap();
+        }
+    }
+    // A member of the group may make it.
+    let pod = TestPod::new();
+    Child::run(|| {
+        become_user(MALLORY, TEAM);
+        let os = Linux::attach(pod.id, pod.slots, access, pod.file()).unwrap();
+        hold(os, 1);
+        let stat = fs::metadata(&names(&pod)[0]).unwrap();
+        assert_eq!(
+            (stat.uid(), stat.gid(), stat.mode() & 0o7777),
+            (MALLORY, TEAM, 0o660)
+        );
+    })
+    .succeed();
+    Child::run(|| {
+        alice();
+        Linux::attach(pod.id, pod.slots, access, pod.file()).unwrap();
+        assert_eq!(names(&pod).len(), 1);
+    })
+    .succeed();
+}
+
+fn root_gives_the_file_to_the_owner_of_the_pod() {
+    if !is_root() {
+        return;
+    }
+    let pod = TestPod::new();
+    let access = Access {
+        mode: 0o600,
+        group: Some(TEAM),
+        owner: Some(ALICE),
+    };
+    let attach = || Linux::attach(pod.id, pod.slots, access, pod.file()).unwrap();
+    Child::run(|| {
+        attach();
+    })
+    .succeed();
+    let stat = fs::metadata(&names(&pod)[0]).unwrap();
+    assert_eq!(
+        (stat.uid(), stat.gid(), stat.mode() & 0o7777),
+        (ALICE, TEAM, 0o600)
+    );
+    Child::run(|| {
+        become_user(ALICE, TEAM);
+        hold(attach(), 1);
+        assert_eq!(names(&pod).len(), 1);
+    })
+    .succeed();
+    assert_eq!(Linux::remove_side_file(pod.id).unwrap(), 1);
+    assert!(names(&pod).is_empty());
+}
+
+/// Puts a holder that is gone and was never marked into slot 1 of the file at `path`.
+fn forge_unmarked(file: &File, dead: u32, recorded: bool) {
+    let holders = 4096 + 1024 * 64;
+    let mut holder = [0; 16];
+    if recorded {
+        holder[..4].copy_from_slice(&dead.to_ne_bytes());
+        holder[4..8].copy_from_slice(&dead.to_ne_bytes());
+        holder[8..].copy_from_slice(&1u64.to_ne_bytes());
+    }
+    file.write_all_at(&holder, holders + 16).unwrap();
+    let word = words_at(16) + 4096 - 24 + 8;
+    file.write_all_at(&dead.to_ne_bytes(), word).unwrap();
+}
+
+fn a_clearer_killed_at_any_step_blocks_nothing() {
+    if Child::run(|| assert_eq!(trace(libc::PTRACE_TRACEME, 0), 0)).reap() != 0 {
+        return println!("skipped: ptrace is forbidden here");
+    }
+    let pod = TestPod::new();
+    let os = pod.attach();
+    let file = OpenOptions::new()
+        .read(true)
+        .write(true)
+        .open(&names(&pod)[0])
+        .unwrap();
+    let dead = {
+        let mut child = Child::run(|| {});
+        child.reap();
+        child.pid
+    };
+    let state = || {
+        let mut bytes = vec![0; file.metadata().unwrap().len() as usize];
+        file.read_exact_at(&mut bytes, 0).unwrap();
+        bytes
+    };
+    // Kills after each change of the file, and at the edges of each system call.
+    for (request, by_change) in [
+        (libc::PTRACE_SINGLESTEP, true),
+        (libc::PTRACE_SYSCALL, false),
+    ] {
+        for recorded in [true, false] {
+            let mut finished = false;
+            let mut kills = 0;
+            while !finished {
+                more_time();
+                forge_unmarked(&file, dead, recorded);
+                let mut child = Child::run(|| {
+                    let os = pod.attach();
+                    trace(libc::PTRACE_TRACEME, 0);
+                    // SAFETY: stops until the tracer goes on.
+                    unsafe { libc::raise(libc::SIGSTOP) };
+                    os.clear_if_gone(1);
+                });
+                let (mut left, mut last) = (kills + 1, state());
+                loop {
+                    let mut status = 0;
+                    // SAFETY: our own child, which is traced.
+                    unsafe { libc::waitpid(child.pid as i32, &mut status, 0) };
+                    if !libc::WIFSTOPPED(status) {
+                        child.forget();
+                        finished = true;
+                        break;
+                    }
+                    let now = if by_change { state() } else { Vec::new() };
+                    left -= u32::from(!by_change || now != last);
+                    last = now;
+                    if left == 0 {
+                        break;
+                    }
+                    trace(request, child.pid);
+                }
+                drop(child);
+                match os.obituary(1) {
+                    Obituary::Held { tid } => {
+                        assert_eq!(tid, dead);
+                        assert!(os.clear_if_gone(1), "blocked after {kills} steps");
+                    }
+                    marked @ Obituary::Marked { .. } => {
+                        assert!(os.clear_obituary(1, marked), "blocked after {kills} steps");
+                    }
+                    Obituary::Vacant => {}
+                }
+                hold(os, 1);
+                os.release_obituary(1);
+                kills += 1;
+            }
+            println!("killed in {kills} places, recorded {recorded}");
+            // The word; and what the holder said of itself, if it did.
+            assert!(kills >= if recorded { 3 } else { 2 });
+        }
+    }
+    // A holder that lives is not cleared, whatever thread had its id.
+    hold(os, 1);
+    Child::run(|| assert!(!pod.attach().clear_if_gone(1))).succeed();
+    os.release_obituary(1);
+}
+
+fn trace(request: libc::c_uint, pid: u32) -> libc::c_long {
+    // SAFETY: only requests that touch no memory of ours are made; the tracee is our child.
+    unsafe { libc::ptrace(request, pid as libc::pid_t, 0usize, 0usize) }
+}
