@@ -164,10 +164,8 @@ fn set_lock(file: &File, kind: libc::c_int) -> bool {
 fn is_locked(file: &File) -> bool {
     let mut lock = byte_lock(libc::F_WRLCK);
     // SAFETY: as above.
-    assert_eq!(
-        unsafe { libc::fcntl(file.as_raw_fd(), libc::F_OFD_GETLK, &raw mut lock) },
-        0
-    );
+    let answer = unsafe { libc::fcntl(file.as_raw_fd(), libc::F_OFD_GETLK, &raw mut lock) };
+    assert_eq!(answer, 0);
     lock.l_type != libc::F_UNLCK as libc::c_short
 }
 
@@ -447,7 +445,8 @@ fn names_of_other_users_are_passed_over() {
     };
     let alice = || become_user(ALICE, TEAM);
     let mallory = || become_user(MALLORY, MALLORY);
-    let puts: [(&str, fn(&PathBuf)); 4] = [
+    type Put = fn(&PathBuf);
+    let puts: [(&str, Put); 4] = [
         ("a file for all", |at| {
             fs::write(at, vec![0; 1 << 17]).unwrap();
             fs::set_permissions(at, fs::Permissions::from_mode(0o666)).unwrap();

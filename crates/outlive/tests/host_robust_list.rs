@@ -262,11 +262,9 @@ fn what_others_write_is_not_followed() {
             let shared = Shared::new();
             let mutexes = [1, 2, 3].map(|index| robust_mutex(&shared, index * 64));
             for slot in 0..3 {
+                let mutex = mutexes[slot as usize];
                 // SAFETY: an initialised mutex, locked and unlocked by this thread.
-                assert_eq!(
-                    unsafe { libc::pthread_mutex_lock(mutexes[slot as usize]) },
-                    0
-                );
+                assert_eq!(unsafe { libc::pthread_mutex_lock(mutex) }, 0);
                 hold(os, slot + 5);
             }
             scribble(true);

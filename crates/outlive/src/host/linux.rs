@@ -450,6 +450,14 @@ impl Os for Linux {
         self.file.is_locked(id)
     }
 
+    fn use_system(&self, number: u16) -> Result<Option<Presence>, OsError> {
+        self.file.use_system(number)
+    }
+
+    fn reserve_system(&self, number: u16) -> Result<Option<Presence>, OsError> {
+        self.file.reserve_system(number)
+    }
+
     fn tie_cord(&self, host: u32, generation: u32) -> Result<Presence, OsError> {
         self.cords.tie(host, generation, self.access)
     }

@@ -164,6 +164,19 @@ pub trait Os: Debug + Send + Sync {
     /// Acquires: what the process did before its end is seen by a caller that sees `false`.
     fn is_present(&self, id: u32) -> bool;
 
+    /// Says for as long as the result lives that this process is on the operating system with this number in the pod's table;
+    /// `None` while the number is reserved.
+    ///
+    /// # Errors
+    /// If the pod's file cannot be locked.
+    fn use_system(&self, number: u16) -> Result<Option<Presence>, OsError>;
+    /// Keeps all processes of this kernel off the operating system with this number for as long as the result lives; `None` if
+    /// one is on it.
+    ///
+    /// # Errors
+    /// If the pod's file cannot be locked.
+    fn reserve_system(&self, number: u16) -> Result<Option<Presence>, OsError>;
+
     /// Ties this process to the cord of the incarnation `generation` of the host `host`, for as long as the result lives.
     /// Those may pull it who may write to the pod.
     ///

@@ -1,4 +1,5 @@
-//! Presence: one byte of the pod's file for each id, which the kernel keeps locked while a process has the id.
+//! Presence: one byte of the pod's file for each id, which the kernel keeps locked while a process has the id. (And one for
+//! each operating system, which is locked while a process is on it.)
 //!
 //! An open-file-description lock belongs to the open file description, and a mapping keeps the description. So a
 //! process that wants the id `n`
@@ -36,6 +37,8 @@ use std::sync::Once;
 const FIRST_BYTE: libc::off_t = 1 << 62;
 /// The byte of those who change what the pod is: right before the first id's.
 const CHANGE_BYTE: libc::off_t = FIRST_BYTE - 1;
+/// The byte of operating system 0; those of the others are before it.
+const SYSTEM_BYTE: libc::off_t = FIRST_BYTE - 2;
 
 /// The file of a pod, as the place of its processes' presence.
 #[derive(Debug)]
@@ -105,8 +108,23 @@ impl PodFile {
 
     /// Locks the byte of `id` for as long as the result lives; `None` if it is locked already.
     pub(super) fn claim(&self, id: u32) -> Result<Option<Presence>, OsError> {
+        self.hold(FIRST_BYTE + libc::off_t::from(id), Kind::Write)
+    }
+
+    /// Says for as long as the result lives that this process is on the operating system `number`; `None` while that number is
+    /// given to another.
+    pub(super) fn use_system(&self, number: u16) -> Result<Option<Presence>, OsError> {
+        self.hold(SYSTEM_BYTE - libc::off_t::from(number), Kind::Read)
+    }
+
+    /// Keeps all processes off the operating system `number` for as long as the result lives; `None` if one is on it.
+    pub(super) fn reserve_system(&self, number: u16) -> Result<Option<Presence>, OsError> {
+        self.hold(SYSTEM_BYTE - libc::off_t::from(number), Kind::Write)
+    }
+
+    fn hold(&self, byte: libc::off_t, kind: Kind) -> Result<Option<Presence>, OsError> {
         let file = self.reopen()?;
-        if !self.lock(&file, FIRST_BYTE + libc::off_t::from(id))? {
+        if !self.lock(&file, byte, kind)? {
             return Ok(None);
         }
         Ok(Some(Presence::new(self.anchor(&file)?)))
@@ -128,12 +146,12 @@ impl PodFile {
     pub(crate) fn change_alone<T>(&self, change: impl FnOnce() -> T) -> Result<Option<T>, OsError> {
         let file = self.reopen()?;
         // Freed when `file` is closed, and by the kernel if this process dies before.
-        Ok(self.lock(&file, CHANGE_BYTE)?.then(change))
+        Ok(self.lock(&file, CHANGE_BYTE, Kind::Write)?.then(change))
     }
 
     /// Locks one byte through `file`; `false` if another description has it.
-    fn lock(&self, file: &File, byte: libc::off_t) -> Result<bool, OsError> {
-        ofd::lock(file, byte, Kind::Write).map_err(|error| match error.raw_os_error() {
+    fn lock(&self, file: &File, byte: libc::off_t, kind: Kind) -> Result<bool, OsError> {
+        ofd::lock(file, byte, kind).map_err(|error| match error.raw_os_error() {
             Some(libc::EINVAL | libc::ENOLCK | libc::EOPNOTSUPP | libc::ENOSYS) => OsError::Missing {
                 what: "a filesystem with open-file-description locks",
                 hint: format!(

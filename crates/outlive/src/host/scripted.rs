@@ -504,6 +504,21 @@ impl Os for ScriptedOs {
         all.get(&id).is_some_and(|of| of.load(Ordering::SeqCst))
     }
 
+    fn use_system(&self, number: u16) -> Result<Option<Presence>, OsError> {
+        // A lock that several may have is one presence for each.
+        let pid = self.thread.process.pid;
+        self.claim_presence(1 << 31 | u32::from(number) << 15 | pid)
+    }
+
+    fn reserve_system(&self, number: u16) -> Result<Option<Presence>, OsError> {
+        let all = self.os.machine.presences.lock();
+        let all = all.unwrap_or_else(PoisonError::into_inner);
+        let first = 1 << 31 | u32::from(number) << 15;
+        let mut users = all.range(first..first + (1 << 15));
+        let is_used = users.any(|(_, of)| of.load(Ordering::SeqCst));
+        Ok((!is_used).then(|| Presence::new(())))
+    }
+
     fn tie_cord(&self, host: u32, generation: u32) -> Result<Presence, OsError> {
         let mut cords = self
             .os

@@ -1,15 +1,23 @@
 //! The operating systems that the hosts of a pod run on.
 //!
 //! An obituary and a pid mean something to those who share a side file. Each side file is an operating system and gets a
-//! number, which a host's state names. The table only grows: an entry is one 128-bit word, claimed by one
-//! compare-and-swap, so there is no step to be killed in.
+//! number, which a host's state names. An entry is one 128-bit word, claimed by one compare-and-swap, so there is no step
+//! to be killed in.
+//!
+//! **A number is given to another operating system** when the table is full: containers come and go, each with a side file of
+//! its own. A process says that it is on operating system `n` by a read lock on a byte of the pod's file, before it looks
+//! whether `n` is still its own; a process that gives `n` away has the write lock, sees that no host of the table
+//! is on `n`, and changes the entry by compare-and-swap. So no process uses a number that has become another's, and a process
+//! that dies at any point leaves the entry as it was, or given away. Only numbers of one kernel are given away: locks do
+//! not show on others.
 //!
 //! **What a free presence byte proves.** Within one operating system, that the process is dead. Between two, the same if
 //! both reach the pod by a file that one kernel at a time can map: the kernel that shows no lock is the one that the process
 //! ran on, or that kernel is gone. If one of the two reached it by memory that kernels share (a device, a network
 //! filesystem), a free byte may be another kernel's locked one and proves nothing.
 
-use crate::host::OsIdentity;
+use super::{JoinError, Level, Tables};
+use crate::host::{Os, OsError, OsIdentity, Presence};
 use outlive_memory::{Memory, Native, Offset, Ordering};
 
 /// A handle on the table of operating systems.
@@ -79,6 +87,25 @@ impl<M: Memory> OperatingSystems<M> {
         Err(TooManyBoots)
     }
 
+    /// Gives the number `number`, which no host is on and no process can use, to the operating system `identity`.
+    fn give(self, number: u16, identity: OsIdentity) -> bool {
+        let at = self.key_at(number);
+        let before = self.memory.load::<u128>(at, Ordering::Acquire);
+        let given = self
+            .memory
+            .compare_exchange(at, before, identity.id, Ordering::AcqRel, Ordering::Relaxed)
+            .is_ok();
+        self.memory.persist(at, STRIDE);
+        given
+    }
+
+    /// Whether `number` is that of `identity`.
+    fn is_of(self, number: u16, identity: OsIdentity) -> bool {
+        self.memory
+            .load::<u128>(self.key_at(number), Ordering::Acquire)
+            == identity.id
+    }
+
     /// The number of this operating system, if it has one: for those who only look.
     pub fn find(self, identity: OsIdentity) -> Option<u16> {
         let key = identity.id;
@@ -129,6 +156,64 @@ impl<M: Memory> OperatingSystems<M> {
         let boot = self.memory.load::<u128>(at + BOOT, Ordering::Acquire);
         machine == now.machine && boot != 0 && boot != now.boot
     }
+}
+
+/// The number of the operating system `identity`, through which the calling process acts as `os`, and what keeps it that
+/// system's for as long as it lives.
+pub(crate) fn enter_system<M: Memory>(
+    tables: Tables<M>,
+    os: &dyn Os,
+    identity: OsIdentity,
+) -> Result<(u16, Presence), JoinError> {
+    let systems = tables.operating_systems();
+    for _ in 0..TRIES {
+        let number = match systems.number(identity) {
+            Ok(number) => number,
+            Err(full) => {
+                if !identity.one_kernel || !give_one(tables, os, identity)? {
+                    return Err(full.into());
+                }
+                continue;
+            }
+        };
+        // First the lock, then the look: see the top of the file.
+        if let Some(used) = os.use_system(number)?
+            && systems.is_of(number, identity)
+        {
+            return Ok((number, used));
+        }
+    }
+    Err(TooManyBoots.into())
+}
+
+/// How often a process looks for a number that others give away at the same time.
+const TRIES: u32 = 1000;
+
+/// Gives `identity` the number of an operating system that no process is on. `false` if there is none.
+fn give_one<M: Memory>(
+    tables: Tables<M>,
+    os: &dyn Os,
+    identity: OsIdentity,
+) -> Result<bool, OsError> {
+    let systems = tables.operating_systems();
+    let has_host = |number: u16| {
+        tables
+            .writers()
+            .any(|(_, state)| state.level == Some(Level::Host) && state.host == number)
+    };
+    for number in 0..OperatingSystems::<M>::MOST {
+        if !systems.has_one_kernel(number) || has_host(number) {
+            continue;
+        }
+        if let Some(_reserved) = os.reserve_system(number)?
+            // Again: a process may have been on it between the look and the lock.
+            && !has_host(number)
+            && systems.give(number, identity)
+        {
+            return Ok(true);
+        }
+    }
+    Ok(false)
 }
 
 #[cfg(test)]

@@ -5,6 +5,7 @@ use super::events::GroupEvents;
 use super::fence::{CommandAgent, FenceAgent};
 use super::join::{self, Claim, JoinError};
 use super::keeper;
+use super::oses::enter_system;
 use super::sentinel::{self, Entry, bell_of};
 use super::{
     Credentials, FenceCommandDigest, GroupError, GroupId, Guard, Instance, InstanceId, Level,
@@ -164,6 +165,8 @@ pub(crate) struct Shared {
     presence: Mutex<Option<Presence>>,
     /// What ties it to its host's cord.
     cord: Mutex<Option<Presence>>,
+    /// What keeps the number of its operating system.
+    system: Mutex<Option<Presence>>,
 }
 
 impl Shared {
@@ -186,6 +189,7 @@ impl Shared {
             keeper: AtomicU32::new(u32::MAX),
             presence: Mutex::new(None),
             cord: Mutex::new(None),
+            system: Mutex::new(None),
         }
     }
 
@@ -195,10 +199,11 @@ impl Shared {
         *lock(&self.cord) = cord;
     }
 
-    /// Gives both up: the process has left, and writes no more.
+    /// Gives all of it up: the process has left, and writes no more.
     pub(crate) fn give_up_presence(&self) {
-        drop(lock(&self.cord).take());
-        drop(lock(&self.presence).take());
+        for kept in [&self.cord, &self.presence, &self.system] {
+            drop(lock(kept).take());
+        }
     }
 
     pub(crate) fn wake_keeper(&self, os: &dyn Os) {
@@ -256,9 +261,10 @@ impl Process {
         options: ProcessOptions,
     ) -> Result<Self, JoinError> {
         let identity = options.identity.unwrap_or_else(|| os.identity());
-        let os_number = tables.operating_systems().number(identity)?;
+        let (os_number, system) = enter_system(tables, os, identity)?;
         let agent = options.agent(&tables.settings())?;
         let shared = Shared::new(tables, os, os_number, agent, options.obligations);
+        *lock(&shared.system) = Some(system);
         let shared = Arc::new(shared);
         refuse_the_unfenceable(&shared, shared.os, None)?;
         let entry = Entry {

@@ -144,3 +144,49 @@ fn on_memory_that_kernels_share_an_absent_process_may_live_elsewhere() {
     );
     assert!(!tables.generations().is_dead(old.host));
 }
+
+#[test]
+fn numbers_of_operating_systems_that_are_gone_are_given_away() {
+    let (tables, first, _) = siblings();
+    let mut watcher = join(tables, &first, 31);
+    let most = u32::from(crate::membership::OperatingSystems::<Native>::MOST);
+    // A container that is started again and again, until the table would be full twice.
+    for round in 0..2 * most {
+        let here = first.beside();
+        let thread = here.main_thread(here.spawn_process());
+        let os = here.seen_by(thread);
+        let (number, system) =
+            crate::membership::oses::enter_system(tables, &*os, os.identity()).expect("a number");
+        assert_ne!(
+            number, watcher.shared.os_number,
+            "round {round}: a number that is used"
+        );
+        assert!(
+            tables
+                .operating_systems()
+                .absence_is_proof(number, watcher.shared.os_number)
+        );
+        drop(system);
+    }
+    // Not one that a process has taken and no host is on yet, and not where other kernels could be on it.
+    let last = first.beside();
+    let os = last.seen_by(last.main_thread(last.spawn_process()));
+    let kept: Vec<_> = (0..most - 1)
+        .map(|_| {
+            let here = first.beside();
+            let os = here.seen_by(here.main_thread(here.spawn_process()));
+            crate::membership::oses::enter_system(tables, &*os, os.identity()).expect("a number")
+        })
+        .collect();
+    let full = crate::membership::oses::enter_system(tables, &*os, os.identity());
+    assert!(matches!(full, Err(JoinError::TooManyBoots(_))), "{full:?}");
+    drop(kept);
+    let shared = crate::host::OsIdentity {
+        one_kernel: false,
+        ..os.identity()
+    };
+    let full = crate::membership::oses::enter_system(tables, &*os, shared);
+    assert!(matches!(full, Err(JoinError::TooManyBoots(_))), "{full:?}");
+    watcher.round();
+    assert!(!tables.generations().is_dead(watcher.process));
+}
