@@ -292,7 +292,7 @@ fn a_file_of_a_stranger_is_passed_over() {
     let path = files(&pod).remove(0);
     fs::remove_file(&path).unwrap();
     let other = |number: u32| PathBuf::from(format!("{}.{number}", path.display()));
-    // A directory, a FIFO (nobody reads it), a link, and a file with more rights than the pod has.
+    // A directory, a FIFO without a reader, a link, and a file with more rights than the pod has.
     fs::create_dir(&path).unwrap();
     let fifo = std::ffi::CString::new(other(1).to_str().unwrap()).unwrap();
     // SAFETY: a string that ends in zero.

@@ -1,6 +1,6 @@
 //! Cords: how a process of another PID namespace, or of another user, is killed.
 //!
-//! A process can signal those of its own PID namespace and of namespaces below, and nobody in a sibling. But the kernel
+//! A process can signal those of its own PID namespace and of namespaces below, and none in a sibling. But the kernel
 //! itself sends a signal on a file event to whom the file's opener has chosen, and asks for the rights of that opener, not of
 //! the one who causes the event. Every process of a host therefore
 //!
@@ -136,7 +136,8 @@ impl Cords {
         Ok(Presence::new(lease))
     }
 
-    /// Kills the processes that are tied to the cord. `false` if there is none, nobody is tied to it, or this process may not.
+    /// Kills the processes that are tied to the cord. `false` if there is none, no process is tied to it, or
+    /// this process may not.
     pub(super) fn pull(&self, host: u32, generation: u32) -> bool {
         let flags = OFlags::WRONLY | OFlags::NONBLOCK | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let opened = rustix::fs::open(self.path(host, generation), flags, Mode::empty());

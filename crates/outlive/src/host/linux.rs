@@ -380,7 +380,7 @@ impl Os for Linux {
     }
 
     /// All processes that clear an unmarked word do so under a lock, so while it is held a word that is not vacant keeps its
-    /// holder, dead or alive: nobody else clears it, and nobody takes it. One compare-and-swap suffices then, and a death
+    /// holder, dead or alive: no other process clears it, and none takes it. One compare-and-swap suffices then, and a death
     /// before or after it leaves nothing half done.
     fn clear_if_gone(&self, slot: u32) -> bool {
         let held_by = |word: u32| word & TID != 0 && word & OWNER_DIED == 0;

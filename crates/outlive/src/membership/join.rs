@@ -23,7 +23,7 @@
 //! # Leaving
 //!
 //! The word goes to [`Status::Left`], the groups are told, the obituary and then the presence are given back: in that
-//! order, so that a death in between leaves no member that nobody watches. Telling is finished by others.
+//! order, so that a death in between leaves no member unwatched. Telling is finished by others.
 
 use super::death::{bury_members, bury_process, members_of, raise, settle, tell};
 use super::record::Record;

@@ -2,6 +2,7 @@
 
 mod any_order;
 mod edges;
+mod managers;
 
 use super::events::GroupEvents;
 use super::fence::FenceAgent;

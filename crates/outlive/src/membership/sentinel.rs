@@ -123,7 +123,7 @@ pub(crate) fn exit(
 ) {
     let (tables, number) = (shared.tables, shared.os_number);
     tables.role().resign(process);
-    // The door first: nobody finds the host empty before we have closed it. The hearts beat while we wait.
+    // The join lock first: no process finds the host empty before we have closed it. The hearts beat while we wait.
     let until = os.now() + DOOR_PATIENCE;
     let door = loop {
         beat(tables, host, process);

@@ -73,7 +73,7 @@ impl Origin {
             return true;
         };
         let at = self.settings + FILE;
-        // AcqRel: whoever finds its own word there sees the number that was written before it.
+        // AcqRel: a process that finds its own word there sees the number that was written before it.
         let noted =
             self.memory
                 .compare_exchange(at, 0u128, own, Ordering::AcqRel, Ordering::Acquire);

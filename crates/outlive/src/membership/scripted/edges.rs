@@ -22,7 +22,7 @@ fn a_whole_operating_system_that_is_gone_is_taken_over_at_once() {
     let (.., thread) = old.thread(None);
     here.kill_process(old.identity);
     here.kill_process(second.identity);
-    // The container comes back with another PID namespace: the same host id, nobody left who saw the death.
+    // The container comes back with another PID namespace: the same host id, and no witness of the death is left.
     let before = there.now();
     let new = join(tables, &there, 0);
     assert_eq!(there.now(), before, "it waited for something");

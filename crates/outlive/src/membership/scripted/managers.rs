@@ -1,0 +1,150 @@
+//! Fabric managers that are late, that leave, and that may not kill.
+
+use super::*;
+use core::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+
+const POLL: Duration = Duration::from_millis(16);
+
+/// An agent that answers when it is let to, and kills `victim` then.
+struct Agent {
+    calls: AtomicU32,
+    may_answer: AtomicBool,
+    victim: (Scripted, ProcessIdentity),
+}
+
+impl Agent {
+    fn new(script: &Scripted, victim: ProcessIdentity) -> Arc<Self> {
+        Arc::new(Self {
+            calls: AtomicU32::new(0),
+            may_answer: AtomicBool::new(false),
+            victim: (script.clone(), victim),
+        })
+    }
+
+    fn calls(&self) -> u32 {
+        self.calls.load(Ordering::SeqCst)
+    }
+}
+
+impl FenceAgent for Agent {
+    fn fence(&self, _: Instance, _: &str) -> Result<(), String> {
+        self.calls.fetch_add(1, Ordering::SeqCst);
+        while !self.may_answer.load(Ordering::SeqCst) {
+            std::thread::sleep(Duration::from_micros(100));
+        }
+        self.victim.0.kill_process(self.victim.1);
+        Ok(())
+    }
+}
+
+/// Rounds of `actor` until `done`; agents run on threads of their own, in real time.
+#[track_caller]
+fn rounds_until(actor: &mut Actor, done: impl Fn() -> bool) {
+    for _ in 0..5000 {
+        if done() {
+            return;
+        }
+        pass(&mut [actor], MS);
+        std::thread::sleep(Duration::from_micros(100));
+    }
+    panic!("it has not come to it");
+}
+
+#[test]
+fn a_manager_that_is_always_late_suspects_who_is_silent_and_nobody_who_beats() {
+    let (tables, script) = (pod(&settings()), Scripted::new(1, IDS));
+    let (mut manager, mut beating) = (join(tables, &script, 0), join(tables, &script, 1));
+    let silent = join(tables, &script, 2);
+    pass(&mut [&mut manager, &mut beating], 4 * MS);
+    script.stop(silent.identity);
+    let mut rounds = 0;
+    while !script.was_told_to_die(silent.identity) {
+        // Every round is late by half a poll, and finds one beat of each host that beats.
+        script.advance(POLL + POLL / 2);
+        beating.round();
+        manager.round();
+        rounds += 1;
+        assert!(rounds < 20, "a silent host is not suspected");
+    }
+    assert!(rounds > 8, "suspected after {rounds} late rounds");
+    for _ in 0..100 {
+        script.advance(POLL + POLL / 2);
+        beating.round();
+        manager.round();
+    }
+    assert!(!script.was_told_to_die(beating.identity));
+}
+
+#[test]
+fn a_process_that_leaves_keeps_role_and_heart_until_its_agent_has_answered() {
+    let settings = Settings {
+        fence_agents: true,
+        ..settings()
+    };
+    let tables = pod(&settings);
+    let (here, there) = (Scripted::new(1, IDS), Scripted::new(2, IDS));
+    let idle = Agent::new(&there, there.spawn_process());
+    let victim = try_join(tables, &there, 1, None, Some(idle)).unwrap();
+    let agent = Agent::new(&there, victim.identity);
+    let mut manager = try_join(tables, &here, 0, None, Some(agent.clone())).unwrap();
+    rounds_until(&mut manager, || agent.calls() == 1);
+    assert!(
+        !manager.sentinel.leave_off(manager.os),
+        "an agent is at work"
+    );
+    let (mut host_beats, mut role_beats) = (0, 0);
+    for _ in 0..20 {
+        pass(&mut [&mut manager], 2 * POLL);
+        assert!(!manager.sentinel.leave_off(manager.os));
+        let now = (
+            tables.records().beats(manager.host.id),
+            tables.role().beats(),
+        );
+        assert!(
+            now.0 > host_beats && now.1 > role_beats,
+            "a heart has stopped"
+        );
+        (host_beats, role_beats) = now;
+    }
+    assert_eq!(
+        tables.role().holder(),
+        Some(manager.process),
+        "a second manager would fence too"
+    );
+    agent.may_answer.store(true, Ordering::SeqCst);
+    let mut left = false;
+    for _ in 0..5000 {
+        left = manager.sentinel.leave_off(manager.os);
+        if left {
+            break;
+        }
+        pass(&mut [&mut manager], MS);
+        std::thread::sleep(Duration::from_micros(100));
+    }
+    assert!(left, "the agent has answered");
+    assert_eq!(tables.role().holder(), None);
+    assert!(
+        tables.generations().is_dead(victim.host),
+        "what the agent achieved is not lost"
+    );
+    assert_eq!(agent.calls(), 1);
+}
+
+#[test]
+fn an_agent_is_asked_for_a_process_that_may_not_be_killed() {
+    let settings = Settings {
+        fence_agents: true,
+        ..settings()
+    };
+    let (tables, script) = (pod(&settings), Scripted::new(1, IDS));
+    let idle = Agent::new(&script, script.spawn_process());
+    let victim = try_join(tables, &script, 1, None, Some(idle)).unwrap();
+    let agent = Agent::new(&script, victim.identity);
+    agent.may_answer.store(true, Ordering::SeqCst);
+    let mut manager = try_join(tables, &script, 0, None, Some(agent.clone())).unwrap();
+    pass(&mut [&mut manager], 4 * MS);
+    script.refuse_kills(victim.identity, true);
+    rounds_until(&mut manager, || tables.generations().is_dead(victim.host));
+    assert_eq!(agent.calls(), 1);
+    assert!(script.is_gone(victim.identity));
+}
