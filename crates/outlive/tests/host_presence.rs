@@ -33,6 +33,14 @@ fn main() -> ExitCode {
             a_cord_kills_a_stopped_sibling,
         ),
         (
+            "a_cord_that_a_stranger_made_is_not_used",
+            a_cord_that_a_stranger_made_is_not_used,
+        ),
+        (
+            "freed_at_once_though_a_fork_has_the_descriptor",
+            freed_at_once_though_a_fork_has_the_descriptor,
+        ),
+        (
             "a_cord_is_of_one_incarnation_and_ends_with_exec",
             a_cord_is_of_one_incarnation_and_ends_with_exec,
         ),
@@ -297,4 +305,47 @@ fn a_cord_is_of_one_incarnation_and_ends_with_exec() {
     assert!(!os.pull_cord(7, 3));
     signal(&child, libc::SIGKILL);
     child.reap();
+}
+
+fn a_cord_that_a_stranger_made_is_not_used() {
+    if !rustix::process::geteuid().is_root() {
+        return println!("skipped: only root can make files of other users");
+    }
+    let pod = TestPod::new();
+    let os = pod.attach();
+    let path = format!("/dev/shm/outlive.{:032x}.cord.7.1", pod.id);
+    std::fs::write(&path, "").unwrap();
+    std::os::unix::fs::chown(&path, Some(1234), Some(1234)).unwrap();
+    let error = os.tie_cord(7, 1).unwrap_err();
+    assert!(
+        error
+            .to_string()
+            .contains("belongs to a user who may not use the pod"),
+        "{error}"
+    );
+    assert!(!os.pull_cord(7, 1));
+    // Nor one that all may pull, or that has another name somewhere.
+    std::os::unix::fs::chown(&path, Some(0), Some(0)).unwrap();
+    use std::os::unix::fs::PermissionsExt;
+    std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o666)).unwrap();
+    assert!(os.tie_cord(7, 1).is_err());
+    std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o600)).unwrap();
+    let second = format!("{path}.second");
+    std::fs::hard_link(&path, &second).unwrap();
+    assert!(os.tie_cord(7, 1).is_err());
+    std::fs::remove_file(&second).unwrap();
+    drop(os.tie_cord(7, 1).unwrap());
+    // The first of the next incarnation removes it.
+    drop(os.tie_cord(7, 2).unwrap());
+    assert!(!std::path::Path::new(&path).exists());
+}
+
+fn freed_at_once_though_a_fork_has_the_descriptor() {
+    let pod = TestPod::new();
+    let os = pod.attach();
+    let held = os.claim_presence_briefly(3).unwrap().expect("it is free");
+    assert!(os.is_present(3));
+    let _child = Child::run(|| sleep_for_ever());
+    drop(held);
+    assert!(!os.is_present(3), "a forked child keeps it");
 }

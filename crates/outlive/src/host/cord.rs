@@ -20,13 +20,14 @@
 //!
 //! Tests: tests/host_presence.rs.
 
-use super::side_file::{Access, failed};
+use super::side_file::{Access, failed, unfit};
 use super::{OsError, Presence};
 use core::ptr::NonNull;
 use core::time::Duration;
 use rustix::fs::{Gid, Mode, OFlags, Uid};
 use rustix::io::Errno;
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::fs::File;
+use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
 
 /// How often a lease is asked for that a pull or a look at the file is in the way of.
@@ -88,7 +89,11 @@ impl Cords {
         access: Access,
     ) -> Result<Presence, OsError> {
         let path = self.path(host, generation);
-        let file = create_or_open(&path, access)?;
+        let (file, is_new) = create_or_open(&path, access)?;
+        if is_new {
+            // What earlier incarnations have left that were killed with all who could have removed it.
+            self.remove_others(host, generation);
+        }
         let call = |what: &str| OsError::Call {
             call: format!("{what} of {}", path.display()),
             source: std::io::Error::last_os_error(),
@@ -145,6 +150,21 @@ impl Cords {
         matches!(opened, Err(Errno::AGAIN))
     }
 
+    /// Whether there is the cord of that incarnation.
+    pub(super) fn finds(&self, host: u32, generation: u32) -> bool {
+        let metadata = std::fs::symlink_metadata(self.path(host, generation));
+        metadata.is_ok_and(|metadata| metadata.is_file())
+    }
+
+    /// Removes the cords of other incarnations of `host`, which are no more.
+    fn remove_others(&self, host: u32, generation: u32) {
+        let of_host = format!("{}{host}.", self.prefix());
+        self.remove_named(|name| {
+            let other = name.strip_prefix(&of_host).map(str::parse::<u32>);
+            matches!(other, Some(Ok(other)) if other != generation)
+        });
+    }
+
     /// Removes the cord of an incarnation of `host` that is no more.
     pub(super) fn remove(&self, host: u32, generation: u32) {
         let _ = rustix::fs::unlink(self.path(host, generation));
@@ -153,17 +173,21 @@ impl Cords {
     /// Removes all cords.
     pub(super) fn remove_all(&self) {
         let prefix = self.prefix();
+        self.remove_named(|name| name.starts_with(&prefix));
+    }
+
+    fn remove_named(&self, is_one: impl Fn(&str) -> bool) {
         let entries = std::fs::read_dir(&self.directory).into_iter().flatten();
         for entry in entries.flatten() {
-            if entry.file_name().to_string_lossy().starts_with(&prefix) {
+            if entry.file_name().to_str().is_some_and(&is_one) {
                 let _ = rustix::fs::unlink(entry.path());
             }
         }
     }
 }
 
-/// The cord at `path`, open for reading, which is made if it is not there.
-fn create_or_open(path: &Path, access: Access) -> Result<OwnedFd, OsError> {
+/// The cord at `path`, open for reading, and whether it was made because it was not there.
+fn create_or_open(path: &Path, access: Access) -> Result<(File, bool), OsError> {
     let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let created = rustix::fs::open(
         path,
@@ -172,25 +196,25 @@ fn create_or_open(path: &Path, access: Access) -> Result<OwnedFd, OsError> {
     );
     let file = match created {
         Ok(file) => {
-            if let Some(group) = access.group {
-                let group = Some(Gid::from_raw(group));
-                // Who may not give it away keeps it: then fewer may pull it.
-                let _ = rustix::fs::fchown(&file, None::<Uid>, group);
-            }
+            // Without the group its members could not pull it.
+            let group = access.group.map(Gid::from_raw);
+            rustix::fs::fchown(&file, None::<Uid>, group)
+                .map_err(|error| failed("giving away", path, error))?;
             rustix::fs::fchmod(&file, Mode::from_raw_mode(access.mode))
                 .map_err(|error| failed("setting the mode of", path, error))?;
-            file
+            return Ok((file.into(), true));
         }
         Err(Errno::EXIST) => rustix::fs::open(path, flags, Mode::empty())
             .map_err(|error| failed("opening", path, error))?,
         Err(error) => return Err(failed("creating", path, error)),
     };
-    let stat = rustix::fs::fstat(&file).map_err(|error| failed("stat of", path, error))?;
-    if stat.st_mode & libc::S_IFMT != libc::S_IFREG {
-        return Err(OsError::Refused {
+    // Any user may have made it; its owner can change its mode, and pull it.
+    let file = File::from(file);
+    match unfit(&file, path, access)? {
+        None => Ok((file, false)),
+        Some(why) => Err(OsError::Refused {
             path: path.to_owned(),
-            why: "it is not a regular file".into(),
-        });
+            why: why.into(),
+        }),
     }
-    Ok(file)
 }

@@ -30,7 +30,7 @@ const POLL: Duration = Duration::from_millis(1);
 /// let pod = u128::from_le_bytes(*uuid::Uuid::new_v4().as_bytes());
 /// let segment = outlive::segment::Segment::builder().size(1 << 20).create("memfd:pod").unwrap();
 /// let file = PodFile::new(segment.file(), segment.path(), segment.granule())?;
-/// let os = Linux::attach(pod, 16, Access::default(), file)?;
+/// let os = Linux::attach(pod, 16, Access::default(), Some(file))?;
 /// os.hold_obituary(3)?.expect("nobody else knows this pod");
 /// assert_eq!(os.obituary(3), Obituary::Held { tid: os.this_thread().tid });
 /// os.release_obituary(3);
@@ -54,7 +54,8 @@ static ATTACHED: Mutex<Vec<&'static Linux>> = Mutex::new(Vec::new());
 impl Linux {
     /// Attaches this process to the side file of `pod`, which has `obituaries` obituaries, one for each
     /// id; creates it with `access` if this operating system has none. A second call for the same pod
-    /// returns the first one's result. `file` is the pod's, in which presence is locked.
+    /// returns the first one's result. `file` is the pod's, in which presence is locked; `None` where its locks do not show to
+    /// all who can map the pod. Then they are the side file's, and show to this operating system only.
     ///
     /// A caller who dies in the middle leaves a complete file or none.
     ///
@@ -65,7 +66,7 @@ impl Linux {
         pod: u128,
         obituaries: u32,
         access: Access,
-        file: PodFile,
+        file: Option<PodFile>,
     ) -> Result<&'static Self, OsError> {
         let mut attached = ATTACHED.lock().unwrap_or_else(PoisonError::into_inner);
         let process = proc::this_process()?;
@@ -82,22 +83,38 @@ impl Linux {
                     ),
                 });
             }
+            if file.is_some_and(|file| !linux.file.is_same(&file)) {
+                return Err(OsError::Refused {
+                    path: linux.file.path().to_owned(),
+                    why: "this process uses another file with the number of the same pod, of which one is a copy"
+                        .into(),
+                });
+            }
             return Ok(linux);
         }
         let place = Place::of_this_process()?;
         let side = SideFile::attach(Path::new(MEETING), pod, place, obituaries, access)?;
         let identity = OsIdentity {
-            id: side.id(),
+            // Where presence is locked elsewhere the kernel shows it to others: that is another operating system.
+            id: match file {
+                Some(_) => side.id(),
+                None => !side.id(),
+            },
             boot: place.boot,
             machine: proc::machine(),
             one_kernel: false,
         };
+        let file = match file {
+            Some(file) => file,
+            None => side.pod_file()?,
+        };
+        let directory = file.directory().to_owned();
         let linux = &*Box::leak(Box::new(Self {
             pod,
             identity,
             process,
             side: Box::leak(Box::new(side)),
-            cords: Cords::new(file.directory(), pod),
+            cords: Cords::new(&directory, pod),
             access,
             file,
         }));
@@ -334,14 +351,12 @@ impl Os for Linux {
         if self.reading(slot, now) != seen || seen == Obituary::Vacant {
             return false;
         }
-        if let Obituary::Marked { tid } | Obituary::Held { tid } = seen
-            && self
-                .side
-                .holder(slot)
-                .compare_exchange(tid, 0, Ordering::Relaxed, Ordering::Relaxed)
-                .is_err()
-            && matches!(seen, Obituary::Marked { .. })
-        {
+        let Obituary::Marked { tid } = seen else {
+            return self.clear_if_gone(slot);
+        };
+        let holder = self.side.holder(slot);
+        let (success, failure) = (Ordering::Relaxed, Ordering::Relaxed);
+        if holder.compare_exchange(tid, 0, success, failure).is_err() {
             return false;
         }
         // AcqRel: the next holder sees what was done about this one. The loop is for the waiters bit,
@@ -446,6 +461,10 @@ impl Os for Linux {
         self.file.claim(id)
     }
 
+    fn claim_presence_briefly(&self, id: u32) -> Result<Option<Presence>, OsError> {
+        self.file.claim_briefly(id)
+    }
+
     fn is_present(&self, id: u32) -> bool {
         self.file.is_locked(id)
     }
@@ -464,6 +483,14 @@ impl Os for Linux {
 
     fn pull_cord(&self, host: u32, generation: u32) -> bool {
         self.cords.pull(host, generation)
+    }
+
+    fn finds_cord(&self, host: u32, generation: u32) -> bool {
+        self.cords.finds(host, generation)
+    }
+
+    fn maps_pod(&self, process: ProcessIdentity) -> bool {
+        self.file.is_mapped_by(process.pid)
     }
 
     fn remove_cord(&self, host: u32, generation: u32) {

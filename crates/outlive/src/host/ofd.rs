@@ -22,7 +22,15 @@ pub(super) enum Kind {
 /// Locks `byte` through `file`, or turns the lock that the description has there into one of this kind; `false` if another
 /// description has one that excludes it.
 pub(super) fn lock(file: &File, byte: libc::off_t, kind: Kind) -> io::Result<bool> {
-    let lock = flock(byte, kind);
+    set(file, flock(byte, l_type(kind)))
+}
+
+/// Frees `byte`, which was locked through the description of `file`, whatever other descriptors that has.
+pub(super) fn unlock(file: &File, byte: libc::off_t) -> io::Result<bool> {
+    set(file, flock(byte, libc::F_UNLCK))
+}
+
+fn set(file: &File, lock: libc::flock) -> io::Result<bool> {
     // SAFETY: the descriptor is open and `lock` a valid flock.
     if unsafe { libc::fcntl(file.as_raw_fd(), libc::F_OFD_SETLK, &raw const lock) } == 0 {
         return Ok(true);
@@ -36,7 +44,7 @@ pub(super) fn lock(file: &File, byte: libc::off_t, kind: Kind) -> io::Result<boo
 
 /// Whether another description than that of `file` has `byte` locked.
 pub(super) fn is_locked(file: &File, byte: libc::off_t) -> io::Result<bool> {
-    let mut lock = flock(byte, Kind::Write);
+    let mut lock = flock(byte, l_type(Kind::Write));
     // SAFETY: the descriptor is open and `lock` a valid flock, which the call overwrites.
     match unsafe { libc::fcntl(file.as_raw_fd(), libc::F_OFD_GETLK, &raw mut lock) } {
         0 => Ok(lock.l_type != libc::F_UNLCK as libc::c_short),
@@ -63,13 +71,17 @@ pub(super) fn reopen(file: &File, path: &Path) -> rustix::io::Result<File> {
     opened.map(File::from)
 }
 
-fn flock(byte: libc::off_t, kind: Kind) -> libc::flock {
-    // SAFETY: a flock is plain numbers, for which zeros are valid.
-    let mut lock: libc::flock = unsafe { core::mem::zeroed() };
-    lock.l_type = match kind {
+fn l_type(kind: Kind) -> libc::c_int {
+    match kind {
         Kind::Read => libc::F_RDLCK,
         Kind::Write => libc::F_WRLCK,
-    } as libc::c_short;
+    }
+}
+
+fn flock(byte: libc::off_t, l_type: libc::c_int) -> libc::flock {
+    // SAFETY: a flock is plain numbers, for which zeros are valid.
+    let mut lock: libc::flock = unsafe { core::mem::zeroed() };
+    lock.l_type = l_type as libc::c_short;
     lock.l_whence = libc::SEEK_SET as libc::c_short;
     lock.l_start = byte;
     lock.l_len = 1;

@@ -158,6 +158,12 @@ pub trait Os: Debug + Send + Sync {
     /// # Errors
     /// If the pod's file cannot be locked.
     fn claim_presence(&self, id: u32) -> Result<Option<Presence>, OsError>;
+    /// As [`claim_presence`](Self::claim_presence), for a moment: dropped, the result frees it also if a process that was forked
+    /// in the meantime has inherited it.
+    ///
+    /// # Errors
+    /// As there.
+    fn claim_presence_briefly(&self, id: u32) -> Result<Option<Presence>, OsError>;
     /// Whether some process of this kernel has the presence of id `id`. `false` proves that a process of this kernel that
     /// had it can no longer write to the pod; `true` proves nothing.
     ///
@@ -186,13 +192,18 @@ pub trait Os: Debug + Send + Sync {
     /// Kills all processes that are tied to that cord, whatever their PID namespace and user, but for the first process of a
     /// PID namespace. Does not wait. `false` if none is tied to it, or this process may not.
     fn pull_cord(&self, host: u32, generation: u32) -> bool;
+    /// Whether this process finds that cord: one that lies in another directory cannot be pulled.
+    fn finds_cord(&self, host: u32, generation: u32) -> bool;
+    /// Whether `process` has the pod mapped, as far as can be seen: what the segment says of a process may be forged by a user
+    /// of the pod, and no other user's process is to be killed for it.
+    fn maps_pod(&self, process: ProcessIdentity) -> bool;
     /// Removes what is kept of the cord of an incarnation that is no more.
     fn remove_cord(&self, host: u32, generation: u32);
 
     /// Opens a handle on `process`; `None` if it is gone (or its pid is another's by now).
     ///
     /// # Errors
-    /// If it exists but cannot be watched.
+    /// If it exists but cannot be watched, or cannot be told from a later process with its pid.
     fn open_process(
         &self,
         process: ProcessIdentity,

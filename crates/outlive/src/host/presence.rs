@@ -30,6 +30,7 @@ use super::{OsError, futex::last_error};
 use core::ptr::NonNull;
 use std::fs::File;
 use std::os::fd::AsRawFd;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Once;
 
@@ -60,6 +61,20 @@ struct Anchor {
 unsafe impl Send for Anchor {}
 // SAFETY: as above.
 unsafe impl Sync for Anchor {}
+
+/// A lock on one byte, kept by a descriptor.
+#[derive(Debug)]
+struct Brief {
+    file: File,
+    byte: libc::off_t,
+}
+
+impl Drop for Brief {
+    fn drop(&mut self) {
+        // A failure is made good by the descriptor's end.
+        let _ = ofd::unlock(&self.file, self.byte);
+    }
+}
 
 /// The right to an id on this kernel. It is given up when this is dropped, when the process ends, and on exec.
 #[derive(Debug)]
@@ -93,6 +108,28 @@ impl PodFile {
         })
     }
 
+    /// Whether it is the same file as `other`.
+    pub(super) fn is_same(&self, other: &Self) -> bool {
+        matches!((self.file.metadata(), other.file.metadata()), (Ok(a), Ok(b))
+            if (a.dev(), a.ino(), a.rdev()) == (b.dev(), b.ino(), b.rdev()))
+    }
+
+    /// The path by which it was opened.
+    pub(super) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Whether the process `pid` of this PID namespace has it mapped, as far as `/proc` tells.
+    pub(super) fn is_mapped_by(&self, pid: u32) -> bool {
+        let Ok(metadata) = self.file.metadata() else {
+            return false;
+        };
+        let (major, minor) = (libc::major(metadata.dev()), libc::minor(metadata.dev()));
+        let place = format!(" {major:02x}:{minor:02x} {} ", metadata.ino());
+        let maps = std::fs::read_to_string(format!("/proc/{pid}/maps"));
+        maps.is_ok_and(|maps| maps.lines().any(|line| format!("{line} ").contains(&place)))
+    }
+
     /// Where those meet who have the pod: the directory of its file, or `/dev/shm` if it is a device or has no name.
     pub(super) fn directory(&self) -> &Path {
         let is_named = self.path.is_absolute() && !self.path.starts_with("/proc");
@@ -109,6 +146,13 @@ impl PodFile {
     /// Locks the byte of `id` for as long as the result lives; `None` if it is locked already.
     pub(super) fn claim(&self, id: u32) -> Result<Option<Presence>, OsError> {
         self.hold(FIRST_BYTE + libc::off_t::from(id), Kind::Write)
+    }
+
+    /// As [`claim`](Self::claim), freed explicitly when the result is dropped.
+    pub(super) fn claim_briefly(&self, id: u32) -> Result<Option<Presence>, OsError> {
+        let (file, byte) = (self.reopen()?, FIRST_BYTE + libc::off_t::from(id));
+        let claimed = self.lock(&file, byte, Kind::Write)?;
+        Ok(claimed.then(|| Presence::new(Brief { file, byte })))
     }
 
     /// Says for as long as the result lives that this process is on the operating system `number`; `None` while that number is

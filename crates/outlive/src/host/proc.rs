@@ -80,8 +80,18 @@ pub(super) fn liveness(thread: ThreadIdentity) -> Liveness {
             Liveness::Unknown
         };
     }
+    let is_over = |stat: Stat| differ(stat.start_time, thread.start_time) || stat.is_dead();
     match Stat::of_thread(pid, thread.tid) {
-        Ok(stat) if differ(stat.start_time, thread.start_time) || stat.is_dead() => Liveness::Gone,
+        Ok(stat) if is_over(stat) => {
+            // A proof of death: is this still the right /proc, and does it say so still?
+            let is_sure =
+                is_own_now() && Stat::of_thread(pid, thread.tid).is_ok_and(is_over) && is_own_now();
+            if is_sure {
+                Liveness::Gone
+            } else {
+                Liveness::Unknown
+            }
+        }
         Ok(_) => Liveness::Exists,
         // Not there, or hidden (hidepid=): the kernel tells which.
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
@@ -130,11 +140,9 @@ pub(super) fn this_process() -> Result<ProcessIdentity, OsError> {
 /// The calling thread of `process`.
 pub(super) fn this_thread(process: ProcessIdentity) -> ThreadIdentity {
     let tid = this_tid();
-    // A thread can always read of itself; it could when the process attached.
+    // 0, not known, where it cannot be read: another's start time would prove that this thread is gone.
     let start_time = match is_own() {
-        true => {
-            Stat::of_thread(process.pid, tid).map_or(process.start_time, |stat| stat.start_time)
-        }
+        true => Stat::of_thread(process.pid, tid).map_or(0, |stat| stat.start_time),
         false => 0,
     };
     ThreadIdentity {
@@ -161,11 +169,17 @@ pub(super) fn is_own() -> bool {
     if known >> 32 == u64::from(pid) {
         return known & 1 != 0;
     }
-    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let line = status.lines().find_map(|line| line.strip_prefix("NSpid:"));
-    let is_own = line.is_some_and(|line| line.split_whitespace().eq([pid.to_string()]));
+    let is_own = is_own_now();
     ANSWER.store(u64::from(pid) << 32 | u64::from(is_own), Ordering::Relaxed);
     is_own
+}
+
+/// As [`is_own`], asked anew: another `/proc` may have been mounted over this one since.
+fn is_own_now() -> bool {
+    let pid = std::process::id();
+    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let line = status.lines().find_map(|line| line.strip_prefix("NSpid:"));
+    line.is_some_and(|line| line.split_whitespace().eq([pid.to_string()]))
 }
 
 /// Where the ids of this process's threads mean something, as a part of a name.

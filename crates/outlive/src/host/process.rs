@@ -16,8 +16,7 @@ const POLL: Duration = Duration::from_millis(1);
 /// Opens a handle on `process`, or says that it is gone.
 ///
 /// First the pidfd, then the start time. `process` was seen alive before this call, so if its pid still
-/// has its start time after the pidfd was opened, the pid was its own all the while and the pidfd is its. Where `/proc` is
-/// not one's own no start time is known, and the caller's look at the process's presence, after this call, says the same.
+/// has its start time after the pidfd was opened, the pid was its own all the while and the pidfd is its.
 pub(super) fn open(process: ProcessIdentity) -> Result<Option<Box<dyn ProcessHandle>>, OsError> {
     let Some(pid) = i32::try_from(process.pid).ok().and_then(Pid::from_raw) else {
         return Ok(None);
@@ -34,20 +33,13 @@ pub(super) fn open(process: ProcessIdentity) -> Result<Option<Box<dyn ProcessHan
             });
         }
     };
-    if !proc::is_own() {
-        // What it says of pids is about others. The caller knows by its presence that the process lives.
-        let Some(pidfd) = pidfd else {
-            return Err(OsError::Missing {
-                what: "/proc of this PID namespace",
-                hint: "without pidfd_open processes are told apart by it; mount it: mount -t proc proc /proc".into(),
-            });
-        };
-        let handle = Watched {
-            process,
-            pid,
-            pidfd,
-        };
-        return Ok((!handle.is_gone()).then(|| Box::new(handle) as Box<dyn ProcessHandle>));
+    if process.start_time == 0 || !proc::is_own() {
+        // A pid alone may be another process's by now.
+        return Err(OsError::Missing {
+            what: "/proc of this PID namespace",
+            hint: "without it processes cannot be told from later ones with the same pid; mount it: mount -t proc proc /proc"
+                .into(),
+        });
     }
     match Stat::of_process(process.pid) {
         Ok(stat) if differ(stat.start_time, process.start_time) => return Ok(None),

@@ -498,6 +498,10 @@ impl Os for ScriptedOs {
         })))
     }
 
+    fn claim_presence_briefly(&self, id: u32) -> Result<Option<Presence>, OsError> {
+        self.claim_presence(id)
+    }
+
     fn is_present(&self, id: u32) -> bool {
         let all = self.os.machine.presences.lock();
         let all = all.unwrap_or_else(PoisonError::into_inner);
@@ -549,6 +553,20 @@ impl Os for ScriptedOs {
             pulled |= !handle.is_gone() && handle.send_kill();
         }
         pulled
+    }
+
+    fn finds_cord(&self, host: u32, generation: u32) -> bool {
+        let cords = self
+            .os
+            .machine
+            .cords
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        cords.contains_key(&(host, generation))
+    }
+
+    fn maps_pod(&self, _process: ProcessIdentity) -> bool {
+        true
     }
 
     fn remove_cord(&self, host: u32, generation: u32) {

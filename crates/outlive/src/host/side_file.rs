@@ -20,7 +20,7 @@
 //! **Use.** Every process that maps the file has a read lock on its first byte, which its mapping keeps. A process that
 //! attaches and finds no such lock is alone: it *clears* the file under a write lock before it uses it. So an obituary that an
 //! earlier user left (of another PID namespace, say, that had the same number) is never taken for a living thread's. A kill
-//! in the middle leaves a file that is cleared by the next. The number stays: all earlier users are dead, and their
+//! in the middle leaves a file that says so, and is cleared by the next. The number stays: all earlier users are dead, and their
 //! obituaries vacant, which is what the table of generations is compared with.
 //!
 //! **Removal.** A process that removes the file takes the write lock, so a side file in use is never removed; a process that
@@ -41,7 +41,7 @@ use super::proc::Place;
 use super::robust::{Entry, RobustList};
 use super::side_file_name::{NAMES, UNFINISHED, name, remove_locked, remove_unused, still_named};
 use super::window::{WORDS, Window, cell_at};
-use super::{Bells, OsError, futex, futex::last_error};
+use super::{Bells, OsError, PodFile, futex, futex::last_error};
 use bytemuck::{Pod, Zeroable};
 use core::ptr::NonNull;
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -65,8 +65,12 @@ const VERSION: u32 = 2;
 pub(super) const USE_BYTE: libc::off_t = 0;
 /// The byte of slot 0, whose lock is that of a process that clears an obituary which the kernel did not mark.
 const CLEAR_BYTE: libc::off_t = 1;
+/// Where in page 0 it stands that the file is being cleared: not zero from before the first byte is until after the last.
+const DIRTY_AT: u64 = 1024;
 /// For how long a process waits for one that clears or removes the file, which takes a moment.
 const PATIENCE: Duration = Duration::from_secs(5);
+/// How long it sleeps between two tries.
+const PAUSE: Duration = Duration::from_micros(200);
 const PAGE: usize = 4096;
 const LINE: usize = 64;
 /// How many bells there are. More make it rarer that two keys share one.
@@ -232,6 +236,12 @@ impl SideFile {
             return Ok(None);
         }
         let header = checked?;
+        if !is_alone && is_dirty(&file, path)? {
+            // The process that was clearing it died while this one waited. All who see that give their lock back, until one
+            // of them is alone.
+            std::thread::sleep(PAUSE);
+            return Ok(None);
+        }
         if is_alone {
             remove_unused(path.parent().unwrap_or(Path::new(MEETING)), pod, place);
             clear(&file, path, obituaries)?;
@@ -287,6 +297,11 @@ impl SideFile {
         ofd::lock(&self.file, USE_BYTE, Kind::Read)
             .map_err(|error| cannot_lock(&self.path, error))?;
         removed
+    }
+
+    /// The file, as the place of its users' presence.
+    pub(super) fn pod_file(&self) -> Result<PodFile, OsError> {
+        PodFile::new(&self.file, &self.path, PAGE as u64)
     }
 
     /// The number of the operating system whose side file this is.
@@ -483,22 +498,35 @@ fn open(path: &Path, access: Access) -> Result<Found, OsError> {
         Err(Errno::ACCESS) => return Ok(Found::Unfit("this user may not open it")),
         Err(error) => return Err(failed("opening", path, error)),
     };
-    let stat = rustix::fs::fstat(&file).map_err(|error| failed("stat of", path, error))?;
+    let file = File::from(file);
+    Ok(match unfit(&file, path, access)? {
+        None => Found::Fit(file),
+        Some(why) => Found::Unfit(why),
+    })
+}
+
+/// Why the open `file` may not be used by those to whom `access` gives the pod, if it may not.
+pub(super) fn unfit(
+    file: &File,
+    path: &Path,
+    access: Access,
+) -> Result<Option<&'static str>, OsError> {
+    let stat = rustix::fs::fstat(file).map_err(|error| failed("stat of", path, error))?;
     let me = rustix::process::geteuid().as_raw();
     let is_of_owner = [Some(me), Some(0), access.owner].contains(&Some(stat.st_uid));
     // Only members of a group can give it a file.
     let is_of_group = access.mode & 0o020 != 0 && access.group == Some(stat.st_gid);
     let is_of_all = access.mode & 0o002 != 0;
     Ok(if stat.st_mode & libc::S_IFMT != libc::S_IFREG {
-        Found::Unfit("it is not a regular file")
+        Some("it is not a regular file")
     } else if stat.st_nlink > 1 {
-        Found::Unfit("it has a second name")
+        Some("it has a second name")
     } else if !(is_of_owner || is_of_group || is_of_all) {
-        Found::Unfit("it belongs to a user who may not use the pod")
+        Some("it belongs to a user who may not use the pod")
     } else if stat.st_mode & 0o777 & !access.mode != 0 {
-        Found::Unfit("its mode gives more rights than that of the pod's file")
+        Some("its mode gives more rights than that of the pod's file")
     } else {
-        Found::Fit(file.into())
+        None
     })
 }
 
@@ -517,7 +545,7 @@ fn lock(file: &File, path: &Path) -> Result<bool, OsError> {
                 path: path.to_owned(),
             });
         }
-        std::thread::sleep(Duration::from_micros(200));
+        std::thread::sleep(PAUSE);
     }
 }
 
@@ -531,11 +559,25 @@ fn cannot_lock(path: &Path, source: io::Error) -> OsError {
 /// Makes all bells silent and all obituaries vacant, in a file that no other process uses.
 fn clear(file: &File, path: &Path, obituaries: u32) -> Result<(), OsError> {
     let zeros = vec![0; file_bytes(obituaries) - PAGE];
-    file.write_all_at(&zeros, PAGE as u64)
-        .map_err(|source| OsError::Call {
-            call: format!("clearing {}", path.display()),
-            source,
-        })
+    let cleared = file
+        .write_all_at(&1u32.to_ne_bytes(), DIRTY_AT)
+        .and_then(|()| file.write_all_at(&zeros, PAGE as u64))
+        .and_then(|()| file.write_all_at(&0u32.to_ne_bytes(), DIRTY_AT));
+    cleared.map_err(|source| OsError::Call {
+        call: format!("clearing {}", path.display()),
+        source,
+    })
+}
+
+/// Whether a process has begun to clear the file and not come to the end.
+fn is_dirty(file: &File, path: &Path) -> Result<bool, OsError> {
+    let mut dirty = [0; 4];
+    let read = file.read_exact_at(&mut dirty, DIRTY_AT);
+    read.map_err(|source| OsError::Call {
+        call: format!("reading {}", path.display()),
+        source,
+    })?;
+    Ok(dirty != [0; 4])
 }
 
 /// Makes the file and gives it its name; `None` if another has it already.

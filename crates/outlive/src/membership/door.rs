@@ -6,7 +6,7 @@
 //! Both are freed by the kernel when their holder dies. A fencing manager does not need the lock: it closes the host's word,
 //! and a joining process sees that (the handshake in `join.rs`).
 
-use super::death::{bury_absent_processes, members_of, raise, tell_because};
+use super::death::{bury_absent_processes, raise, tell_because};
 use super::join::{Claim, JoinError, hold, join_watched, leave_from};
 use super::{Instance, InstanceId, Level, State, Status, Tables};
 use crate::host::{Os, Presence};
@@ -67,7 +67,7 @@ impl<'a> Door<'a> {
             host,
             presence: None,
         };
-        door.presence = os.claim_presence(host)?;
+        door.presence = os.claim_presence_briefly(host)?;
         if door.presence.is_none() {
             let by = "a process of this machine, in another PID namespace or with another /dev/shm"
                 .into();
@@ -161,7 +161,7 @@ pub(crate) fn attach_host<M: Memory>(
 }
 
 /// Refuses to take over the host `id`, in state `seen`, of an operating system for which a free presence proves nothing,
-/// unless it is of an earlier boot of this machine, or of this boot, and does not beat.
+/// unless it is of an earlier boot of this machine and does not beat.
 fn refuse_what_may_live<M: Memory>(
     tables: Tables<M>,
     os: &dyn Os,
@@ -169,37 +169,20 @@ fn refuse_what_may_live<M: Memory>(
     seen: State,
     suspicion: Duration,
 ) -> Result<(), String> {
-    let (systems, now) = (tables.operating_systems(), os.identity());
-    if has_present_process(tables, os, id) {
-        return Err(
-            "a host of this machine whose processes are in another PID namespace and live".into(),
-        );
-    }
-    if !systems.is_earlier_boot(seen.host, now) && !systems.is_of_boot(seen.host, now) {
+    let now = os.identity();
+    if !tables.operating_systems().is_earlier_boot(seen.host, now) {
         return Err(format!(
-            "a host of another machine, of which nothing is known here; if it is off, say so by \
+            "a host of another operating system, of which nothing can be known here; if it is off, say so by \
              `outlive pod bury PATH --host {id}`"
         ));
     }
     if beats_within(tables, os, id, suspicion) {
         return Err(format!(
-            "a host that beats, of another kernel with the boot id or machine id of this one (machine {:032x}): \
-             give each its own",
+            "a host that beats, of another machine with the machine id {:032x}: give each its own",
             now.machine
         ));
     }
     Ok(())
-}
-
-/// Whether the presence of a process of the host `id` is claimed, so that it is a host of this kernel and may write.
-pub(crate) fn has_present_process<M: Memory>(
-    tables: Tables<M>,
-    os: &dyn Os,
-    id: InstanceId,
-) -> bool {
-    members_of(tables, id)
-        .into_iter()
-        .any(|(member, state)| state.level == Some(Level::Process) && os.is_present(member))
 }
 
 /// Lets some of the operating system's time pass.
@@ -210,7 +193,7 @@ fn pause(os: &dyn Os, time: Duration) {
 }
 
 /// Whether the heart of `id` beats within the time after which a silent host is suspected, doubled.
-fn beats_within<M: Memory>(
+pub(crate) fn beats_within<M: Memory>(
     tables: Tables<M>,
     os: &dyn Os,
     id: InstanceId,

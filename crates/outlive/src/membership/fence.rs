@@ -90,8 +90,8 @@ pub(crate) struct Fence {
     failed: Option<(Duration, String)>,
     /// The reason for which the host was last reported.
     reason: Option<String>,
-    /// When the host's cord was pulled.
-    pulled: Option<Duration>,
+    /// When the host's cord was pulled first and last.
+    pulled: Option<(Duration, Duration)>,
 }
 
 impl Fence {
@@ -159,6 +159,7 @@ impl Fence {
         // The full fence of the handshake in `join.rs`: the host's word was set before, everyone's is
         // read after.
         outlive_memory::Memory::fence(tables.memory(), outlive_memory::Ordering::SeqCst);
+        let now = os.now();
         let mut waiting_for = None;
         let mut refused = None;
         for (id, state) in tables.writers() {
@@ -172,22 +173,31 @@ impl Fence {
             }
             match end_process(tables, os, id, state, is_here) {
                 Ending::Gone => {}
-                Ending::Sent(why) => waiting_for = Some(why),
+                Ending::Sent(why) => {
+                    // What is still present long after is not the process that was signalled, or not it alone.
+                    if now.saturating_sub(self.began) >= self.patience {
+                        refused = Some(why.clone());
+                    }
+                    waiting_for = Some(why);
+                }
                 Ending::Refused(why) => {
                     waiting_for = Some(why.clone());
                     refused = Some(why);
                 }
             }
         }
-        let now = os.now();
         if let Some(why) = refused {
-            let pulled = match self.pulled {
-                None if os.pull_cord(self.host, self.seen.generation) => *self.pulled.insert(now),
-                // Not pulled: then it is not waited for.
-                None => Duration::ZERO,
-                Some(pulled) => pulled,
-            };
-            if now.saturating_sub(pulled) >= CORD_PATIENCE && call.agent.is_some() {
+            // Again and again: a process that was joining may have been tied to it since.
+            let is_due = |(_, last)| now.saturating_sub(last) >= CORD_PATIENCE;
+            if self.pulled.is_none_or(is_due) && os.pull_cord(self.host, self.seen.generation) {
+                let first = self.pulled.map_or(now, |(first, _)| first);
+                self.pulled = Some((first, now));
+            }
+            // Where none is tied to it there is nothing to wait for.
+            let has_waited = self
+                .pulled
+                .is_none_or(|(first, _)| now.saturating_sub(first) >= CORD_PATIENCE);
+            if has_waited && call.agent.is_some() {
                 match self.drive_agent(now, call) {
                     FenceState::Underway => {}
                     FenceState::Failing(agents) => {

@@ -2,8 +2,10 @@
 //!
 //! **Nothing is killed whose presence on this pod's file is free.** A pid comes from the segment, and means something in one PID
 //! namespace, until the process ends. So a handle is opened by it first, and the presence is looked at after: if it is still
-//! claimed and the id's word is the same, the process lived when the handle was opened, and its pid was its own. A process
-//! that stands in a copy of the pod, or that has called exec, has no presence and is left alone.
+//! claimed and the id's word is the same, the process lived when the handle was opened. That its pid was its own is told by
+//! its start time, and that it is a process of the pod by its mappings: a claimed presence proves nothing, and what stands in
+//! the segment may have been forged by another user of the pod. A process that stands in a copy of the pod, or that has called
+//! exec, has no presence and is left alone. Where any of this cannot be seen, the host's cord is pulled instead.
 
 use super::{Instance, InstanceId, State, Tables};
 use crate::host::Os;
@@ -44,6 +46,9 @@ pub(crate) fn end_process(
         return Ending::Refused(format!("process {process} has no record yet"));
     };
     let pid = identity.pid;
+    if !os.maps_pod(identity) {
+        return Ending::Refused(format!("process {pid} is not seen to have the pod mapped"));
+    }
     match os.open_process(identity) {
         // Its threads are gone, and its memory is about to be.
         Ok(None) => Ending::Sent(format!(

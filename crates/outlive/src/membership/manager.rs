@@ -14,7 +14,6 @@
 
 use super::death::{bury_members, bury_orphans, members_of, raise, tell_because};
 use super::detector::Detector;
-use super::door::has_present_process;
 use super::fence::{AgentState, Call, Fence, FenceAgent, FenceState};
 use super::kill::{Ending, end_process};
 use super::{Instance, InstanceId, Level, Settings, State, Status, Tables};
@@ -384,16 +383,9 @@ impl Manager {
         let systems = self.tables.operating_systems();
         let outcome = if systems.absence_is_proof(self.os_number, seen.host) {
             fence.drive(self.tables, os, seen.host == self.os_number, call)
-        } else if has_present_process(self.tables, os, id) {
-            // By memory that kernels share, and yet of this one: its end is seen here, and only where it is seen.
-            match fence.drive(self.tables, os, false, call) {
-                FenceState::Done => FenceState::Underway,
-                other => other,
-            }
-        } else if systems.is_earlier_boot(seen.host, os.identity())
-            || systems.is_of_boot(seen.host, os.identity()) && self.agent.is_none()
-        {
-            // It was silent, and a machine runs one boot at a time; or it is of this boot, and absent.
+        } else if systems.is_earlier_boot(seen.host, os.identity()) && self.agent.is_none() {
+            // A machine runs one boot at a time, and this one was silent too. Where an agent can be asked it is: machine
+            // ids are copied with machines.
             FenceState::Done
         } else {
             fence.drive_agent(now, call)

@@ -13,8 +13,9 @@
 //!
 //! **What a free presence byte proves.** Within one operating system, that the process is dead. Between two, the same if
 //! both reach the pod by a file that one kernel at a time can map: the kernel that shows no lock is the one that the process
-//! ran on, or that kernel is gone. If one of the two reached it by memory that kernels share (a device, a network
-//! filesystem), a free byte may be another kernel's locked one and proves nothing.
+//! ran on, or that kernel is gone. If one of the two reached it by memory that kernels share (a device, a network filesystem),
+//! or whose locks are apart (two nodes of one device), a free byte proves nothing. There the bytes are those of the side
+//! file, which one operating system shares.
 
 use super::{JoinError, Level, Tables};
 use crate::host::{Os, OsError, OsIdentity, Presence};
@@ -133,16 +134,6 @@ impl<M: Memory> OperatingSystems<M> {
                 .memory
                 .load::<u64>(self.key_at(number) + REACH, Ordering::Acquire)
                 == ONE_KERNEL
-    }
-
-    /// Whether operating system `number` is of the boot that `now` is of, as far as boot ids tell: machines that were resumed
-    /// from one snapshot share one.
-    pub fn is_of_boot(self, number: u16, now: OsIdentity) -> bool {
-        number < Self::MOST
-            && self
-                .memory
-                .load::<u128>(self.key_at(number) + BOOT, Ordering::Acquire)
-                == now.boot
     }
 
     /// Whether operating system `number` is an earlier boot of the machine that `now` runs on. A machine

@@ -266,7 +266,7 @@ impl Process {
         let shared = Shared::new(tables, os, os_number, agent, options.obligations);
         *lock(&shared.system) = Some(system);
         let shared = Arc::new(shared);
-        refuse_the_unfenceable(&shared, shared.os, None)?;
+        refuse_the_unfenceable(&shared, shared.os, Admission::First, None)?;
         let entry = Entry {
             host: options.host,
             host_name: options.host_name,
@@ -621,11 +621,21 @@ fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
+/// When a process asks whether it may join.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Admission {
+    /// Before it does anything.
+    First,
+    /// When others can see its host, or itself.
+    Seen,
+}
+
 /// Contract 1: a generation is raised only after a fence or by what cannot err. Where neither could be
 /// had for this process, it must not join. `cord`: why it has no cord, once that is known.
 pub(crate) fn refuse_the_unfenceable(
     shared: &Shared,
     os: &dyn Os,
+    stage: Admission,
     cord: Option<&OsError>,
 ) -> Result<(), JoinError> {
     let (tables, settings) = (shared.tables, &shared.settings);
@@ -654,18 +664,22 @@ pub(crate) fn refuse_the_unfenceable(
     }
     let systems = tables.operating_systems();
     for (id, state) in tables.writers() {
-        if state.level != Some(Level::Host)
-            || state.host == shared.os_number
-            || systems.is_earlier_boot(state.host, os.identity())
-        {
+        if state.level != Some(Level::Host) || state.host == shared.os_number {
             continue;
         }
-        let is_of_this_kernel = systems.absence_is_proof(shared.os_number, state.host);
-        if !is_of_this_kernel && !door::has_present_process(tables, os, id) {
+        if !systems.absence_is_proof(shared.os_number, state.host) {
+            // Looked at once, before this process holds anything: it takes its time.
+            let is_over = systems.is_earlier_boot(state.host, os.identity())
+                && (stage != Admission::First
+                    || !door::beats_within(tables, os, id, settings.suspicion));
+            if is_over {
+                continue;
+            }
             return Err(JoinError::Unfenceable {
                 why: format!(
-                    "host {id} of another machine or kernel is in the pod, and the pod was created without a fence \
-                     command; create it with one, run all processes on one machine, or, if host {id} is off, say so by \
+                    "host {id} of another machine, or of a container with a /dev/shm of its own on memory that machines \
+                     share, is in the pod, and the pod was created without a fence command; create it with one, run all \
+                     processes where they share /dev/shm, or, if host {id} is off, say so by \
                      `outlive pod bury PATH --host {id}`"
                 ),
             });
@@ -694,11 +708,13 @@ fn unreachable_process(tables: Tables, os: &dyn Os, id: InstanceId) -> Option<St
         let record = tables
             .records()
             .read(Instance::new(process, state.generation));
-        if record.is_some_and(|record| !record.has_cord) && os.is_present(process) {
+        let generation = tables.generations().state(id).ok()?.generation;
+        let has_cord = record.is_none_or(|record| record.has_cord) && os.finds_cord(id, generation);
+        if !has_cord && os.is_present(process) {
             return Some(format!(
                 "process {process} of host {id} runs in another PID namespace or with another /dev/shm, and has no cord by \
-                 which it could be killed from here (the directory of the pod's file must be writable to it, on a \
-                 filesystem with leases); run all processes in one PID namespace, or create the pod with a fence command"
+                 which it could be killed from here (all must reach the pod's file in the same directory, writable to \
+                 them, on a filesystem with leases); run all processes in one PID namespace, or create the pod with a fence command"
             ));
         }
     }

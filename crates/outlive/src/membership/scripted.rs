@@ -85,7 +85,7 @@ fn try_join(
         id,
         name: "actor".into(),
     };
-    super::process::refuse_the_unfenceable(shared, os, None)?;
+    super::process::refuse_the_unfenceable(shared, os, super::process::Admission::First, None)?;
     let (host, process) = sentinel::enter(shared, os, &entry)?;
     Ok(Actor {
         script: script.clone(),
@@ -366,7 +366,7 @@ fn an_earlier_boot_of_this_machine_is_dead_and_a_beating_one_is_another_machine(
     clone.at(5 * MS, move |_| records.beat(id));
     let refused = try_join(tables, &clone, 1, None, None).map(|_| ());
     assert!(
-        matches!(refused, Err(JoinError::InUse { .. })),
+        matches!(refused, Err(JoinError::Unfenceable { .. })),
         "{refused:?}"
     );
     assert!(!tables.generations().is_dead(new.host));

@@ -13,7 +13,7 @@ use super::detector::Detector;
 use super::door::{Door, attach_host, end_host_if_empty};
 use super::join::{self, Claim, JoinError};
 use super::manager::Manager;
-use super::process::{Shared, refuse_the_unfenceable};
+use super::process::{Admission, Shared, refuse_the_unfenceable};
 use super::{GroupId, Instance, InstanceId, Level, State, Status, Tables};
 use crate::host::Os;
 use core::time::Duration;
@@ -71,8 +71,19 @@ pub(crate) fn enter(
     };
     // Again, now that others can see us: of two operating systems that come at once, one at least sees
     // the other.
-    let joined = refuse_the_unfenceable(shared, os, cord.as_ref().err())
-        .and_then(|()| join::join_process(tables, os, number, entry.id, &claim));
+    let refuse = || refuse_the_unfenceable(shared, os, Admission::Seen, cord.as_ref().err());
+    let joined = refuse()
+        .and_then(|()| join::join_process(tables, os, number, entry.id, &claim))
+        .and_then(|(process, presence)| {
+            // And again, now that others can see the process, which may have no cord.
+            match refuse() {
+                Ok(()) => Ok((process, presence)),
+                Err(error) => {
+                    join::leave(tables, os, process);
+                    Err(error)
+                }
+            }
+        });
     match joined {
         Ok((process, presence)) => {
             shared.keep(presence, cord.ok());
@@ -214,7 +225,7 @@ impl<'a> Sentinel<'a> {
         let mut died = !self.detector.sighting.dead.is_empty();
         let hurry = self.hurry(os, now);
         let thorough = now >= self.next_thorough;
-        if is_due || hurry.is_gone || died {
+        if is_due || thorough || hurry.is_gone || died {
             died |= self.detector.look_at_processes(os, thorough);
         }
         if thorough {

@@ -1,7 +1,7 @@
 //! The operator's word, at the front door.
 
 use super::{Pod, PodError};
-use crate::host::Bells;
+use crate::host::{Bells, Linux};
 use crate::membership::{Instance, InstanceId, bury_by_word};
 use core::time::Duration;
 
@@ -35,20 +35,26 @@ impl Pod {
     /// # Crash
     /// It can be called again.
     pub fn bury_host(&self, host: InstanceId) -> Result<Instance, PodError> {
-        let file = self.file()?;
         let suspicion = self.settings.suspicion;
-        let buried = bury_by_word(self.tables, &Silent, host, suspicion, |id| {
-            file.is_locked(id)
-        });
+        let is_present = |id| self.is_present(id).unwrap_or(true);
+        let buried = bury_by_word(self.tables, &Silent, host, suspicion, is_present);
         Ok(buried?)
     }
 
-    /// Whether a process of this machine has the id `id` in this pod. `false` proves that no process of this machine can write
-    /// as the process `id`; it may be stopped, or of another PID namespace, if `true`. Needs no membership.
+    /// Whether a process of this machine has the id `id` in this pod. `false` proves that no process of this machine (on memory
+    /// that machines share: of this operating system) can write as the process `id`; it may be stopped, or of another PID
+    /// namespace, if `true`. Needs no membership.
     ///
     /// # Errors
     /// If there is no descriptor left.
     pub fn is_present(&self, id: InstanceId) -> Result<bool, PodError> {
-        Ok(self.file()?.is_locked(id))
+        if self.segment.has_one_kernel() {
+            return Ok(self.file()?.is_locked(id));
+        }
+        // There it is what this operating system knows, if it has a side file.
+        match Linux::has_side_file(self.number()) {
+            true => Ok(self.os()?.is_present(id)),
+            false => Ok(false),
+        }
     }
 }

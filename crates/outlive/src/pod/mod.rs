@@ -51,7 +51,9 @@ pub use status::{GroupStatus, MemberStatus, Status};
 
 use crate::heap::{self, Heap, LocalHeap};
 use crate::host::{Access, Linux, Os, OsError, OsIdentity, PodFile};
-use crate::membership::{AreaBytes, Extent, Member, Process, ProcessOptions, Settings, Tables};
+use crate::membership::{
+    AreaBytes, Extent, Instance, Member, Process, ProcessOptions, Settings, Tables,
+};
 use crate::recovery::{Logs, Recoverers};
 use crate::segment::{Area, AreaKind, AreaSize, Roots, Segment};
 use obligations::LogObligations;
@@ -59,7 +61,7 @@ use origin::Origin;
 use outlive_memory::Native;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 /// A pod that this process has opened.
 ///
@@ -188,6 +190,9 @@ impl Pod {
         }
         let recoverers = add(recoverers);
         self.refuse_a_copy(options.adopts_copy())?;
+        // One at a time in this process, so that a join that is refused removes no side file which another begins to use.
+        static JOINING: Mutex<()> = Mutex::new(());
+        let _joining = JOINING.lock().unwrap_or_else(PoisonError::into_inner);
         let files = || Linux::side_files().unwrap_or_default().into_iter();
         let number = self.number();
         let had_side_file = files().any(|file| file.pod == number);
@@ -195,7 +200,7 @@ impl Pod {
             .identity(self.identity()?)
             .obligations(Arc::new(LogObligations::new(recoverers)));
         let joined = Process::join(self.tables, self.os()?, options);
-        if joined.is_err() && !had_side_file {
+        if joined.is_err() && !had_side_file && !self.has_member_of_this_process() {
             // A join that is refused leaves nothing: unless another process has begun to use it, the side file goes.
             let _ = Linux::remove_side_file(number);
         }
@@ -224,13 +229,30 @@ impl Pod {
         if !adopt {
             return Err(PodError::Copy { path: path() });
         }
-        match origin.adopt(&metadata, &self.file()?)? {
+        let file = self.file()?;
+        if (0..self.tables.extent().ids).any(|id| file.is_locked(id)) {
+            // A copy has no members.
+            return Err(PodError::InUse {
+                path: path(),
+                why: "it has members, so it is no copy; its time of birth cannot be read by all of them".into(),
+            });
+        }
+        match origin.adopt(&metadata, &file)? {
             true => Ok(()),
             false => Err(PodError::InUse {
                 path: path(),
                 why: "another process adopts it at this moment; try again".into(),
             }),
         }
+    }
+
+    /// Whether an incarnation that may write says that it is of this process.
+    fn has_member_of_this_process(&self) -> bool {
+        let (records, me) = (self.tables.records(), std::process::id());
+        self.tables.writers().any(|(id, state)| {
+            let record = records.read(Instance::new(id, state.generation));
+            record.is_some_and(|record| record.thread.process.pid == me)
+        })
     }
 
     /// Its number, which stands in the names of what is kept beside it: its uuid, or another one if it is a copy that was
@@ -252,7 +274,10 @@ impl Pod {
     pub fn os(&self) -> Result<&'static dyn Os, PodError> {
         let access = self.side_file_access();
         let ids = self.tables.extent().ids;
-        Ok(Linux::attach(self.number(), ids, access, self.file()?)?)
+        // Only there do its locks show to all who can map it.
+        let has_one_kernel = self.segment.has_one_kernel();
+        let file = has_one_kernel.then(|| self.file()).transpose()?;
+        Ok(Linux::attach(self.number(), ids, access, file)?)
     }
 
     /// What stands for this operating system in this pod.
@@ -327,6 +352,7 @@ impl Pod {
     /// If what is there is not a segment.
     pub fn destroy(path: impl AsRef<Path>) -> Result<Option<PathBuf>, PodError> {
         let path = path.as_ref();
+        let is_copy = origin::is_copy(path);
         let number = Self::number_at(path).or_else(|| {
             // What can be mapped and not read: a device.
             let segment = Segment::open(path).ok()?;
@@ -336,7 +362,8 @@ impl Pod {
             number
         });
         Segment::destroy(path)?;
-        if let Some(number) = number {
+        // What lies beside the original of a copy is not the copy's.
+        if let Some(number) = number.filter(|_| !is_copy) {
             Linux::remove_cords(path.parent(), number);
             match Linux::remove_side_file(number) {
                 // Whoever still has the pod open keeps it; a clean-up finds it afterwards.

@@ -50,6 +50,12 @@ fn file_word(metadata: &Metadata) -> Option<u128> {
     Some(u128::from(metadata.ino()) << 64 | u128::from(born)).filter(|&word| word != 0)
 }
 
+/// Whether two words stand for one file. A time of birth that is not known fits any.
+fn is_same_file(one: u128, other: u128) -> bool {
+    let born = |word: u128| word as u64;
+    one >> 64 == other >> 64 && (born(one) == born(other) || born(one) == 0 || born(other) == 0)
+}
+
 impl Origin {
     pub(super) fn of(pod: &Pod) -> Self {
         Self {
@@ -80,7 +86,7 @@ impl Origin {
         self.memory.persist(at, 16);
         match noted {
             Ok(_) => true,
-            Err(found) => found == own,
+            Err(found) => is_same_file(found, own),
         }
     }
 
@@ -104,29 +110,45 @@ impl Origin {
     }
 }
 
+/// Whether the file at `path` is a copy of a pod that was not adopted, so that its number is the original's.
+pub(super) fn is_copy(path: &Path) -> bool {
+    let own = std::fs::metadata(path)
+        .ok()
+        .and_then(|metadata| file_word(&metadata));
+    match (read_at(path), own) {
+        (Some((_, file)), Some(own)) => file != 0 && !is_same_file(file, own),
+        _ => false,
+    }
+}
+
+/// The number of the pod in the file at `path`, and what it says of its file.
+fn read_at(path: &Path) -> Option<(u128, u128)> {
+    let file = File::open(path).ok()?;
+    let capacity = match file.metadata().ok()?.len() {
+        // A device does not say its size.
+        0 => u64::MAX,
+        len => len,
+    };
+    let mut page = Vec::new();
+    (&file).take(4096).read_to_end(&mut page).ok()?;
+    let superblock = Superblock::decode(&page, capacity).ok()?;
+    let mut words = [[0; 16]; 2];
+    let mut areas = superblock.areas.iter();
+    if let Some(roles) = areas.find(|area| area.kind == AreaKind::Roles) {
+        for (word, at) in words.iter_mut().zip([NUMBER, FILE]) {
+            file.read_exact_at(word, roles.offset.byte() + at).ok()?;
+        }
+    }
+    let [number, file] = words.map(u128::from_ne_bytes);
+    let uuid = superblock.uuid.as_u128();
+    Some((if number == 0 { uuid } else { number }, file))
+}
+
 impl Pod {
     /// The number of the pod in the file at `path`, which stands in the names of what is kept beside it: its uuid, or another
     /// one if it is a copy that was adopted. `None` if there is no sound pod. Maps nothing.
     pub fn number_at(path: impl AsRef<Path>) -> Option<u128> {
-        let file = File::open(path).ok()?;
-        let capacity = match file.metadata().ok()?.len() {
-            // A device does not say its size.
-            0 => u64::MAX,
-            len => len,
-        };
-        let mut page = Vec::new();
-        (&file).take(4096).read_to_end(&mut page).ok()?;
-        let superblock = Superblock::decode(&page, capacity).ok()?;
-        let mut number = [0; 16];
-        let mut areas = superblock.areas.iter();
-        if let Some(roles) = areas.find(|area| area.kind == AreaKind::Roles) {
-            file.read_exact_at(&mut number, roles.offset.byte() + NUMBER)
-                .ok()?;
-        }
-        Some(match u128::from_ne_bytes(number) {
-            0 => superblock.uuid.as_u128(),
-            number => number,
-        })
+        read_at(path.as_ref()).map(|(number, _)| number)
     }
 }
 

@@ -243,8 +243,9 @@ impl Segment {
         self.inner().backend.file()
     }
 
-    /// Whether one kernel at a time can map it: a file on a local filesystem, or a memfd. A device, or a file on a network
-    /// or cluster filesystem, can be mapped by several machines.
+    /// Whether one kernel at a time can map it, and all who do see one another's file locks: a file on a local filesystem, or
+    /// a memfd. A device, or a file on a network or cluster filesystem, can be mapped by several machines; two nodes of a
+    /// device, or a file of an overlay and the one below it, are one memory whose locks are apart.
     pub fn has_one_kernel(&self) -> bool {
         self.inner().backend.has_one_kernel()
     }

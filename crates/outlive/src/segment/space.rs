@@ -102,15 +102,15 @@ const RAMFS_MAGIC: u64 = 0x8584_58f6;
 pub(super) const HUGETLBFS_MAGIC: u64 = 0x9584_58f6;
 
 /// Filesystems that one kernel at a time mounts from memory or disks of its own: ext2 to ext4, XFS, Btrfs, F2FS, ZFS,
-/// bcachefs, and overlays of such. Network, cluster and FUSE filesystems, famfs and virtiofs among them, are none of these.
-const LOCAL_MAGICS: [u64; 7] = [
+/// and bcachefs. Network, cluster and FUSE filesystems, famfs and virtiofs among them, are none of these; nor are overlays,
+/// whose file shares its pages, and not its locks, with the file below it.
+const LOCAL_MAGICS: [u64; 6] = [
     0xef53,
     0x5846_5342,
     0x9123_683e,
     0xf2f5_2010,
     0x2fc1_2fc1,
     0xca45_1a4e,
-    0x794c_7630,
 ];
 
 /// Whether a file on the kind of filesystem `magic` can be mapped by one kernel at a time only.
