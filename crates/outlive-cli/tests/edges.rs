@@ -252,10 +252,15 @@ fn a_file_and_the_overlay_above_it_have_one_memory_and_two_kinds_of_locks() {
             "host {id} lives and was taken for dead"
         );
     }
+    // A copy is recognised there too.
+    let copy = at("merged/copy");
+    fs::copy(&above, &copy).unwrap();
+    outlive(["pod", "host", &copy, "--host", "0"]).fails(1, "--adopt-copy");
     second.kill();
     first.wait_for(&["host 1.1", "died"]);
     first.interrupt();
     first.ends();
+    outlive(["pod", "destroy", &copy]).succeeds();
     outlive(["pod", "destroy", &above]).succeeds();
     assert!(
         Command::new("umount")

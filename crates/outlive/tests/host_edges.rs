@@ -470,7 +470,7 @@ fn names_of_other_users_are_passed_over() {
         let name = {
             Child::run(|| {
                 alice();
-                Linux::attach(pod.id, pod.slots, access, Some(pod.file())).unwrap();
+                Linux::attach(pod.id, pod.slots, access, pod.file(), true).unwrap();
             })
             .succeed();
             let name = names(&pod).remove(0);
@@ -486,7 +486,7 @@ fn names_of_other_users_are_passed_over() {
             name.with_file_name(format!("{}.1", name.file_name().unwrap().to_str().unwrap()));
         Child::run(|| {
             alice();
-            let os = Linux::attach(pod.id, pod.slots, access, Some(pod.file())).unwrap();
+            let os = Linux::attach(pod.id, pod.slots, access, pod.file(), true).unwrap();
             hold(os, 1);
             let stat = fs::metadata(&second).unwrap_or_else(|error| panic!("{what}: {error}"));
             assert_eq!(
@@ -495,7 +495,7 @@ fn names_of_other_users_are_passed_over() {
             );
             // Another member of the group meets there.
             Child::run(|| {
-                let os = Linux::attach(pod.id, pod.slots, access, Some(pod.file())).unwrap();
+                let os = Linux::attach(pod.id, pod.slots, access, pod.file(), true).unwrap();
                 assert!(matches!(os.obituary(1), Obituary::Held { .. }));
             })
             .succeed();
@@ -513,7 +513,7 @@ fn names_of_other_users_are_passed_over() {
         .succeed();
         Child::run(|| {
             alice();
-            let error = Linux::attach(pod.id, pod.slots, access, Some(pod.file())).unwrap_err();
+            let error = Linux::attach(pod.id, pod.slots, access, pod.file(), true).unwrap_err();
             assert!(matches!(error, OsError::Refused { .. }), "{error}");
         })
         .succeed();
@@ -530,7 +530,7 @@ fn names_of_other_users_are_passed_over() {
     let pod = TestPod::new();
     Child::run(|| {
         become_user(MALLORY, TEAM);
-        let os = Linux::attach(pod.id, pod.slots, access, Some(pod.file())).unwrap();
+        let os = Linux::attach(pod.id, pod.slots, access, pod.file(), true).unwrap();
         hold(os, 1);
         let stat = fs::metadata(&names(&pod)[0]).unwrap();
         assert_eq!(
@@ -541,7 +541,7 @@ fn names_of_other_users_are_passed_over() {
     .succeed();
     Child::run(|| {
         alice();
-        Linux::attach(pod.id, pod.slots, access, Some(pod.file())).unwrap();
+        Linux::attach(pod.id, pod.slots, access, pod.file(), true).unwrap();
         assert_eq!(names(&pod).len(), 1);
     })
     .succeed();
@@ -557,7 +557,7 @@ fn root_gives_the_file_to_the_owner_of_the_pod() {
         group: Some(TEAM),
         owner: Some(ALICE),
     };
-    let attach = || Linux::attach(pod.id, pod.slots, access, Some(pod.file())).unwrap();
+    let attach = || Linux::attach(pod.id, pod.slots, access, pod.file(), true).unwrap();
     Child::run(|| {
         attach();
     })

@@ -171,7 +171,7 @@ fn a_wrong_file_is_refused() {
         let (mut read, write) = std::io::pipe().unwrap();
         Child::run(|| {
             let error =
-                Linux::attach(pod.id, slots, Access::default(), Some(pod.file())).unwrap_err();
+                Linux::attach(pod.id, slots, Access::default(), pod.file(), true).unwrap_err();
             assert!(matches!(error, OsError::Refused { .. }), "{error}");
             std::io::Write::write_all(&mut { write }, error.to_string().as_bytes()).unwrap();
         })
@@ -225,7 +225,7 @@ fn the_mode_is_as_told() {
             group: Some(rustix::process::getegid().as_raw()),
             owner: None,
         };
-        Linux::attach(pod.id, 4, access, Some(pod.file())).unwrap();
+        Linux::attach(pod.id, 4, access, pod.file(), true).unwrap();
         let path = files(&pod).remove(0);
         assert_eq!(
             fs::metadata(path).unwrap().permissions().mode() & 0o7777,

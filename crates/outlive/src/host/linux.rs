@@ -30,7 +30,7 @@ const POLL: Duration = Duration::from_millis(1);
 /// let pod = u128::from_le_bytes(*uuid::Uuid::new_v4().as_bytes());
 /// let segment = outlive::segment::Segment::builder().size(1 << 20).create("memfd:pod").unwrap();
 /// let file = PodFile::new(segment.file(), segment.path(), segment.granule())?;
-/// let os = Linux::attach(pod, 16, Access::default(), Some(file))?;
+/// let os = Linux::attach(pod, 16, Access::default(), file, true)?;
 /// os.hold_obituary(3)?.expect("nobody else knows this pod");
 /// assert_eq!(os.obituary(3), Obituary::Held { tid: os.this_thread().tid });
 /// os.release_obituary(3);
@@ -44,6 +44,8 @@ pub struct Linux {
     process: ProcessIdentity,
     side: &'static SideFile,
     file: PodFile,
+    /// In which file presence is locked.
+    presence: PodFile,
     cords: Cords,
     access: Access,
 }
@@ -54,8 +56,9 @@ static ATTACHED: Mutex<Vec<&'static Linux>> = Mutex::new(Vec::new());
 impl Linux {
     /// Attaches this process to the side file of `pod`, which has `obituaries` obituaries, one for each
     /// id; creates it with `access` if this operating system has none. A second call for the same pod
-    /// returns the first one's result. `file` is the pod's, in which presence is locked; `None` where its locks do not show to
-    /// all who can map the pod. Then they are the side file's, and show to this operating system only.
+    /// returns the first one's result. `file` is the pod's, in which presence is locked if one kernel at a time can map it
+    /// (`has_one_kernel`) and all who do see its locks; else presence is locked in the side file, and shows to this operating
+    /// system only.
     ///
     /// A caller who dies in the middle leaves a complete file or none.
     ///
@@ -66,7 +69,8 @@ impl Linux {
         pod: u128,
         obituaries: u32,
         access: Access,
-        file: Option<PodFile>,
+        file: PodFile,
+        has_one_kernel: bool,
     ) -> Result<&'static Self, OsError> {
         let mut attached = ATTACHED.lock().unwrap_or_else(PoisonError::into_inner);
         let process = proc::this_process()?;
@@ -83,7 +87,7 @@ impl Linux {
                     ),
                 });
             }
-            if file.is_some_and(|file| !linux.file.is_same(&file)) {
+            if !linux.file.is_same(&file) {
                 return Err(OsError::Refused {
                     path: linux.file.path().to_owned(),
                     why: "this process uses another file with the number of the same pod, of which one is a copy"
@@ -96,17 +100,18 @@ impl Linux {
         let side = SideFile::attach(Path::new(MEETING), pod, place, obituaries, access)?;
         let identity = OsIdentity {
             // Where presence is locked elsewhere the kernel shows it to others: that is another operating system.
-            id: match file {
-                Some(_) => side.id(),
-                None => !side.id(),
+            id: if has_one_kernel {
+                side.id()
+            } else {
+                !side.id()
             },
             boot: place.boot,
             machine: proc::machine(),
             one_kernel: false,
         };
-        let file = match file {
-            Some(file) => file,
-            None => side.pod_file()?,
+        let presence = match has_one_kernel {
+            true => file.try_clone()?,
+            false => side.pod_file()?,
         };
         let directory = file.directory().to_owned();
         let linux = &*Box::leak(Box::new(Self {
@@ -117,6 +122,7 @@ impl Linux {
             cords: Cords::new(&directory, pod),
             access,
             file,
+            presence,
         }));
         attached.push(linux);
         Ok(linux)
@@ -458,23 +464,23 @@ impl Os for Linux {
     }
 
     fn claim_presence(&self, id: u32) -> Result<Option<Presence>, OsError> {
-        self.file.claim(id)
+        self.presence.claim(id)
     }
 
     fn claim_presence_briefly(&self, id: u32) -> Result<Option<Presence>, OsError> {
-        self.file.claim_briefly(id)
+        self.presence.claim_briefly(id)
     }
 
     fn is_present(&self, id: u32) -> bool {
-        self.file.is_locked(id)
+        self.presence.is_locked(id)
     }
 
     fn use_system(&self, number: u16) -> Result<Option<Presence>, OsError> {
-        self.file.use_system(number)
+        self.presence.use_system(number)
     }
 
     fn reserve_system(&self, number: u16) -> Result<Option<Presence>, OsError> {
-        self.file.reserve_system(number)
+        self.presence.reserve_system(number)
     }
 
     fn tie_cord(&self, host: u32, generation: u32) -> Result<Presence, OsError> {

@@ -108,6 +108,11 @@ impl PodFile {
         })
     }
 
+    /// The same, by another descriptor.
+    pub(super) fn try_clone(&self) -> Result<Self, OsError> {
+        Self::new(&self.file, &self.path, self.granule as u64)
+    }
+
     /// Whether it is the same file as `other`.
     pub(super) fn is_same(&self, other: &Self) -> bool {
         matches!((self.file.metadata(), other.file.metadata()), (Ok(a), Ok(b))

@@ -223,7 +223,7 @@ impl Pod {
         })?;
         let origin = Origin::of(self);
         // On memory that kernels share inode numbers are each kernel's own.
-        if !self.segment.has_one_kernel() || origin.note(&metadata) {
+        if !self.segment.is_known_by_inode() || origin.note(&metadata) {
             return Ok(());
         }
         if !adopt {
@@ -276,8 +276,14 @@ impl Pod {
         let ids = self.tables.extent().ids;
         // Only there do its locks show to all who can map it.
         let has_one_kernel = self.segment.has_one_kernel();
-        let file = has_one_kernel.then(|| self.file()).transpose()?;
-        Ok(Linux::attach(self.number(), ids, access, file)?)
+        let file = self.file()?;
+        Ok(Linux::attach(
+            self.number(),
+            ids,
+            access,
+            file,
+            has_one_kernel,
+        )?)
     }
 
     /// What stands for this operating system in this pod.

@@ -250,6 +250,11 @@ impl Segment {
         self.inner().backend.has_one_kernel()
     }
 
+    /// Whether its inode number tells it from every copy of it, for all who can map it.
+    pub(crate) fn is_known_by_inode(&self) -> bool {
+        self.inner().backend.is_known_by_inode()
+    }
+
     /// A mapping of it has a multiple of this many bytes.
     pub fn granule(&self) -> u64 {
         self.inner().backend.granule()

@@ -113,6 +113,8 @@ const LOCAL_MAGICS: [u64; 6] = [
     0xca45_1a4e,
 ];
 
+pub(super) const OVERLAY_MAGIC: u64 = 0x794c_7630;
+
 /// Whether a file on the kind of filesystem `magic` can be mapped by one kernel at a time only.
 pub(super) fn is_local(magic: u64) -> bool {
     matches!(magic, TMPFS_MAGIC | RAMFS_MAGIC | HUGETLBFS_MAGIC) || LOCAL_MAGICS.contains(&magic)

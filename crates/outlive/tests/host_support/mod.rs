@@ -65,7 +65,7 @@ impl TestPod {
     }
 
     pub fn attach(&self) -> &'static Linux {
-        Linux::attach(self.id, self.slots, Access::default(), Some(self.file())).unwrap()
+        Linux::attach(self.id, self.slots, Access::default(), self.file(), true).unwrap()
     }
 }
 

@@ -8,7 +8,9 @@
 
 use super::{Backend, BackendKind, Fresh, read_first_page};
 use crate::segment::error::{CallFailed, CreateError, Unsuitable};
-use crate::segment::space::{HUGETLBFS_MAGIC, NotReserved, Places, filesystem, is_local, reserve};
+use crate::segment::space::{
+    HUGETLBFS_MAGIC, NotReserved, OVERLAY_MAGIC, Places, filesystem, is_local, reserve,
+};
 use crate::segment::superblock::{SUPERBLOCK_BYTES, incomplete_word};
 use outlive_memory::Native;
 use rustix::fs::{AtFlags, CWD, Mode, OFlags, fchmod, fstat, fstatfs, linkat, openat};
@@ -164,6 +166,11 @@ impl Backend for RegularFile {
 
     fn has_one_kernel(&self) -> bool {
         filesystem(&self.file).is_ok_and(is_local)
+    }
+
+    fn is_known_by_inode(&self) -> bool {
+        // An overlay's file has the number of the file below it.
+        filesystem(&self.file).is_ok_and(|magic| is_local(magic) || magic == OVERLAY_MAGIC)
     }
 
     fn publish(&mut self) -> Result<(), CreateError> {

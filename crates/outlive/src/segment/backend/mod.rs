@@ -85,6 +85,11 @@ pub(super) trait Backend: fmt::Debug + Send + Sync {
     /// Whether one kernel at a time can map it, so that all who do see one another's file locks.
     fn has_one_kernel(&self) -> bool;
 
+    /// Whether its inode number tells it from every copy of it, for all who can map it.
+    fn is_known_by_inode(&self) -> bool {
+        self.has_one_kernel()
+    }
+
     /// Gives a completed segment its name, if it has none yet, and makes it final.
     fn publish(&mut self) -> Result<(), CreateError>;
 }
