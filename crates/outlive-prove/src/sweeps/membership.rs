@@ -49,9 +49,12 @@ fn live(generation: u32, level: Level) -> State {
 /// Brings `ids` to life in their first generation, without records.
 fn enliven(tables: Tables<Marked>, ids: impl IntoIterator<Item = u32>) {
     for id in ids {
-        let moved = tables
-            .generations()
-            .transition(id, State::FREE, live(1, Level::Thread));
+        // SAFETY: no thread acts as the incarnation that this ends; one acts as what it begins.
+        let moved = unsafe {
+            tables
+                .generations()
+                .assume_state(id, State::FREE, live(1, Level::Thread))
+        };
         assert!(moved, "id {id} was free");
     }
 }
@@ -69,7 +72,8 @@ fn survivor(tables: Tables<Marked>, crash: &Crash) -> Instance {
                 status: Status::Dead,
                 ..seen
             };
-            generations.transition(id, seen, dead);
+            // SAFETY: no thread acts as the incarnation that this ends; one acts as what it begins.
+            unsafe { generations.assume_state(id, seen, dead) };
         }
     }
     Instance::new(2 + crash.recoverers_lost, 1)
@@ -303,9 +307,12 @@ impl Sweep for TakeRole {
             status: Status::Dead,
             ..live(1, Level::Thread)
         };
-        tables
-            .generations()
-            .transition(0, live(1, Level::Thread), dead);
+        // SAFETY: no thread acts as the incarnation that this ends; one acts as what it begins.
+        unsafe {
+            tables
+                .generations()
+                .assume_state(0, live(1, Level::Thread), dead)
+        };
     }
 
     fn operate(&self, memory: Marked) {

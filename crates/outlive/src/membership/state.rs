@@ -268,7 +268,7 @@ impl<M: Memory> Generations<M> {
     ///
     /// AcqRel: release, so that what the mover wrote (a record, the fact of a fence) is seen by whoever
     /// sees the new state; acquire, for what the former mover wrote.
-    pub fn transition(self, id: InstanceId, from: State, to: State) -> bool {
+    pub(crate) fn transition(self, id: InstanceId, from: State, to: State) -> bool {
         let at = self.word_at(id);
         let (from, to) = (from.to_word(), to.to_word());
         let moved = self
@@ -279,6 +279,17 @@ impl<M: Memory> Generations<M> {
             self.memory.persist(at, 8);
         }
         moved
+    }
+
+    /// Moves `id` from state `from` to state `to` if it is still in `from`, for proofs and examples that have no process which
+    /// joins.
+    ///
+    /// # Safety
+    /// If this ends an incarnation, it can no longer write to the pod's memory, and never will again (contract 1). If this
+    /// begins one, a single thread acts as it.
+    #[doc(hidden)]
+    pub unsafe fn assume_state(self, id: InstanceId, from: State, to: State) -> bool {
+        self.transition(id, from, to)
     }
 }
 

@@ -309,7 +309,8 @@ fn list_slowly<M: Memory>(memory: M, first: Offset, word: u64) -> Option<Listed>
 /// let generations = Generations::new(memory, Offset::new(0), 4);
 /// let logs = Logs::new(memory, Offset::new(4096), 4);
 /// let live = State { generation: 1, host: 0, level: Some(Level::Thread), status: Status::Live };
-/// assert!(generations.transition(2, State::FREE, live));
+/// // SAFETY: no thread acts as the incarnation that this ends; one acts as what it begins.
+/// assert!(unsafe { generations.assume_state(2, State::FREE, live) });
 /// // SAFETY: this thread alone acts as 2.1, and nobody raises its generation.
 /// let member = unsafe {
 ///     Member::assume(memory, generations, Instance::new(2, 1), logs.at(2), None)

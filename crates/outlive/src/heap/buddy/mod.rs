@@ -75,7 +75,8 @@ const MAGIC: u64 = u64::from_le_bytes(*b"outbuddy");
 /// # let generations = Generations::new(memory, Offset::new(0), 4);
 /// # let logs = Logs::new(memory, Offset::new(4096), 4);
 /// # let live = State { generation: 1, host: 0, level: Some(Level::Thread), status: Status::Live };
-/// # assert!(generations.transition(0, State::FREE, live));
+/// # // SAFETY: no thread acts as the incarnation that this ends; one acts as what it begins.
+/// # assert!(unsafe { generations.assume_state(0, State::FREE, live) });
 /// # // SAFETY: this thread alone acts as 0.1, and nobody raises its generation.
 /// # let member = unsafe { Member::assume(memory, generations, Instance::new(0, 1), logs.at(0), None) };
 /// # OwnLog::open(&member).unwrap();

@@ -198,14 +198,16 @@ pub struct View {
 /// # let logs = Logs::new(memory, Offset::new(4096), 4);
 /// # let enter = |id| {
 /// #     let live = State { generation: 1, host: 0, level: Some(Level::Thread), status: Status::Live };
-/// #     assert!(generations.transition(id, State::FREE, live));
+/// #     // SAFETY: no thread acts as the incarnation that this ends; one acts as what it begins.
+/// #     assert!(unsafe { generations.assume_state(id, State::FREE, live) });
 /// #     // SAFETY: this thread alone acts as this instance, and stops when it raises its generation.
 /// #     unsafe { Member::assume(memory, generations, Instance::new(id, 1), logs.at(id), None) }
 /// # };
 /// # let (ours, theirs) = (enter(0), enter(1));
 /// # let dies = || {
 /// #     let live = generations.state(1).unwrap();
-/// #     assert!(generations.transition(1, live, State { generation: 2, status: Status::Dead, ..live }));
+/// #     // SAFETY: no thread acts as the incarnation that this ends; one acts as what it begins.
+/// #     assert!(unsafe { generations.assume_state(1, live, State { generation: 2, status: Status::Dead, ..live }) });
 /// # };
 /// let barrier = GroupBarrier::new(memory, Offset::new(1024), 16);
 /// let mut seat = barrier.join(&ours)?;
