@@ -2,8 +2,8 @@
 
 mod host_support;
 
-use host_support::{Child, Shared, run, sleep_for_ever};
-use outlive::host::{Capabilities, Cgroup, CoreDumps, OsError};
+use host_support::{Child, Shared, run, sleep_for_ever, until};
+use outlive::host::{Capabilities, Cgroup, CoreDumps, OsError, run_fence_command};
 use std::process::ExitCode;
 use std::sync::atomic::Ordering::SeqCst;
 use std::time::Duration;
@@ -13,6 +13,10 @@ fn main() -> ExitCode {
         (
             "a_killed_cgroup_leaves_no_orphan",
             a_killed_cgroup_leaves_no_orphan,
+        ),
+        (
+            "a_fence_command_dies_with_its_caller",
+            a_fence_command_dies_with_its_caller,
         ),
         (
             "core_dumps_can_be_switched_off",
@@ -60,6 +64,27 @@ fn a_killed_cgroup_leaves_no_orphan() {
     assert_eq!(shared.at(1).load(SeqCst), count, "the orphan lives");
     assert!(group.remove().unwrap());
     assert!(!group.remove().unwrap());
+}
+
+fn a_fence_command_dies_with_its_caller() {
+    let file = tempfile::NamedTempFile::new().unwrap();
+    let path = file.path().to_str().unwrap();
+    let script = format!("echo $$ > {path}; exec sleep 1000");
+    let command = ["sh", "-c", &script, "sh"].map(Into::into);
+    let mut caller = Child::run(|| {
+        let _ = run_fence_command(&command, 7, "blue", Duration::from_secs(1000));
+    });
+    let pid = || -> Option<u32> { std::fs::read_to_string(path).ok()?.trim().parse().ok() };
+    until(|| pid().is_some());
+    let pid = pid().unwrap();
+    caller.kill();
+    caller.reap();
+    // Gone, or a zombie that its new parent has yet to reap.
+    until(|| {
+        let stat = std::fs::read_to_string(format!("/proc/{pid}/stat"));
+        stat.is_ok_and(|stat| stat.contains(") Z "))
+            || !std::path::Path::new(&format!("/proc/{pid}")).exists()
+    });
 }
 
 fn core_dumps_can_be_switched_off() {

@@ -720,3 +720,84 @@ fn unreachable_process(tables: Tables, os: &dyn Os, id: InstanceId) -> Option<St
     }
     None
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::Extent;
+    use super::*;
+    use outlive_memory::{Memory, Native, PersistenceDomain};
+
+    struct Agent;
+
+    impl FenceAgent for Agent {
+        fn fence(&self, _: Instance, _: &str) -> Result<(), String> {
+            Ok(())
+        }
+    }
+
+    fn options(command: Option<&str>) -> ProcessOptions {
+        let options = ProcessOptions::on_host(0);
+        match command {
+            Some(command) => options.fence_command(command),
+            None => options,
+        }
+    }
+
+    fn settings(command: Option<&str>) -> Settings {
+        Settings {
+            fence_command: command.map(FenceCommandDigest::of),
+            ..Settings::default()
+        }
+    }
+
+    fn refusal(own: Option<&str>, pods: Option<&str>) -> &'static str {
+        match options(own).agent(&settings(pods)) {
+            Err(JoinError::FenceCommand { why }) => why,
+            other => panic!("{own:?} in a pod with {pods:?}: {:?}", other.map(|_| ())),
+        }
+    }
+
+    #[test]
+    fn a_fence_command_is_the_one_that_the_pod_was_created_with() {
+        let missing = refusal(None, Some("/bin/off now"));
+        assert!(missing.contains("--fence-command") && missing.contains("OUTLIVE_FENCE_COMMAND"));
+        assert!(refusal(Some("/bin/off"), Some("/bin/off now")).contains("not the one"));
+        assert!(refusal(Some("/bin/off"), None).contains("without one"));
+        let agent = |own, pods| options(own).agent(&settings(pods)).expect("it fits");
+        assert!(agent(Some("/bin/off now"), Some("/bin/off now")).is_some());
+        assert!(agent(None, None).is_none());
+        // An agent of the process's own does for the command, but not for a wrong one.
+        let with_agent = |own| options(own).fence_agent(Arc::new(Agent));
+        assert!(with_agent(None).agent(&settings(Some("/bin/off"))).is_ok());
+        let wrong = with_agent(Some("/bin/on")).agent(&settings(Some("/bin/off")));
+        assert!(matches!(wrong, Err(JoinError::FenceCommand { .. })));
+    }
+
+    #[test]
+    fn what_stands_in_the_segment_is_never_run() {
+        let extent = Extent {
+            ids: 8,
+            groups: 1,
+            events: 8,
+            log_bytes: 0,
+        };
+        let (places, size) = extent.lay_out();
+        let memory = Native::leaked(size, PersistenceDomain::Flushed);
+        let tables = Tables::new(memory, extent, places);
+        tables.initialise(&settings(None));
+        let at = tables.settings_at();
+        for word in 0..Settings::BYTES / 8 {
+            for value in [1, 9, u64::MAX, u64::from_ne_bytes(*b"/bin/rm ")] {
+                memory.store(at + word * 8, value, outlive_memory::Ordering::Relaxed);
+                // Either no program is run, or the process does not join.
+                let agent = options(None).agent(&tables.settings());
+                assert!(
+                    matches!(agent, Ok(None) | Err(_)),
+                    "word {word}: {value:#x}"
+                );
+                let other = options(Some("/bin/off")).agent(&tables.settings());
+                assert!(other.is_err(), "word {word}: {value:#x}");
+            }
+        }
+    }
+}

@@ -21,6 +21,9 @@ fn play() {
     let path = std::env::var("OUTLIVE_TEST_POD").expect("a pod");
     let host = std::env::var("OUTLIVE_TEST_HOST").expect("a host");
     let pod = Pod::open(path).expect("the pod opens");
+    if role == "leave slowly" {
+        return crate::leaving::leave_slowly(&pod, host.parse().expect("a number"));
+    }
     let options = ProcessOptions::on_host(host.parse().expect("a number")).name(role.clone());
     let process = pod.join(options).expect("the child joins");
     match role.as_str() {
@@ -51,6 +54,7 @@ fn play() {
                 .store(counter(&pod), 1u64, Ordering::Release);
             sleep();
         }
+        "operate" => crate::leaving::operate(&process),
         "work" => worker(&pod, &process),
         "meet" => crate::barrier::meet(&pod, &process),
         "sit" => crate::barrier::sit(&pod, &process),

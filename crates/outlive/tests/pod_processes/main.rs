@@ -6,6 +6,7 @@ mod barrier;
 mod child;
 mod deaths;
 mod fenced;
+mod leaving;
 mod owed;
 mod work;
 

@@ -148,3 +148,69 @@ fn an_agent_is_asked_for_a_process_that_may_not_be_killed() {
     assert_eq!(agent.calls(), 1);
     assert!(script.is_gone(victim.identity));
 }
+
+#[test]
+fn a_stall_of_everything_suspects_no_host_also_of_a_manager_that_is_always_late() {
+    for late_before in [0, 20] {
+        let (tables, script) = (pod(&settings()), Scripted::new(1, IDS));
+        let (mut manager, mut other) = (join(tables, &script, 0), join(tables, &script, 1));
+        pass(&mut [&mut manager, &mut other], 4 * POLL);
+        for _ in 0..late_before {
+            script.advance(POLL + POLL / 2);
+            other.round();
+            manager.round();
+        }
+        for stalls in 1..=8 {
+            // The manager is the first to run after each of these stalls.
+            for _ in 0..stalls {
+                script.advance(Duration::from_secs(5));
+                manager.round();
+            }
+            let is_killed = script.was_told_to_die(other.identity);
+            assert!(
+                !is_killed,
+                "after {stalls} stalls, {late_before} late rounds before"
+            );
+            other.round();
+            script.advance(POLL);
+            manager.round();
+        }
+    }
+}
+
+#[test]
+fn a_process_that_leaves_begins_no_fence_and_waits_for_an_agent_whose_fence_is_over() {
+    let settings = Settings {
+        fence_agents: true,
+        ..settings()
+    };
+    let tables = pod(&settings);
+    let (here, there) = (Scripted::new(1, IDS), Scripted::new(2, IDS));
+    let idle = || Some(Agent::new(&there, there.spawn_process()) as Arc<dyn FenceAgent>);
+    let victim = try_join(tables, &there, 1, None, idle()).unwrap();
+    let agent = Agent::new(&there, victim.identity);
+    let mut manager = try_join(tables, &here, 0, None, Some(agent.clone())).unwrap();
+    rounds_until(&mut manager, || agent.calls() == 1);
+    // The host's death is proven in another way, and a second host falls silent.
+    let seen = tables.generations().state(victim.host.id).unwrap();
+    there.kill_process(victim.identity);
+    assert!(crate::membership::death::raise(tables, victim.host.id, seen, None).is_some());
+    let silent = try_join(tables, &there, 2, None, idle()).unwrap();
+    assert!(!manager.sentinel.leave_off(manager.os), "the agent lingers");
+    for _ in 0..20 {
+        pass(&mut [&mut manager], POLL);
+        assert!(!manager.sentinel.leave_off(manager.os), "the agent lingers");
+    }
+    let state = tables.generations().state(silent.host.id).unwrap();
+    assert_eq!(state.status, crate::membership::Status::Live);
+    agent.may_answer.store(true, Ordering::SeqCst);
+    let has_left = (0..5000).any(|_| {
+        std::thread::sleep(Duration::from_micros(100));
+        manager.sentinel.leave_off(manager.os)
+    });
+    assert!(has_left, "the agent has answered");
+    assert_eq!((tables.role().holder(), agent.calls()), (None, 1));
+    // It does not stand for the role again.
+    pass(&mut [&mut manager], 4 * POLL);
+    assert_eq!(tables.role().holder(), None);
+}
