@@ -6,7 +6,7 @@ use host_support::{Child, Shared, run, sleep_for_ever, until};
 use outlive::host::{Capabilities, Cgroup, CoreDumps, OsError, run_fence_command};
 use std::process::ExitCode;
 use std::sync::atomic::Ordering::SeqCst;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 fn main() -> ExitCode {
     run(&[
@@ -80,11 +80,18 @@ fn a_fence_command_dies_with_its_caller() {
     caller.kill();
     caller.reap();
     // Gone, or a zombie that its new parent has yet to reap.
-    until(|| {
+    let is_dead = || {
         let stat = std::fs::read_to_string(format!("/proc/{pid}/stat"));
-        stat.is_ok_and(|stat| stat.contains(") Z "))
-            || !std::path::Path::new(&format!("/proc/{pid}")).exists()
-    });
+        stat.map_or(true, |stat| stat.contains(") Z "))
+    };
+    let late = Instant::now() + Duration::from_secs(20);
+    until(|| is_dead() || Instant::now() > late);
+    let has_died = is_dead();
+    if !has_died {
+        // SAFETY: the program was started above and lives, so its pid is its own.
+        unsafe { libc::kill(pid as i32, libc::SIGKILL) };
+    }
+    assert!(has_died, "the fence command lives on");
 }
 
 fn core_dumps_can_be_switched_off() {
