@@ -35,6 +35,7 @@ use thiserror::Error;
 #[must_use]
 pub struct Volunteer {
     host: Option<InstanceId>,
+    fence_command: Option<String>,
     name: String,
     threads: NonZeroU32,
     stands_by: bool,
@@ -73,6 +74,7 @@ impl Volunteer {
     pub fn new() -> Self {
         Self {
             host: None,
+            fence_command: None,
             name: "worker".into(),
             threads: NonZeroU32::MIN,
             stands_by: false,
@@ -84,6 +86,15 @@ impl Volunteer {
     pub fn host(self, host: InstanceId) -> Self {
         let host = Some(host);
         Self { host, ..self }
+    }
+
+    /// The pod's [fence command](ProcessOptions::fence_command), if it was created with one. Default: that of the environment.
+    pub fn fence_command(self, command: impl Into<String>) -> Self {
+        let fence_command = Some(command.into());
+        Self {
+            fence_command,
+            ..self
+        }
     }
 
     /// What it is called, for people.
@@ -116,7 +127,10 @@ impl Volunteer {
     /// If the pod does not take the process.
     pub fn join(&self, pod: &Pod) -> Result<Process, VolunteerError> {
         let as_of = |host| {
-            let options = ProcessOptions::on_host(host).host_name(&self.name);
+            let mut options = ProcessOptions::on_host(host).host_name(&self.name);
+            if let Some(command) = &self.fence_command {
+                options = options.fence_command(command);
+            }
             pod.join(options.name(&self.name))
         };
         if let Some(host) = self.host {
@@ -267,4 +281,34 @@ fn free_host(pod: &Pod, skip: usize) -> InstanceId {
         .or_else(|| with(Status::Left).next())
         .or_else(|| with(Status::Recovered).next())
         .unwrap_or(ids.saturating_sub(1))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use outlive::membership::{FenceCommandDigest, Settings};
+    use outlive::pod::PodOptions;
+
+    #[test]
+    fn a_volunteer_brings_the_fence_command() {
+        let path = format!("/dev/shm/outlive-volunteer-{}", std::process::id());
+        let settings = Settings {
+            uid: rustix::process::geteuid().as_raw(),
+            fence_command: Some(FenceCommandDigest::of("/bin/off")),
+            ..Settings::default()
+        };
+        let options = PodOptions::new().size(4 << 20).ids(16).settings(settings);
+        let pod = Pod::create(&path, options).unwrap();
+        let refused = Volunteer::new().join(&pod);
+        let joined = Volunteer::new().fence_command("/bin/off").join(&pod);
+        let left = joined.map(|process| process.leave());
+        Pod::destroy(&path).unwrap();
+        assert!(matches!(
+            refused,
+            Err(VolunteerError::Pod(PodError::Join(
+                JoinError::FenceCommand { .. }
+            )))
+        ));
+        left.unwrap().unwrap();
+    }
 }

@@ -45,6 +45,9 @@ pub struct Worker {
     /// The host that it is a process of [default: one that nobody is]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(..=65_535))]
     host: Option<u32>,
+    /// The pod's fence command, if it was created with one [default: OUTLIVE_FENCE_COMMAND of the environment]
+    #[arg(long, value_name = "COMMAND")]
+    fence_command: Option<String>,
     /// What it is called, for people
     #[arg(long, default_value = "worker")]
     name: String,
@@ -78,6 +81,10 @@ impl Worker {
             .works_besides(has_spares(&pod));
         let volunteer = match self.host {
             Some(host) => volunteer.host(host),
+            None => volunteer,
+        };
+        let volunteer = match &self.fence_command {
+            Some(command) => volunteer.fence_command(command),
             None => volunteer,
         };
         let (stop, ended) = (Stop::default(), AtomicBool::new(false));
