@@ -228,7 +228,11 @@ fn the_children_of_a_host_that_failed_go_to_the_survivor_with_the_fewest() {
     stage.kill(ten);
     stage.next(10, ten.generation);
     assert_eq!(stage.host_of(10), 4);
-    assert!(story(&told, 10).contains(&What::Moved { from: 2, to: 4 }));
+    // It is told right after the child is started, which may have joined by then.
+    wait_for("the move is told", || {
+        let moved = What::Moved { from: 2, to: 4 };
+        story(&told, 10).contains(&moved).then_some(())
+    });
     // Host 4 does not fail while one of its two lives: the other stays.
     stage.kill(thirteen);
     stage.next(13, thirteen.generation);
