@@ -14,6 +14,7 @@ use outlive::membership::{Level, Member, Process, ProcessOptions};
 use outlive::pod::Pod;
 use rustix::process::{Pid, Signal, getppid, kill_process, set_parent_process_death_signal};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::iterator::Signals;
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, mpsc};
@@ -55,8 +56,8 @@ pub struct Host {
     child: Option<Vec<u32>>,
 }
 
-/// How long it may take until an interruption is noticed.
-const PATIENCE: Duration = Duration::from_millis(50);
+/// How long it may take until the end of a child is noticed.
+const REAPING: Duration = Duration::from_secs(1);
 
 impl Host {
     pub fn run(self) -> Result<(), Failure> {
@@ -67,14 +68,8 @@ impl Host {
             }
             _ => 0,
         };
-        let stop = Arc::new(AtomicBool::new(false));
-        for signal in [SIGINT, SIGTERM, SIGHUP] {
-            signal_hook::flag::register(signal, Arc::clone(&stop)).map_err(|error| {
-                Failure::new(format_args!(
-                    "signal {signal} cannot be waited for: {error}"
-                ))
-            })?;
-        }
+        let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP])
+            .map_err(|error| Failure::new(format_args!("signals cannot be waited for: {error}")))?;
         let pod = self.which.open()?;
         let others = if index == 0 {
             processes_of(&pod, self.host)
@@ -93,11 +88,9 @@ impl Host {
         let process = pod.join(options)?;
         let idlers = Idlers::start(&process, self.threads, index)?;
         let outcome = if index == 0 {
-            self.lead(&pod, &process, &others, &stop)
+            self.lead(&pod, &process, &others, signals)
         } else {
-            while !stop.load(Ordering::Relaxed) {
-                std::thread::sleep(PATIENCE);
-            }
+            let _ = signals.forever().next();
             Ok(())
         };
         idlers.stop();
@@ -114,8 +107,21 @@ impl Host {
         pod: &Pod,
         process: &Process,
         others: &[String],
-        stop: &AtomicBool,
+        mut signals: Signals,
     ) -> Result<(), Failure> {
+        let stop = Arc::new(AtomicBool::new(false));
+        let interruption = (process.clone(), Arc::clone(&stop));
+        std::thread::Builder::new()
+            .name("signals".into())
+            .spawn(move || {
+                let (process, stop) = interruption;
+                let _ = signals.forever().next();
+                stop.store(true, Ordering::Relaxed);
+                process.ring();
+            })
+            .map_err(|error| {
+                Failure::new(format_args!("the thread that waits for signals: {error}"))
+            })?;
         let mut events = process.events();
         let started = Instant::now();
         output::line(format_args!(
@@ -137,8 +143,9 @@ impl Host {
         for index in 1..self.processes {
             children.start(self, index)?;
         }
-        while !stop.load(Ordering::Relaxed) {
-            if let Some(news) = events.wait_for(PATIENCE) {
+        let is_stopped = || stop.load(Ordering::Relaxed);
+        while !is_stopped() {
+            if let Some(news) = events.wait_for_unless(REAPING, is_stopped) {
                 output::line(format_args!(
                     "{:9.3} s  {}",
                     started.elapsed().as_secs_f64(),

@@ -15,6 +15,7 @@ mod proc;
 mod process;
 mod robust;
 mod scripted;
+mod service;
 mod side_file;
 mod side_file_name;
 mod window;
@@ -31,5 +32,6 @@ pub use os::{
 };
 pub use presence::{PodFile, Presence};
 pub use scripted::{Scripted, ScriptedOs};
+pub(crate) use service::spawn as spawn_service;
 pub use side_file::Access;
 pub use side_file_name::SideFileEntry;

@@ -1,15 +1,16 @@
 //! The detector: who of this operating system is dead, by what cannot err.
 //!
 //! Threads are told by their obituaries (a thread whose obituary is missing, by the kernel's list of threads), processes by
-//! their presence, and a host is dead when the last of its processes is. Every process runs a detector in its sentinel, and
-//! every thread that waits for its group's events is one for the time it waits: the kernel wakes the watchers of an
-//! obituary, and the woken thread raises and tells at once. A process's obituary is that of its sentinel; its mark says that
+//! their presence, and a host is dead when the last of its processes is. The process on [watch](super::watch) for a host runs a
+//! detector in its sentinel, and every thread that waits for its group's events is one for the time it waits: the kernel wakes
+//! the watchers of an obituary, and the woken thread raises and tells at once. A process's obituary is that of its sentinel; its mark says that
 //! the process is probably dying, and that its presence is worth a look.
 //!
 //! In every case the id's word is read *before* the proof is looked for; see [`raise`].
 
 use super::death::{bury_process, raise, tell};
 use super::door::{Door, end_host_if_empty};
+use super::watch::watcher_of;
 use super::{Instance, InstanceId, Level, State, Status, Tables};
 use crate::host::{Liveness, Obituary, Os};
 use core::time::Duration;
@@ -26,13 +27,14 @@ pub(crate) struct Sighting {
 }
 
 /// Looks at every obituary of this operating system; raises and tells the dead. A few microseconds, no
-/// system call but for wake-ups. `me` is the process that looks.
+/// system call but for wake-ups. `me` is the process that looks. The obituaries that `is_to_be_held` are listed, to sleep on.
 pub(crate) fn look_at_obituaries(
     tables: Tables,
     os: &dyn Os,
     os_number: u16,
     me: Instance,
     sighting: &mut Sighting,
+    is_to_be_held: impl Fn(Instance, State) -> bool,
 ) {
     sighting.held.clear();
     sighting.dead.clear();
@@ -50,7 +52,11 @@ pub(crate) fn look_at_obituaries(
             continue;
         }
         match os.obituary(id) {
-            Obituary::Held { tid } => sighting.held.push((id, tid)),
+            Obituary::Held { tid } => {
+                if is_to_be_held(Instance::new(id, state.generation), state) {
+                    sighting.held.push((id, tid));
+                }
+            }
             Obituary::Vacant | Obituary::Marked { .. } if obituary_tells => {
                 // The kernel wakes one watcher of each word. Wake the others before anything that we
                 // might not live to finish.
@@ -72,33 +78,52 @@ pub(crate) fn look_at_obituaries(
 pub(crate) struct Detector {
     tables: Tables,
     os_number: u16,
+    host: Instance,
     me: Instance,
     pub(crate) sighting: Sighting,
 }
 
 impl Detector {
-    /// The detector of the process `me`, on operating system `os_number`.
-    pub(crate) fn new(tables: Tables, os_number: u16, me: Instance) -> Self {
+    /// The detector of the process `me` of `host`, on operating system `os_number`.
+    pub(crate) fn new(tables: Tables, os_number: u16, host: Instance, me: Instance) -> Self {
         Self {
             tables,
             os_number,
+            host,
             me,
             sighting: Sighting::default(),
         }
     }
 
-    /// Obituaries only; cheap.
+    /// Obituaries only; cheap. Those of this host's members and of other hosts' watchers are to be slept on.
     pub(crate) fn look(&mut self, os: &dyn Os) {
-        look_at_obituaries(self.tables, os, self.os_number, self.me, &mut self.sighting);
+        let (tables, host) = (self.tables, self.host);
+        let is_ours = |instance: Instance, state: State| {
+            let of = InstanceId::from(state.host);
+            // The join lock of a host is held for a moment only.
+            state.level == Some(Level::Host)
+                || of == host.id
+                || tables.records().watch(of) == instance.to_word()
+        };
+        look_at_obituaries(
+            tables,
+            os,
+            self.os_number,
+            self.me,
+            &mut self.sighting,
+            is_ours,
+        );
     }
 
     /// Looks at the processes that were seen dying, then at the hosts that may have lost their last one. `thorough` looks at
-    /// all processes, those of other operating systems among them for which a free presence is proof, and at threads whose
-    /// obituaries are missing. Returns whether a member was found dead.
+    /// all processes of this host, at its threads whose obituaries are missing, and, on the first host of this operating
+    /// system, at all processes of other operating systems for which a free presence is proof. Returns whether a member was
+    /// found dead.
     pub(crate) fn look_at_processes(&mut self, os: &dyn Os, thorough: bool) -> bool {
         let tables = self.tables;
         let systems = tables.operating_systems();
         let mut found = false;
+        let is_first = thorough && self.hosts_before() == 0;
         // Hosts come last: a host may be found empty right after the burial of its last process.
         let mut hosts = Vec::new();
         for (id, state) in tables.writers() {
@@ -107,10 +132,14 @@ impl Detector {
             };
             let is_here = its_os == self.os_number;
             // Another operating system has sentinels of its own for as long as anything of it lives.
-            if !(is_here || thorough && systems.absence_is_proof(self.os_number, its_os)) {
+            if !(is_here || is_first && systems.absence_is_proof(self.os_number, its_os)) {
                 continue;
             }
             let instance = Instance::new(id, state.generation);
+            // Other hosts of this operating system have watchers of their own, unless they have ended.
+            let thorough = thorough
+                && (u32::from(state.host) == self.host.id
+                    || is_first && !(is_here && self.is_watched(state.host)));
             found |= match state.level {
                 Some(Level::Process) => {
                     (thorough || self.sighting.dying.contains(&(id, state)))
@@ -143,21 +172,33 @@ impl Detector {
         dying.any(|(id, _)| !os.is_present(*id))
     }
 
-    /// How many processes of this operating system live whose ids are less than `id`, but for those that were seen
-    /// dying.
-    pub(crate) fn living_before(&self, id: InstanceId) -> usize {
+    /// How many live hosts of this operating system have ids less than this one's, and a watcher that was not seen dying.
+    pub(crate) fn hosts_before(&self) -> usize {
         let tables = self.tables;
-        let dying = |id| self.sighting.dying.iter().any(|(dying, _)| *dying == id);
         tables
             .writers()
-            .filter(|(other, state)| {
-                *other < id
-                    && state.level == Some(Level::Process)
+            .take_while(|(id, _)| *id < self.host.id)
+            .filter(|(id, state)| {
+                state.level == Some(Level::Host)
                     && state.status == Status::Live
-                    && tables.os_of(*state) == Some(self.os_number)
-                    && !dying(*other)
+                    && state.host == self.os_number
+                    && self.is_watched(*id as u16)
             })
             .count()
+    }
+
+    /// Whether the host `id` has a watcher that was not seen dying.
+    fn is_watched(&self, id: u16) -> bool {
+        let watcher = self
+            .tables
+            .generations()
+            .state(id.into())
+            .ok()
+            .and_then(|state| watcher_of(self.tables, Instance::new(id.into(), state.generation)));
+        let mut dying = self.sighting.dying.iter();
+        watcher.is_some_and(|watcher| {
+            dying.all(|(id, state)| watcher != Instance::new(*id, state.generation))
+        })
     }
 
     fn bury(&self, os: &dyn Os, id: InstanceId, state: State) -> bool {

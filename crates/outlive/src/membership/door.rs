@@ -13,6 +13,10 @@ use crate::host::{Os, Presence};
 use core::time::Duration;
 use outlive_memory::Memory;
 
+/// How long a process sleeps between two tries: the longer the more it has made, as hundreds may wait at once.
+const SHORTEST_PAUSE: Duration = Duration::from_micros(200);
+const LONGEST_PAUSE: Duration = Duration::from_millis(10);
+
 /// The join lock of a host, held by the calling thread.
 pub(crate) struct Door<'a> {
     os: &'a dyn Os,
@@ -34,6 +38,7 @@ impl<'a> Door<'a> {
             return Err(JoinError::NoSuchId { id: host, ids });
         }
         let until = os.now() + patience;
+        let mut interval = SHORTEST_PAUSE;
         loop {
             match Self::try_enter(tables, os, os_number, host) {
                 Ok(door) => return Ok(door),
@@ -45,7 +50,8 @@ impl<'a> Door<'a> {
                     if no_door || os.now() >= until {
                         return Err(error);
                     }
-                    pause(os, Duration::from_micros(200));
+                    pause(os, interval);
+                    interval = (interval * 2).min(LONGEST_PAUSE);
                 }
                 Err(error) => return Err(error),
             }

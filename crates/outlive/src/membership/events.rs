@@ -3,7 +3,9 @@
 use super::detector::{Sighting, look_at_obituaries};
 use super::process::Shared;
 use super::sentinel::in_turn;
+use super::watch::{self, watcher_of};
 use super::{GroupId, Instance, InstanceId, MemberState, News, Subscription};
+use crate::host::{Obituary, Os};
 use core::fmt;
 use core::time::Duration;
 use std::sync::Arc;
@@ -11,29 +13,41 @@ use std::sync::Arc;
 /// The events of a group, as one thread learns them.
 ///
 /// While it waits, the thread watches the obituaries of its operating system itself, so that it is told
-/// of a death by the kernel without anybody in between.
+/// of a death by the kernel without anybody in between. In a pod with more than [`CROWD`] members it sleeps
+/// on the obituary of its host's watcher only, which tells it of all other deaths.
 pub struct GroupEvents {
     shared: Arc<Shared>,
     /// The process that it waits in.
     me: Instance,
+    host: Instance,
     group: GroupId,
     subscription: Subscription,
     sighting: Sighting,
+    /// Until when it leaves the scans to the host's watcher, because there are so many members.
+    crowded_until: Duration,
 }
+
+/// How many members one operating system has at most for each waiting thread to watch them all.
+const CROWD: usize = 32;
+/// How long until a thread counts the members of its operating system again.
+const RECOUNT: Duration = Duration::from_secs(2);
 
 impl GroupEvents {
     pub(crate) fn new(
         shared: Arc<Shared>,
         me: Instance,
+        host: Instance,
         group: GroupId,
         subscription: Subscription,
     ) -> Self {
         Self {
             shared,
             me,
+            host,
             group,
             subscription,
             sighting: Sighting::default(),
+            crowded_until: Duration::ZERO,
         }
     }
 
@@ -73,13 +87,16 @@ impl GroupEvents {
             if let Some(news) = self.subscription.poll() {
                 return Some(news);
             }
-            look_at_obituaries(
-                self.shared.tables,
-                os,
-                self.shared.os_number,
-                self.me,
-                &mut self.sighting,
-            );
+            let settings = &self.shared.settings;
+            let watcher = self.watcher(os).filter(|_| os.now() < self.crowded_until);
+            // Not longer: a wake-up may be missed.
+            let longest = match watcher {
+                Some(_) => watch::interval(settings),
+                None => settings.heartbeat,
+            };
+            if watcher.is_none() {
+                self.look(os);
+            }
             if let Some(news) = self.subscription.poll() {
                 return Some(news);
             }
@@ -87,10 +104,36 @@ impl GroupEvents {
             if now >= until || happened() {
                 return None;
             }
-            let held = in_turn(&self.sighting.held, os.most_watched(), &mut turn);
-            // Not longer than a heartbeat: a wake-up may be missed.
-            let longest = self.shared.settings.heartbeat.max(Duration::from_millis(1));
+            let held = watcher
+                .as_ref()
+                .map_or(&self.sighting.held[..], core::slice::from_ref);
+            let held = in_turn(held, os.most_watched(), &mut turn);
+            let longest = longest.max(Duration::from_millis(1));
             os.wait_for_news(held, bell, seen, (until - now).min(longest));
+        }
+    }
+
+    fn look(&mut self, os: &dyn Os) {
+        let shared = &self.shared;
+        look_at_obituaries(
+            shared.tables,
+            os,
+            shared.os_number,
+            self.me,
+            &mut self.sighting,
+            |_, _| true,
+        );
+        if self.sighting.held.len() > CROWD {
+            self.crowded_until = os.now() + RECOUNT;
+        }
+    }
+
+    /// The obituary of the host's watcher, if it is held.
+    fn watcher(&self, os: &dyn Os) -> Option<(u32, u32)> {
+        let watcher = watcher_of(self.shared.tables, self.host)?;
+        match os.obituary(watcher.id) {
+            Obituary::Held { tid } => Some((watcher.id, tid)),
+            Obituary::Vacant | Obituary::Marked { .. } => None,
         }
     }
 

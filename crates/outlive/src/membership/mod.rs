@@ -34,6 +34,7 @@ mod sentinel;
 mod settings;
 mod state;
 mod tables;
+mod watch;
 
 pub use death::{BuryPoint, bury, reconcile};
 pub use events::GroupEvents;

@@ -7,6 +7,7 @@ use super::join::{self, Claim, JoinError};
 use super::keeper;
 use super::oses::enter_system;
 use super::sentinel::{self, Entry, bell_of};
+use super::watch::watcher_of;
 use super::{
     Credentials, FenceCommandDigest, GroupError, GroupId, Guard, Instance, InstanceId, Level,
     Member, NothingHeld, Obligations, Settings, Subscription, Tables,
@@ -368,7 +369,8 @@ impl Process {
             None => join::join_any(shared.tables, os, shared.os_number, &claim)?,
         };
         // Its obituary is to be watched.
-        os.bells().ring(bell_of(inner.instance.id));
+        let watcher = watcher_of(shared.tables, inner.host).unwrap_or(inner.instance);
+        os.bells().ring(bell_of(watcher.id));
         let tables = shared.tables;
         // SAFETY: `join` made this thread the only one that acts as `instance`, and it is raised only
         // after its obituary, the process's end, a fence or its own giving up has proven that this thread
@@ -508,6 +510,7 @@ impl Process {
         GroupEvents::new(
             Arc::clone(&self.inner.shared),
             self.inner.instance,
+            self.inner.host,
             group,
             subscription,
         )
@@ -563,18 +566,13 @@ fn service(
     body: impl FnOnce(&Shared, &dyn Os) + Send + 'static,
 ) -> Result<JoinHandle<()>, JoinError> {
     let shared = Arc::clone(shared);
-    std::thread::Builder::new()
-        .name(name.into())
-        .spawn(move || {
-            let body = AssertUnwindSafe(|| body(&shared, shared.os));
-            if std::panic::catch_unwind(body).is_err() {
-                std::process::abort();
-            }
-        })
-        .map_err(|source| {
-            let call = format!("starting the thread {name}");
-            crate::host::OsError::Call { call, source }.into()
-        })
+    let thread = crate::host::spawn_service(name, move || {
+        let body = AssertUnwindSafe(|| body(&shared, shared.os));
+        if std::panic::catch_unwind(body).is_err() {
+            std::process::abort();
+        }
+    });
+    thread.map_err(JoinError::from)
 }
 
 impl Inner {

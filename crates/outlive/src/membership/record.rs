@@ -40,6 +40,8 @@ pub struct Records<M: Memory = Native> {
 
 const STRIDE: u64 = 256;
 const HEART: u64 = 128;
+/// Of a host: which of its processes is on watch. In the line of its heart, which the watcher writes.
+const WATCHER: u64 = 136;
 const PROVEN: u64 = 192;
 
 impl<M: Memory> Records<M> {
@@ -153,6 +155,19 @@ impl<M: Memory> Records<M> {
         // Relaxed: a count, read by nobody for anything but having changed.
         self.memory
             .fetch_add(self.at(id) + HEART, 1u64, Ordering::Relaxed);
+    }
+
+    /// The word that names the process which is on watch for the host `host`, or was when it died.
+    pub(crate) fn watch(self, host: InstanceId) -> u64 {
+        self.memory.load(self.at(host) + WATCHER, Ordering::Relaxed)
+    }
+
+    /// Changes that word from `seen` to `to`. `false` if it is another by now.
+    pub(crate) fn change_watch(self, host: InstanceId, seen: u64, to: u64) -> bool {
+        // Relaxed: the word alone decides, and leads to nothing.
+        let (at, order) = (self.at(host) + WATCHER, Ordering::Relaxed);
+        let changed = self.memory.compare_exchange(at, seen, to, order, order);
+        changed.is_ok()
     }
 
     /// How often the heart of `id` has beaten.

@@ -448,6 +448,7 @@ fn a_waiting_member_finds_the_death_itself() {
     let mut events = GroupEvents::new(
         Arc::clone(watcher.shared),
         watcher.process,
+        watcher.host,
         GroupId::POD,
         subscription,
     );

@@ -1,9 +1,10 @@
 //! The sentinel: the thread by which a process takes part in its pod. No daemon is needed.
 //!
 //! It joins for its process (and brings its host to life in the door), so it is the thread whose obituary
-//! stands for the process. Then, on every heartbeat and whenever an obituary or its bell wakes it, it
-//! beats its host's heart, looks for the dead of its operating system, tells what has not been told,
-//! stands for fabric manager, and rings the bells for what other operating systems have told.
+//! stands for the process. If its process is on [watch](super::watch) for the host, then on every heartbeat and
+//! whenever an obituary or its bell wakes it, it beats its host's heart, looks for the dead of its operating
+//! system, tells what has not been told, stands for fabric manager, and rings the bells for what other
+//! operating systems have told. The sentinels of the host's other processes only watch the watcher.
 //!
 //! It does nothing that could take long: a heart that stops for a recovery would be fenced for it. What
 //! the dead have begun is finished by the [keeper](super::keeper), which it wakes.
@@ -14,9 +15,11 @@ use super::door::{Door, attach_host, end_host_if_empty};
 use super::join::{self, Claim, JoinError};
 use super::manager::Manager;
 use super::process::{Admission, Shared, refuse_the_unfenceable};
+use super::watch::{self, Watch};
 use super::{GroupId, Instance, InstanceId, Level, State, Status, Tables};
 use crate::host::Os;
 use core::time::Duration;
+use outlive_memory::Native;
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 
@@ -134,6 +137,8 @@ pub(crate) fn exit(
 ) {
     let (tables, number) = (shared.tables, shared.os_number);
     tables.role().resign(process);
+    // The process's obituary, which its backups sleep on, wakes them when it is released below.
+    Watch::new(tables, host, process, &shared.settings).resign();
     // The join lock first: no process finds the host empty before we have closed it. The hearts beat while we wait.
     let until = os.now() + DOOR_PATIENCE;
     let door = loop {
@@ -175,8 +180,7 @@ pub(crate) fn run(shared: &Shared, os: &dyn Os, host: Instance, process: Instanc
         let seen = os.bells().read(bell_of(process.id));
         let until = sentinel.round(os);
         let timeout = until.saturating_sub(os.now());
-        let held = &sentinel.detector.sighting.held;
-        let held = in_turn(held, os.most_watched(), &mut turn);
+        let held = in_turn(sentinel.held(), os.most_watched(), &mut turn);
         os.wait_for_news(held, bell_of(process.id), seen, timeout);
     }
 }
@@ -186,8 +190,13 @@ pub(crate) struct Sentinel<'a> {
     shared: &'a Shared,
     host: Instance,
     process: Instance,
+    watch: Watch<Native>,
     detector: Detector,
     manager: Manager,
+    /// The dead of the last round that had not been recovered.
+    unrecovered: Vec<Instance>,
+    /// What it sleeps on as a backup.
+    watcher: Vec<(u32, u32)>,
     /// The tail of each group's log when its bell was last rung.
     tails: Vec<u64>,
     next_beat: Duration,
@@ -203,7 +212,10 @@ impl<'a> Sentinel<'a> {
             shared,
             host,
             process,
-            detector: Detector::new(tables, number, process),
+            watch: Watch::new(tables, host, process, &shared.settings),
+            detector: Detector::new(tables, number, host, process),
+            unrecovered: Vec::new(),
+            watcher: Vec::new(),
             manager: Manager::new(tables, process, number, settings, agent),
             tails: vec![0; tables.extent().groups as usize],
             next_beat: Duration::ZERO,
@@ -214,18 +226,38 @@ impl<'a> Sentinel<'a> {
 
     /// One round; says when the next is due.
     pub(crate) fn round(&mut self, os: &dyn Os) -> Duration {
-        let tables = self.shared.tables;
+        let (tables, settings) = (self.shared.tables, &self.shared.settings);
         let now = os.now();
+        let is_on_watch = self.watch.stand(os);
         let is_due = now >= self.next_beat;
         if is_due {
             beat(tables, self.host, self.process);
-            self.next_beat = now + self.shared.settings.heartbeat;
+            let interval = match is_on_watch {
+                true => settings.heartbeat,
+                false => watch::interval(settings),
+            };
+            self.next_beat = now + interval;
         }
+        self.watcher.clear();
+        if !is_on_watch {
+            self.watcher.extend(self.watch.obituary(os));
+            // The role is kept as long as the process lives, also by one that was stopped and has lost the watch.
+            if tables.role().holder() != Some(self.process) {
+                return self.next_beat;
+            }
+            if now >= self.manager.next_tick() {
+                self.manager.tick(os, &mut self.detector);
+            }
+            return self.next_beat.min(self.manager.next_tick());
+        }
+        // From a backup's interval to a watcher's.
+        self.next_beat = self.next_beat.min(now + settings.heartbeat);
         self.detector.look(os);
         let mut died = !self.detector.sighting.dead.is_empty();
         let hurry = self.hurry(os, now);
         let thorough = now >= self.next_thorough;
-        if is_due || thorough || hurry.is_gone || died {
+        let is_one_dying = is_due && !self.detector.sighting.dying.is_empty();
+        if is_one_dying || thorough || hurry.is_gone || died {
             died |= self.detector.look_at_processes(os, thorough);
         }
         if thorough {
@@ -234,7 +266,7 @@ impl<'a> Sentinel<'a> {
         if died || thorough {
             reconcile(tables, os.bells());
         }
-        if unrecovered(tables) {
+        if self.is_one_more_unrecovered() {
             self.shared.wake_keeper(os);
         }
         ring_for_others(tables, os, &mut self.tails);
@@ -243,6 +275,29 @@ impl<'a> Sentinel<'a> {
         }
         let next = self.next_beat.min(self.manager.next_tick());
         hurry.next.map_or(next, |hurried| next.min(hurried))
+    }
+
+    /// Whether the last incarnation of an id died, has not been recovered, and was not so in the last round. What cannot be
+    /// recovered here (no handler, say) is left to the recovery thread's own rounds.
+    fn is_one_more_unrecovered(&mut self) -> bool {
+        let tables = self.shared.tables;
+        let generations = tables.generations();
+        let before = core::mem::take(&mut self.unrecovered);
+        let dead = (0..tables.extent().ids).filter_map(|id| {
+            let state = generations.state(id).ok()?;
+            (state.status == Status::Dead).then_some(Instance::new(id, state.generation))
+        });
+        self.unrecovered.extend(dead);
+        let mut now = self.unrecovered.iter();
+        now.any(|dead| !before.contains(dead))
+    }
+
+    /// The obituaries to sleep on until the next round.
+    fn held(&self) -> &[(u32, u32)] {
+        match self.watcher.is_empty() {
+            true => &self.detector.sighting.held,
+            false => &self.watcher,
+        }
     }
 
     /// Stops fencing, as its process leaves, and resigns the role. Returns whether that is done; until then
@@ -256,8 +311,8 @@ impl<'a> Sentinel<'a> {
     ///
     /// A process gives up its memory before it is gone, which takes the longer the more it has touched, and the longer
     /// the more others keep the processors busy. So one looks again after a part of the time that it has
-    /// taken so far, and every sentinel has twice the patience of the one before it: the first of those that live
-    /// looks for all of them, and should it be stopped, the next is not far behind.
+    /// taken so far, and the watcher of every host has twice the patience of the one before it: the first of those that
+    /// live looks for all of them, and should it be stopped, the next is not far behind.
     fn hurry(&mut self, os: &dyn Os, now: Duration) -> Hurry {
         let seen = &self.detector.sighting.dying;
         if seen.is_empty() {
@@ -282,7 +337,7 @@ impl<'a> Sentinel<'a> {
             return Hurry::default();
         }
         let mut is_gone = false;
-        let before = self.detector.living_before(self.process.id);
+        let before = self.detector.hosts_before();
         // The first looks whatever it was woken by.
         if now >= dying.next || before == 0 {
             is_gone = self.detector.is_one_gone_of_the_dying(os);
@@ -335,14 +390,4 @@ fn ring_for_others(tables: Tables, os: &dyn Os, tails: &mut [u64]) {
             os.bells().ring(u64::from(group.number()));
         }
     }
-}
-
-/// Whether the last incarnation of some id died and has not been recovered.
-fn unrecovered(tables: Tables) -> bool {
-    let generations = tables.generations();
-    (0..tables.extent().ids).any(|id| {
-        generations
-            .state(id)
-            .is_ok_and(|state| state.status == Status::Dead)
-    })
 }

@@ -3,6 +3,7 @@
 use crate::membership::{Member, Obligations};
 use crate::recovery::{OwnLog, Recovered, Recoverers};
 use core::time::Duration;
+use std::sync::{Mutex, PoisonError};
 
 /// How long a joining instance sleeps between two looks at whoever recovers its predecessor.
 const ROUND: Duration = Duration::from_micros(200);
@@ -10,11 +11,16 @@ const ROUND: Duration = Duration::from_micros(200);
 /// Logs, opened, closed and recovered by `recoverers`.
 pub(super) struct LogObligations {
     recoverers: Recoverers,
+    /// Why the last recovery failed, to say it once.
+    failed: Mutex<Option<String>>,
 }
 
 impl LogObligations {
     pub(super) fn new(recoverers: Recoverers) -> Self {
-        Self { recoverers }
+        Self {
+            recoverers,
+            failed: Mutex::new(None),
+        }
     }
 
     pub(super) fn recoverers(&self) -> &Recoverers {
@@ -50,8 +56,14 @@ impl Obligations for LogObligations {
     }
 
     fn recover(&self, member: &Member) {
-        if let Err(error) = self.recoverers.recover_all(member) {
-            tracing::error!(%error, "somebody dead could not be recovered");
+        let failed = self.recoverers.recover_all(member).err();
+        let failed = failed.map(|error| error.to_string());
+        let mut before = self.failed.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(error) = &failed
+            && *before != failed
+        {
+            tracing::error!(error, "a dead member could not be recovered here");
         }
+        *before = failed;
     }
 }

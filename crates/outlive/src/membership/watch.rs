@@ -1,0 +1,132 @@
+//! The watch of a host: one of its processes watches for all of them.
+//!
+//! If every process watched every other, a pod's idle cost would grow with the square of its processes. So one process of each
+//! host is on *watch*. It beats the host's heart at every heartbeat, sleeps on the obituaries of the host's members and of
+//! the other hosts' watchers, scans for the dead, and stands for fabric manager. The other processes of the host are its
+//! *backups*: each sleeps on the watcher's obituary, and beats the host's heart and checks the watcher's once in
+//! [`interval`] only.
+//!
+//! The watch is one word in the host's record, which names its holder. A process takes it by compare-and-swap from a holder
+//! that is dead, that has left, or whose own heart has stopped for a while; a stopped watcher that goes on sees
+//! that the word names another process, and becomes a backup. **No proof of a death rests on this word**: two watchers, or none
+//! for a while, delay a detection or do it twice. So its loads and stores need no order beyond their own.
+
+use super::{Instance, Level, Settings, Status, Tables};
+use crate::host::{Obituary, Os};
+use core::time::Duration;
+use outlive_memory::Memory;
+
+/// How often a backup wakes: so often that a host whose watcher is stopped is not silent.
+pub(crate) fn interval(settings: &Settings) -> Duration {
+    settings.heartbeat.max(settings.suspicion / 4)
+}
+
+/// Whether the holder of the watch over `host` lives, as far as the table of generations says.
+fn is_member<M: Memory>(tables: Tables<M>, host: Instance, holder: Instance) -> bool {
+    let state = tables.generations().state(holder.id);
+    state.is_ok_and(|state| {
+        state.generation == holder.generation
+            && state.status == Status::Live
+            && state.level == Some(Level::Process)
+            && u32::from(state.host) == host.id
+    })
+}
+
+/// The process that is on watch for `host`, if one that lives is.
+pub(crate) fn watcher_of<M: Memory>(tables: Tables<M>, host: Instance) -> Option<Instance> {
+    let holder = Instance::from_word(tables.records().watch(host.id))?;
+    is_member(tables, host, holder).then_some(holder)
+}
+
+/// What one process knows of the watch of its host.
+#[derive(Debug)]
+pub(crate) struct Watch<M: Memory> {
+    tables: Tables<M>,
+    host: Instance,
+    me: Instance,
+    /// For how long the watcher's heart may stand still.
+    patience: Duration,
+    seen: Option<Seen>,
+}
+
+/// The heart of the watcher, and when it was last seen to have moved.
+#[derive(Clone, Copy, Debug)]
+struct Seen {
+    watcher: Instance,
+    beats: u64,
+    moved: Duration,
+}
+
+impl<M: Memory> Watch<M> {
+    /// That of the process `me` of `host`.
+    pub(crate) fn new(
+        tables: Tables<M>,
+        host: Instance,
+        me: Instance,
+        settings: &Settings,
+    ) -> Self {
+        let interval = interval(settings);
+        Self {
+            tables,
+            host,
+            me,
+            patience: interval.max(settings.heartbeat * 2),
+            seen: None,
+        }
+    }
+
+    /// Whether this process is on watch, which it takes if no process serves. Lock-free.
+    pub(crate) fn stand(&mut self, os: &dyn Os) -> bool {
+        let records = self.tables.records();
+        loop {
+            let word = records.watch(self.host.id);
+            match Instance::from_word(word) {
+                Some(holder) if holder == self.me => return true,
+                Some(holder) if self.serves(os, holder) => return false,
+                _ => {
+                    self.seen = None;
+                    if records.change_watch(self.host.id, word, self.me.to_word()) {
+                        return true;
+                    }
+                }
+            }
+        }
+    }
+
+    /// The obituary to sleep on as a backup: that of the watcher, with the thread that holds it.
+    pub(crate) fn obituary(&self, os: &dyn Os) -> Option<(u32, u32)> {
+        let watcher = self.seen?.watcher;
+        match os.obituary(watcher.id) {
+            Obituary::Held { tid } => Some((watcher.id, tid)),
+            Obituary::Vacant | Obituary::Marked { .. } => None,
+        }
+    }
+
+    /// Gives the watch back, if this process holds it.
+    pub(crate) fn resign(&self) {
+        let records = self.tables.records();
+        records.change_watch(self.host.id, self.me.to_word(), Instance::NOBODY);
+    }
+
+    fn serves(&mut self, os: &dyn Os, holder: Instance) -> bool {
+        if !is_member(self.tables, self.host, holder)
+            || !matches!(os.obituary(holder.id), Obituary::Held { .. })
+        {
+            return false;
+        }
+        let (now, beats) = (os.now(), self.tables.records().beats(holder.id));
+        match &mut self.seen {
+            Some(seen) if seen.watcher == holder && seen.beats == beats => {
+                now - seen.moved < self.patience
+            }
+            seen => {
+                *seen = Some(Seen {
+                    watcher: holder,
+                    beats,
+                    moved: now,
+                });
+                true
+            }
+        }
+    }
+}
