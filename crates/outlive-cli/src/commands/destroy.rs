@@ -45,8 +45,8 @@ impl Destroy {
             return Ok(());
         };
         let look = Look::at(&pod);
-        // SAFETY: the pod was opened here, for this look, which holds nothing of it.
-        unsafe { pod.segment().unmap() };
+        // A process that has it open is in the way of its removal.
+        pod.close()?;
         let there: Vec<&Seen> = look.there().collect();
         let Some(first) = there.first() else {
             return Ok(());

@@ -8,7 +8,7 @@ use crate::table::Blocks;
 use outlive::host::{Linux, OsError};
 use outlive::membership::{Process, ProcessOptions};
 use outlive::pod::{Pod, PodError, PodOptions};
-use outlive::segment::{CreateError, NoRoom, Segment};
+use outlive::segment::{CreateError, NoRoom};
 use outlive::structures;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -27,16 +27,18 @@ pub(super) struct Scene<R> {
     mapped: Mapped,
 }
 
-/// A segment that nobody uses any more, mapped until this is dropped: a process may have many runs, and memory is freed only
-/// when the last mapping goes.
-struct Mapped(Option<Segment>);
+/// A pod that no thread of this process uses any more, closed when this is dropped: a process may have many runs, and memory
+/// is freed only when the last mapping goes.
+struct Mapped(Option<Pod>);
 
 impl Drop for Mapped {
     fn drop(&mut self) {
-        if let Some(segment) = self.0.take() {
-            // SAFETY: the driver has left, so its sentinel has been joined and no thread is a member; the threads of a run are
-            // scoped, and what it returns holds nothing of the pod. `run`, which does, stands before this in `Scene`.
-            unsafe { segment.unmap() };
+        // The threads of a run are scoped, and what it returns holds nothing of the pod. `run`, which does, stands before this
+        // in `Scene`.
+        if let Some(pod) = self.0.take()
+            && let Err(error) = pod.close()
+        {
+            tracing::warn!(%error, "the pod of a run stays mapped");
         }
     }
 }
@@ -138,7 +140,7 @@ impl<R> Drop for Scene<R> {
     fn drop(&mut self) {
         let process = self.process.take();
         if process.is_some_and(|process| process.leave().is_ok()) {
-            self.mapped.0 = Some(self.pod.segment());
+            self.mapped.0 = Some(self.pod.clone());
         }
         let pod = self.pod.number();
         let mut is_left = matches!(Pod::destroy(&self.path), Ok(Some(_)));

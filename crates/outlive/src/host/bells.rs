@@ -2,6 +2,7 @@
 
 use core::fmt::Debug;
 use core::time::Duration;
+use std::sync::{Mutex, PoisonError};
 
 /// A table of wake-up words, hashed by key, that the processes of one operating system share.
 ///
@@ -19,4 +20,47 @@ pub trait Bells: Debug + Send + Sync {
     fn wait(&self, key: u64, seen: u32, timeout: Duration);
     /// Raises the count and wakes everyone who waits on it.
     fn ring(&self, key: u64);
+}
+
+/// Rings that are put off until this is dropped, and made one for each bell: for a change that many deaths make at once.
+///
+/// A caller that dies before that has not rung; the watchers notice new events and ring for it.
+#[derive(Debug)]
+pub(crate) struct Gathered<'a> {
+    bells: &'a dyn Bells,
+    keys: Mutex<Vec<u64>>,
+}
+
+impl<'a> Gathered<'a> {
+    /// Those of `bells`.
+    pub(crate) fn new(bells: &'a dyn Bells) -> Self {
+        Self {
+            bells,
+            keys: Mutex::default(),
+        }
+    }
+}
+
+impl Bells for Gathered<'_> {
+    fn read(&self, key: u64) -> u32 {
+        self.bells.read(key)
+    }
+
+    fn wait(&self, key: u64, seen: u32, timeout: Duration) {
+        self.bells.wait(key, seen, timeout);
+    }
+
+    fn ring(&self, key: u64) {
+        let mut keys = self.keys.lock().unwrap_or_else(PoisonError::into_inner);
+        if !keys.contains(&key) {
+            keys.push(key);
+        }
+    }
+}
+
+impl Drop for Gathered<'_> {
+    fn drop(&mut self) {
+        let keys = self.keys.get_mut().unwrap_or_else(PoisonError::into_inner);
+        keys.iter().for_each(|key| self.bells.ring(*key));
+    }
 }

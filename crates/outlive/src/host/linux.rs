@@ -9,10 +9,10 @@ use super::{
     Bells, Liveness, Obituary, Os, OsError, OsIdentity, PodFile, Presence, ProcessHandle,
     ProcessIdentity, ThreadIdentity, futex, proc, process,
 };
-use core::sync::atomic::Ordering;
+use core::sync::atomic::{AtomicUsize, Ordering};
 use core::time::Duration;
 use std::path::Path;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::Instant;
 
 /// How long a thread sleeps between two looks where it cannot wait for several words at once.
@@ -20,7 +20,7 @@ const POLL: Duration = Duration::from_millis(1);
 
 /// Linux, as one process sees it for one pod.
 ///
-/// A process has one for each pod and keeps it until it ends. A forked child does not inherit it:
+/// A process has one for each pod, until it has [detached](Self::detach) it. A forked child does not inherit it:
 /// touching it there is a SIGSEGV, which is meant, because a child may outlive its parent's obituary. It
 /// may [`attach`](Self::attach) anew.
 ///
@@ -29,7 +29,7 @@ const POLL: Duration = Duration::from_millis(1);
 ///
 /// let pod = u128::from_le_bytes(*uuid::Uuid::new_v4().as_bytes());
 /// let segment = outlive::segment::Segment::builder().size(1 << 20).create("memfd:pod").unwrap();
-/// let file = PodFile::new(segment.file(), segment.path(), segment.granule())?;
+/// let file = PodFile::new(segment.file(), segment.path(), segment.granule());
 /// let os = Linux::attach(pod, 16, Access::default(), file, true)?;
 /// os.hold_obituary(3)?.expect("nobody else knows this pod");
 /// assert_eq!(os.obituary(3), Obituary::Held { tid: os.this_thread().tid });
@@ -43,11 +43,19 @@ pub struct Linux {
     identity: OsIdentity,
     process: ProcessIdentity,
     side: &'static SideFile,
-    file: PodFile,
-    /// In which file presence is locked.
-    presence: PodFile,
+    /// `None` once it is detached.
+    files: RwLock<Option<Arc<Files>>>,
+    /// How often it was attached more than detached. Changed under the lock of [`ATTACHED`].
+    users: AtomicUsize,
     cords: Cords,
     access: Access,
+}
+
+#[derive(Debug)]
+struct Files {
+    pod: PodFile,
+    /// In which file presence is locked.
+    presence: PodFile,
 }
 
 /// What this process has attached to. Entries of an earlier process (before a fork) are dead.
@@ -87,13 +95,15 @@ impl Linux {
                     ),
                 });
             }
-            if !linux.file.is_same(&file) {
+            let own = linux.files()?;
+            if !own.pod.is_same(&file) {
                 return Err(OsError::Refused {
-                    path: linux.file.path().to_owned(),
+                    path: own.pod.path().to_owned(),
                     why: "this process uses another file with the number of the same pod, of which one is a copy"
                         .into(),
                 });
             }
+            linux.users.fetch_add(1, Ordering::Relaxed);
             return Ok(linux);
         }
         let place = Place::of_this_process()?;
@@ -110,7 +120,7 @@ impl Linux {
             one_kernel: false,
         };
         let presence = match has_one_kernel {
-            true => file.try_clone()?,
+            true => file.clone(),
             false => side.pod_file()?,
         };
         let directory = file.directory().to_owned();
@@ -121,11 +131,42 @@ impl Linux {
             side: Box::leak(Box::new(side)),
             cords: Cords::new(&directory, pod),
             access,
-            file,
-            presence,
+            files: RwLock::new(Some(Arc::new(Files {
+                pod: file,
+                presence,
+            }))),
+            users: AtomicUsize::new(1),
         }));
         attached.push(linux);
         Ok(linux)
+    }
+
+    /// Undoes one [`attach`](Self::attach). The last one gives back the descriptors and the memory of the side file. Its
+    /// addresses stay reserved, and an access by a handle that came from here (the obituaries, the bells) is a SIGSEGV then.
+    ///
+    /// # Errors
+    /// [`OsError::InUse`] while a thread of this process holds an obituary; then nothing has changed.
+    pub fn detach(&'static self) -> Result<(), OsError> {
+        let mut attached = ATTACHED.lock().unwrap_or_else(PoisonError::into_inner);
+        if self.users.load(Ordering::Relaxed) == 1 {
+            self.side.retire(|slot, tid| self.is_gone(slot, tid))?;
+            attached.retain(|linux| !core::ptr::eq(*linux, self));
+            *self.files.write().unwrap_or_else(PoisonError::into_inner) = None;
+        }
+        let _ = self
+            .users
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |users| {
+                users.checked_sub(1)
+            });
+        Ok(())
+    }
+
+    fn files(&self) -> Result<Arc<Files>, OsError> {
+        let files = self.files.read().unwrap_or_else(PoisonError::into_inner);
+        files.clone().ok_or_else(|| OsError::Missing {
+            what: "the pod's file",
+            hint: "this process has closed the pod; open it again".into(),
+        })
     }
 
     /// The side files that lie here, of all pods and boots: for a clean-up of those whose pod is gone.
@@ -464,23 +505,25 @@ impl Os for Linux {
     }
 
     fn claim_presence(&self, id: u32) -> Result<Option<Presence>, OsError> {
-        self.presence.claim(id)
+        self.files()?.presence.claim(id)
     }
 
     fn claim_presence_briefly(&self, id: u32) -> Result<Option<Presence>, OsError> {
-        self.presence.claim_briefly(id)
+        self.files()?.presence.claim_briefly(id)
     }
 
     fn is_present(&self, id: u32) -> bool {
-        self.presence.is_locked(id)
+        // What cannot be asked any more proves no death.
+        self.files()
+            .map_or(true, |files| files.presence.is_locked(id))
     }
 
     fn use_system(&self, number: u16) -> Result<Option<Presence>, OsError> {
-        self.presence.use_system(number)
+        self.files()?.presence.use_system(number)
     }
 
     fn reserve_system(&self, number: u16) -> Result<Option<Presence>, OsError> {
-        self.presence.reserve_system(number)
+        self.files()?.presence.reserve_system(number)
     }
 
     fn tie_cord(&self, host: u32, generation: u32) -> Result<Presence, OsError> {
@@ -496,7 +539,8 @@ impl Os for Linux {
     }
 
     fn maps_pod(&self, process: ProcessIdentity) -> bool {
-        self.file.is_mapped_by(process.pid)
+        let files = self.files();
+        files.is_ok_and(|files| files.pod.is_mapped_by(process.pid))
     }
 
     fn remove_cord(&self, host: u32, generation: u32) {

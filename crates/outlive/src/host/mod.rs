@@ -8,7 +8,6 @@ mod core_dumps;
 mod fence_command;
 mod futex;
 mod linux;
-mod ofd;
 mod os;
 mod presence;
 mod proc;
@@ -21,6 +20,7 @@ mod side_file_name;
 mod window;
 
 pub use bells::Bells;
+pub(crate) use bells::Gathered;
 pub use capabilities::{Capabilities, Capability};
 pub use cgroup::Cgroup;
 pub use core_dumps::CoreDumps;

@@ -24,15 +24,15 @@
 //!
 //! Tests: tests/host_presence.rs.
 
-use super::ofd::{self, Kind};
 use super::side_file::MEETING;
 use super::{OsError, futex::last_error};
+use crate::segment::ofd::{self, Kind};
 use core::ptr::NonNull;
 use std::fs::File;
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use std::sync::Once;
+use std::sync::{Arc, Once};
 
 /// The byte of id 0. Far behind the end of any file, and below the largest offset there is.
 const FIRST_BYTE: libc::off_t = 1 << 62;
@@ -42,10 +42,10 @@ const CHANGE_BYTE: libc::off_t = FIRST_BYTE - 1;
 const SYSTEM_BYTE: libc::off_t = FIRST_BYTE - 2;
 
 /// The file of a pod, as the place of its processes' presence.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct PodFile {
     /// Locks nothing itself: a description's own locks are not in its way, so it could not see them.
-    file: File,
+    file: Arc<File>,
     path: PathBuf,
     granule: usize,
 }
@@ -93,24 +93,12 @@ impl Presence {
 
 impl PodFile {
     /// The pod in `file`, opened by `path`; a mapping of it has a multiple of `granule` bytes.
-    ///
-    /// # Errors
-    /// If there is no descriptor left.
-    pub fn new(file: &File, path: &Path, granule: u64) -> Result<Self, OsError> {
-        let file = file.try_clone().map_err(|source| OsError::Call {
-            call: format!("duplicating the descriptor of {}", path.display()),
-            source,
-        })?;
-        Ok(Self {
+    pub fn new(file: Arc<File>, path: &Path, granule: u64) -> Self {
+        Self {
             file,
             path: path.to_owned(),
             granule: usize::try_from(granule).expect("a granule is at most a huge page"),
-        })
-    }
-
-    /// The same, by another descriptor.
-    pub(super) fn try_clone(&self) -> Result<Self, OsError> {
-        Self::new(&self.file, &self.path, self.granule as u64)
+        }
     }
 
     /// Whether it is the same file as `other`.

@@ -33,15 +33,15 @@
 //! **Memory.** All pages are reserved at creation (a full `/dev/shm` is an error then, not a SIGBUS
 //! later). The pages by which the kernel marks a word are locked where the limit allows. The
 //! mapping is not inherited by fork: a child whose parent's thread was marked can write nothing here, nor
-//! follow the parent's robust list. It is never unmapped, so that an obituary can be held as long as a
-//! thread lives.
+//! follow the parent's robust list. Its addresses are never given back, so that no handle on it can come to lead
+//! elsewhere.
 
-use super::ofd::{self, Kind};
 use super::proc::Place;
-use super::robust::{Entry, RobustList};
+use super::robust::{Entry, OWNER_DIED, RobustList, TID};
 use super::side_file_name::{NAMES, UNFINISHED, name, remove_locked, remove_unused, still_named};
 use super::window::{WORDS, Window, cell_at};
 use super::{Bells, OsError, PodFile, futex, futex::last_error};
+use crate::segment::ofd::{self, Kind};
 use bytemuck::{Pod, Zeroable};
 use core::ptr::NonNull;
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -54,7 +54,7 @@ use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 /// Where the processes of an operating system meet.
 pub(super) const MEETING: &str = "/dev/shm";
@@ -168,8 +168,8 @@ pub(super) struct SideFile {
     word_at: usize,
     id: u128,
     path: PathBuf,
-    /// Held open for its lock, which the mapping keeps too, and for windows.
-    file: File,
+    /// Held open for its lock, which the mapping keeps too, and for windows. `None` once it is retired.
+    file: RwLock<Option<Arc<File>>>,
     /// The windows on obituaries that threads of this process hold, or held when they died.
     windows: Mutex<HashMap<u32, Window>>,
 }
@@ -285,23 +285,70 @@ impl SideFile {
             word_at: header.word_at as usize,
             id: u128::from(header.id[1]) << 64 | u128::from(header.id[0]),
             path: path.to_owned(),
-            file,
+            file: RwLock::new(Some(Arc::new(file))),
             windows: Mutex::new(HashMap::new()),
         })
     }
 
     /// Removes the file, which this process itself has attached, unless another process has too.
     pub(super) fn remove(&self) -> Result<bool, OsError> {
-        let removed = remove_locked(&self.file, &self.path, || true);
+        let file = self.file()?;
+        let removed = remove_locked(&file, &self.path, || true);
         // Back to a read lock, whether or not it became a write lock.
-        ofd::lock(&self.file, USE_BYTE, Kind::Read)
-            .map_err(|error| cannot_lock(&self.path, error))?;
+        ofd::lock(&file, USE_BYTE, Kind::Read).map_err(|error| cannot_lock(&self.path, error))?;
         removed
     }
 
     /// The file, as the place of its users' presence.
     pub(super) fn pod_file(&self) -> Result<PodFile, OsError> {
-        PodFile::new(&self.file, &self.path, PAGE as u64)
+        Ok(PodFile::new(self.file()?, &self.path, PAGE as u64))
+    }
+
+    fn file(&self) -> Result<Arc<File>, OsError> {
+        let file = self.file.read().unwrap_or_else(PoisonError::into_inner);
+        file.clone().ok_or_else(|| OsError::Missing {
+            what: "the side file",
+            hint: "this process has closed the pod; open it again".into(),
+        })
+    }
+
+    /// Gives the memory, the descriptor and so the lock back, and keeps the addresses reserved without access, since handles
+    /// on them have no lifetimes. `is_gone` tells whether the thread that holds an obituary is gone.
+    ///
+    /// # Errors
+    /// [`OsError::InUse`] while a thread of this process holds an obituary: its robust list leads through a window.
+    pub(super) fn retire(&self, is_gone: impl Fn(u32, u32) -> bool) -> Result<(), OsError> {
+        let mut windows = self.windows.lock().unwrap_or_else(PoisonError::into_inner);
+        let me = std::process::id();
+        let is_held = |slot: &u32| {
+            let word = self.word(*slot).load(Ordering::Acquire);
+            let tid = word & TID;
+            let is_ours = self.holder_pid(*slot).load(Ordering::Relaxed) == me;
+            tid != 0 && word & OWNER_DIED == 0 && is_ours && !is_gone(*slot, tid)
+        };
+        if windows.keys().any(is_held) {
+            return Err(OsError::InUse {
+                path: self.path.clone(),
+            });
+        }
+        // SAFETY: the range is ours; an access to it is a fault from now on.
+        let base = unsafe {
+            libc::mmap(
+                self.base.as_ptr().cast(),
+                file_bytes(self.obituaries),
+                libc::PROT_NONE,
+                libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE | libc::MAP_FIXED,
+                -1,
+                0,
+            )
+        };
+        if base == libc::MAP_FAILED {
+            return Err(last_error("reserving the addresses of a side file"));
+        }
+        // Of threads that died: the kernel has walked their lists.
+        windows.clear();
+        *self.file.write().unwrap_or_else(PoisonError::into_inner) = None;
+        Ok(())
     }
 
     /// The number of the operating system whose side file this is.
@@ -313,7 +360,7 @@ impl SideFile {
     /// if this process dies in the middle.
     pub(super) fn while_clearing<T>(&self, slot: u32, clear: impl FnOnce() -> T) -> Option<T> {
         // A description of its own, so that threads of one process exclude one another too.
-        let file = ofd::reopen(&self.file, &self.path).ok()?;
+        let file = ofd::reopen(&*self.file().ok()?, &self.path).ok()?;
         let byte = CLEAR_BYTE + libc::off_t::from(slot);
         ofd::lock(&file, byte, Kind::Write).ok()?.then(clear)
     }
@@ -362,7 +409,7 @@ impl SideFile {
             self.atomic(self.cell(slot)).store(128, Ordering::Relaxed);
         }
         let page = self.cell(slot) / PAGE * PAGE;
-        let window = Window::new(&self.file, &self.path, page)?;
+        let window = Window::new(&*self.file()?, &self.path, page)?;
         debug_assert_eq!(
             window.word(slot % WORDS, list.futex_offset()) as usize % PAGE,
             (self.cell(slot) + self.word_at) % PAGE

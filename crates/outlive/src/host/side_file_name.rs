@@ -1,9 +1,9 @@
 //! The names of side files: which lie here, and the removal of those that no process uses.
 
 use super::OsError;
-use super::ofd::{self, Kind};
 use super::proc::Place;
 use super::side_file::{USE_BYTE, failed};
+use crate::segment::ofd::{self, Kind};
 use core::time::Duration;
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;

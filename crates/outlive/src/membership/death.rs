@@ -122,7 +122,7 @@ pub(crate) fn bury_members<M: Memory>(
 /// thread of it, none of which can write.
 pub(crate) fn bury_process<M: Memory>(
     tables: Tables<M>,
-    os: &dyn Os,
+    bells: &dyn Bells,
     id: InstanceId,
     seen: State,
     by: Option<Instance>,
@@ -139,9 +139,9 @@ pub(crate) fn bury_process<M: Memory>(
         .collect();
     let raised = raise(tables, id, seen, by);
     if let Some(dead) = raised {
-        tell(tables, os.bells(), dead);
+        tell(tables, bells, dead);
     }
-    bury_members(tables, os.bells(), &members, by);
+    bury_members(tables, bells, &members, by);
     raised.is_some()
 }
 
@@ -156,7 +156,7 @@ pub(crate) fn bury_absent_processes<M: Memory>(
     // Each word before its byte: see `raise`.
     for (id, seen) in members_of(tables, host) {
         if seen.level == Some(Level::Process) && !os.is_present(id) {
-            bury_process(tables, os, id, seen, by);
+            bury_process(tables, os.bells(), id, seen, by);
         }
     }
 }

@@ -12,7 +12,7 @@ use super::death::{bury_process, raise, tell};
 use super::door::{Door, end_host_if_empty};
 use super::watch::watcher_of;
 use super::{Instance, InstanceId, Level, State, Status, Tables};
-use crate::host::{Liveness, Obituary, Os};
+use crate::host::{Bells, Gathered, Liveness, Obituary, Os};
 use core::time::Duration;
 
 /// What a look at the obituaries found.
@@ -68,8 +68,9 @@ pub(crate) fn look_at_obituaries(
             Obituary::Vacant | Obituary::Marked { .. } => sighting.dying.push((id, state)),
         }
     }
+    let bells = Gathered::new(os.bells());
     for dead in &sighting.dead {
-        tell(tables, os.bells(), *dead);
+        tell(tables, &bells, *dead);
     }
 }
 
@@ -122,6 +123,7 @@ impl Detector {
     pub(crate) fn look_at_processes(&mut self, os: &dyn Os, thorough: bool) -> bool {
         let tables = self.tables;
         let systems = tables.operating_systems();
+        let bells = Gathered::new(os.bells());
         let mut found = false;
         let is_first = thorough && self.hosts_before() == 0;
         // Hosts come last: a host may be found empty right after the burial of its last process.
@@ -144,14 +146,14 @@ impl Detector {
                 Some(Level::Process) => {
                     (thorough || self.sighting.dying.contains(&(id, state)))
                         && !os.is_present(id)
-                        && bury_process(tables, os, id, state, Some(self.me))
+                        && bury_process(tables, &bells, id, state, Some(self.me))
                 }
                 Some(Level::Thread) if thorough && is_here => {
                     let gone = tables
                         .records()
                         .read(instance)
                         .is_some_and(|record| os.thread_liveness(record.thread) == Liveness::Gone);
-                    gone && self.bury(os, id, state)
+                    gone && self.bury(&bells, id, state)
                 }
                 Some(Level::Host) if state.status != Status::Joining || !is_here => {
                     hosts.push(instance);
@@ -201,11 +203,11 @@ impl Detector {
         })
     }
 
-    fn bury(&self, os: &dyn Os, id: InstanceId, state: State) -> bool {
+    fn bury(&self, bells: &dyn Bells, id: InstanceId, state: State) -> bool {
         let Some(dead) = raise(self.tables, id, state, Some(self.me)) else {
             return false;
         };
-        tell(self.tables, os.bells(), dead);
+        tell(self.tables, bells, dead);
         true
     }
 

@@ -332,7 +332,7 @@ fn bury_former<M: Memory>(
         && (level == Level::Process || !os.is_present(id))
     {
         // A living process would have the byte that the calling one has, or that is free.
-        bury_process(tables, os, id, state, None);
+        bury_process(tables, os.bells(), id, state, None);
     }
 }
 

@@ -50,6 +50,7 @@ pub use obligations::{NothingHeld, Obligations};
 pub use operator::NotBuried;
 pub(crate) use operator::bury_by_word;
 pub use oses::{OperatingSystems, TooManyBoots};
+pub(crate) use process::Shared;
 pub use process::{Process, ProcessOptions, StillMembers};
 pub use record::{Record, Records};
 pub use role::{Role, TakeRolePoint};

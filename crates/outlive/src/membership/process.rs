@@ -16,7 +16,7 @@ use crate::host::{Os, OsError, OsIdentity, Presence};
 use core::fmt;
 use std::panic::AssertUnwindSafe;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, mpsc};
+use std::sync::{Arc, Mutex, PoisonError, Weak, mpsc};
 use std::thread::JoinHandle;
 
 /// How a process joins.
@@ -207,6 +207,11 @@ impl Shared {
         }
     }
 
+    /// Whether the process may use the pod: from before it joins until it has left.
+    pub(crate) fn is_present(&self) -> bool {
+        lock(&self.presence).is_some()
+    }
+
     pub(crate) fn wake_keeper(&self, os: &dyn Os) {
         os.bells()
             .ring(keeper::bell_of(self.keeper.load(Ordering::Relaxed)));
@@ -324,6 +329,11 @@ impl Process {
         Ok(Self {
             inner: Arc::new(inner),
         })
+    }
+
+    /// What its threads share, as long as one of them is there.
+    pub(crate) fn shared(&self) -> Weak<Shared> {
+        Arc::downgrade(&self.inner.shared)
     }
 
     /// This process's instance.

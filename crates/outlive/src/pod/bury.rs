@@ -49,7 +49,7 @@ impl Pod {
     /// If there is no descriptor left.
     pub fn is_present(&self, id: InstanceId) -> Result<bool, PodError> {
         if self.segment.has_one_kernel() {
-            return Ok(self.file()?.is_locked(id));
+            return Ok(self.file().is_locked(id));
         }
         // There it is what this operating system knows, if it has a side file.
         match Linux::has_side_file(self.number()) {

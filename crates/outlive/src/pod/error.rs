@@ -3,7 +3,7 @@
 use crate::heap::{SecondWay, buddy};
 use crate::host::OsError;
 use crate::membership::{GroupError, Instance, JoinError, NotBuried, StillMembers};
-use crate::segment::{CreateError, DestroyError, OpenError};
+use crate::segment::{CallFailed, CreateError, DestroyError, OpenError};
 use core::time::Duration;
 use std::path::PathBuf;
 
@@ -77,8 +77,8 @@ pub enum PodError {
     /// The thread has a way to the heap already.
     #[error(transparent)]
     SecondWay(#[from] SecondWay),
-    /// Somebody uses it.
-    #[error("the pod {} cannot be repaired while it is used: {why}", .path.display())]
+    /// It is used, and what was asked for needs it unused.
+    #[error("the pod {} is in use: {why}", .path.display())]
     InUse {
         /// Where the pod is.
         path: PathBuf,
@@ -108,4 +108,7 @@ pub enum PodError {
     /// The operating system said no.
     #[error(transparent)]
     Os(#[from] OsError),
+    /// A call failed.
+    #[error(transparent)]
+    Call(#[from] CallFailed),
 }

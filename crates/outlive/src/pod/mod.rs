@@ -52,7 +52,7 @@ pub use status::{GroupStatus, MemberStatus, Status};
 use crate::heap::{self, Heap, LocalHeap};
 use crate::host::{Access, Linux, Os, OsError, OsIdentity, PodFile};
 use crate::membership::{
-    AreaBytes, Extent, Instance, Member, Process, ProcessOptions, Settings, Tables,
+    AreaBytes, Extent, Instance, Member, Process, ProcessOptions, Settings, Shared, Tables,
 };
 use crate::recovery::{Logs, Recoverers};
 use crate::segment::{Area, AreaKind, AreaSize, Roots, Segment};
@@ -61,7 +61,7 @@ use origin::Origin;
 use outlive_memory::Native;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 /// A pod that this process has opened.
 ///
@@ -72,7 +72,19 @@ pub struct Pod {
     tables: Tables,
     settings: Settings,
     heap: Option<Heap>,
+    use_of_it: Arc<Mutex<Use>>,
 }
+
+/// What this process has of a pod by one opening, besides its memory.
+#[derive(Debug, Default)]
+struct Use {
+    attached: Option<&'static Linux>,
+    joined: Vec<Weak<Shared>>,
+}
+
+/// One at a time in this process joins or closes a pod, so that a join that is refused removes no side file which another
+/// begins to use.
+static JOINING: Mutex<()> = Mutex::new(());
 
 /// The smallest payload that a heap is made of.
 const LEAST_HEAP: u64 = 64 << 10;
@@ -162,6 +174,7 @@ impl Pod {
             tables,
             settings: tables.settings(),
             heap: open_heap(segment)?,
+            use_of_it: Arc::default(),
         })
     }
 
@@ -190,8 +203,6 @@ impl Pod {
         }
         let recoverers = add(recoverers);
         self.refuse_a_copy(options.adopts_copy())?;
-        // One at a time in this process, so that a join that is refused removes no side file which another begins to use.
-        static JOINING: Mutex<()> = Mutex::new(());
         let _joining = JOINING.lock().unwrap_or_else(PoisonError::into_inner);
         let files = || Linux::side_files().unwrap_or_default().into_iter();
         let number = self.number();
@@ -204,7 +215,57 @@ impl Pod {
             // A join that is refused leaves nothing: unless another process has begun to use it, the side file goes.
             let _ = Linux::remove_side_file(number);
         }
-        Ok(joined?)
+        let process = joined?;
+        let mut of_it = self.use_of_it();
+        of_it.joined.retain(|shared| shared.strong_count() > 0);
+        of_it.joined.push(process.shared());
+        Ok(process)
+    }
+
+    fn use_of_it(&self) -> MutexGuard<'_, Use> {
+        self.use_of_it
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Gives back what this process has of the pod by this opening: the memory, the descriptors, the locks. The pod goes on
+    /// for all others; to remove it as well, [destroy](Self::destroy) it.
+    ///
+    /// Handles on the memory have no lifetimes (an [`Offset`](crate::memory::Offset) is followed through a copy of the
+    /// pod's base address). So the *addresses* stay reserved without access for as long as this process lives, and whatever
+    /// came from this opening, clones of the pod included, must not be used again: it would be a SIGSEGV, and can never
+    /// reach another mapping. What a closed pod costs is address space, and about two kilobytes of memory.
+    ///
+    /// ```
+    /// use outlive::pod::{Pod, PodError, PodOptions};
+    /// use outlive::membership::ProcessOptions;
+    /// # let path = format!("/dev/shm/outlive-doc-close-{}", std::process::id());
+    /// let pod = Pod::create(&path, PodOptions::new().size(8 << 20))?;
+    /// let process = pod.join(ProcessOptions::on_host(0))?;
+    /// assert!(matches!(pod.close(), Err(PodError::InUse { .. })), "this process is a member");
+    /// process.leave()?;
+    /// pod.close()?;
+    /// Pod::destroy(&path)?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`PodError::InUse`] if this process has joined the pod by this opening and has not left; then nothing has changed.
+    pub fn close(&self) -> Result<(), PodError> {
+        let _joining = JOINING.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut of_it = self.use_of_it();
+        let is_member = |shared: &Weak<Shared>| shared.upgrade().is_some_and(|of| of.is_present());
+        if of_it.joined.iter().any(is_member) {
+            return Err(PodError::InUse {
+                path: self.segment.path().into(),
+                why: "this process is a member of it; leave it first".into(),
+            });
+        }
+        if let Some(linux) = of_it.attached {
+            linux.detach()?;
+            of_it.attached = None;
+        }
+        Ok(self.segment.close()?)
     }
 
     /// The logs of its instances.
@@ -229,7 +290,7 @@ impl Pod {
         if !adopt {
             return Err(PodError::Copy { path: path() });
         }
-        let file = self.file()?;
+        let file = self.file();
         if (0..self.tables.extent().ids).any(|id| file.is_locked(id)) {
             // A copy has no members.
             return Err(PodError::InUse {
@@ -262,7 +323,7 @@ impl Pod {
         number.unwrap_or_else(|| self.segment.uuid().as_u128())
     }
 
-    fn file(&self) -> Result<PodFile, OsError> {
+    fn file(&self) -> PodFile {
         let segment = self.segment;
         PodFile::new(segment.file(), segment.path(), segment.granule())
     }
@@ -276,14 +337,14 @@ impl Pod {
         let ids = self.tables.extent().ids;
         // Only there do its locks show to all who can map it.
         let has_one_kernel = self.segment.has_one_kernel();
-        let file = self.file()?;
-        Ok(Linux::attach(
-            self.number(),
-            ids,
-            access,
-            file,
-            has_one_kernel,
-        )?)
+        let mut of_it = self.use_of_it();
+        let linux = Linux::attach(self.number(), ids, access, self.file(), has_one_kernel)?;
+        match of_it.attached.replace(linux) {
+            // One attachment for one opening. (It is another one after a fork, or of another number once it is adopted.)
+            Some(before) if core::ptr::eq(before, linux) => linux.detach()?,
+            _ => {}
+        }
+        Ok(linux)
     }
 
     /// What stands for this operating system in this pod.
@@ -363,8 +424,7 @@ impl Pod {
             // What can be mapped and not read: a device.
             let segment = Segment::open(path).ok()?;
             let number = Self::of(segment).ok().map(|pod| pod.number());
-            // SAFETY: the handle was opened here, and of what was made of it only a number is left.
-            unsafe { segment.unmap() };
+            segment.close().ok()?;
             number
         });
         Segment::destroy(path)?;

@@ -177,7 +177,7 @@ mod tests {
             .store(origin.settings + NUMBER, 7u128, Ordering::Release);
         assert!(!origin.note(&metadata(&copied)));
         let segment = copied.segment();
-        let file = PodFile::new(segment.file(), segment.path(), segment.granule()).unwrap();
+        let file = PodFile::new(segment.file(), segment.path(), segment.granule());
         assert!(origin.adopt(&metadata(&copied), &file).unwrap());
         assert!(origin.note(&metadata(&copied)));
         let number = origin.number().unwrap();

@@ -3,9 +3,8 @@
 use super::{Check, Pod, PodError};
 use crate::heap::HeapRepair;
 use crate::membership::{InstanceId, Level, Member, ProcessOptions, State, Status};
+use crate::segment::backend;
 use core::time::Duration;
-use rustix::fs::{FlockOperation, flock};
-use rustix::io::Errno;
 use std::time::Instant;
 
 /// How long those who seem to live are given to be proven dead, or the dead to be recovered.
@@ -46,11 +45,11 @@ impl Pod {
         };
         let file = self.segment().file();
         // Every process of this operating system that has the pod open holds a shared lock.
-        if flock(file, FlockOperation::NonBlockingLockExclusive) == Err(Errno::WOULDBLOCK) {
+        if !backend::lock(&file) {
             return Err(in_use("another process has it open".into()));
         }
         let repaired = self.repair_alone(in_use);
-        let _ = flock(file, FlockOperation::NonBlockingLockShared);
+        backend::share(&file);
         repaired
     }
 

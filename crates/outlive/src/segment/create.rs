@@ -10,7 +10,6 @@ use super::space::Places;
 use super::superblock::{MOST_AREAS, Superblock};
 use super::{LayoutError, Segment};
 use outlive_memory::{Native, PersistenceDomain, WriteBackInstruction};
-use rustix::fs::{FlockOperation, flock};
 use std::fmt;
 use std::path::Path;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -235,7 +234,7 @@ impl<'a> SegmentBuilder<'a> {
         creation.complete(&superblock.encode()).map_err(busy)?;
         backend.publish()?;
         // From "being created", if it was, to "in use"; where locks are missing nothing is lost but a check.
-        let _ = flock(backend.file(), FlockOperation::NonBlockingLockShared);
+        backend::share(backend.file());
         Ok(Segment::new(superblock, memory, pages, backend, mapping))
     }
 

@@ -37,7 +37,7 @@ pub(super) fn destroy(path: &Path, places: &Places) -> Result<(), DestroyError> 
 
 fn erase_device(backend: &dyn Backend, path: &Path, seen: u64) -> Result<(), DestroyError> {
     let busy = || DestroyError::Busy { path: path.into() };
-    if !backend::lock(backend) {
+    if !backend::lock(backend.file()) {
         return Err(busy());
     }
     let mapping = Mapping::new(backend.file(), backend.granule(), false)

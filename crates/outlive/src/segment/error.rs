@@ -146,6 +146,12 @@ pub enum OpenError {
         /// What is wrong, and where.
         refusal: Refusal,
     },
+    /// Another process of this machine has it for itself.
+    #[error("{} is being created or repaired by another process; open it when that is done", path.display())]
+    Busy {
+        /// The path.
+        path: PathBuf,
+    },
     /// The file has pages that were never reserved (a sparse copy) and there is no room for them now.
     #[error(transparent)]
     NoRoom(#[from] NoRoom),

@@ -81,6 +81,21 @@ impl Mapping {
         unsafe { Native::new(self.base, size, domain) }
     }
 
+    /// Puts a reservation without access in the mapping's place: the memory is given back, the addresses are not.
+    pub fn retire(&self) -> Result<(), Errno> {
+        let flags = MapFlags::PRIVATE | MapFlags::NORESERVE | MapFlags::FIXED;
+        // SAFETY: the range is ours, and handles on it fault from now on, as on a page that a file has lost.
+        unsafe {
+            mmap_anonymous(
+                self.base.as_ptr().cast(),
+                self.len,
+                ProtFlags::empty(),
+                flags,
+            )
+        }?;
+        Ok(())
+    }
+
     fn advise(&self, advice: Advice) -> Result<(), Errno> {
         // SAFETY: none of the advices used here changes what a load returns.
         unsafe { madvise(self.base.as_ptr().cast(), self.len, advice) }

@@ -30,7 +30,8 @@
 //!   segments are refused, each by its name ([`Refusal`]). The first page is loaded once, checked, and only the
 //!   checked copy is used.
 //! * **A mapping stays.** It lives as long as the process, so handles on it are `Copy` and never dangle.
-//!   Only the unsafe [`unmap`](Segment::unmap) takes it away. It is not inherited by `fork`: a child that
+//!   [`close`](Segment::close) gives the memory back and keeps the addresses; only the unsafe
+//!   [`unmap`](Segment::unmap) gives those back too. It is not inherited by `fork`: a child that
 //!   touches it gets SIGSEGV and opens the segment for itself.
 //!
 //! Who may map a segment may destroy what is in it, and can make others fault by truncating a file (a
@@ -56,7 +57,7 @@
 //!   left alone.
 
 mod area;
-mod backend;
+pub(crate) mod backend;
 mod cgroup;
 mod completion;
 mod create;
@@ -66,6 +67,7 @@ mod layout;
 mod mapping;
 #[cfg(test)]
 mod mortal;
+pub(crate) mod ofd;
 mod open;
 mod pages;
 mod roots;
@@ -92,8 +94,9 @@ use mapping::Mapping;
 use outlive_memory::{Memory, Native, PersistenceDomain};
 use std::fmt;
 use std::fs::File;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::ptr::NonNull;
+use std::sync::{Arc, PoisonError, RwLock};
 use uuid::Uuid;
 
 /// A segment that is mapped into this process.
@@ -108,8 +111,10 @@ struct Inner {
     superblock: Superblock,
     memory: Native,
     pages: Pages,
-    /// Kept open: it is how a memfd is passed on, and its lock says that the segment is in use.
-    backend: Box<dyn Backend>,
+    path: PathBuf,
+    /// Kept open: it is how a memfd is passed on, and its lock says that the segment is in use. `None` once the segment is
+    /// closed.
+    backend: RwLock<Option<Arc<dyn Backend>>>,
     mapping: Mapping,
 }
 
@@ -167,7 +172,8 @@ impl Segment {
             superblock,
             memory,
             pages,
-            backend,
+            path: backend.path().to_owned(),
+            backend: RwLock::new(Some(backend.into())),
             mapping,
         });
         Self {
@@ -228,36 +234,45 @@ impl Segment {
         Roots::new(self.memory(), area.offset)
     }
 
+    fn medium(&self) -> Arc<dyn Backend> {
+        let backend = self.inner().backend.read();
+        let backend = backend.unwrap_or_else(PoisonError::into_inner).clone();
+        backend.unwrap_or_else(|| panic!("{} was closed", self.path().display()))
+    }
+
     /// What it is made of.
+    ///
+    /// # Panics
+    /// As all that asks for the file, if the segment was [closed](Self::close).
     pub fn backend(&self) -> BackendKind {
-        self.inner().backend.kind()
+        self.medium().kind()
     }
 
     /// Where it can be opened. For a memfd that is `/proc/PID/fd/N` of this process.
     pub fn path(&self) -> &'static Path {
-        self.inner().backend.path()
+        &self.inner().path
     }
 
     /// The file that is mapped, for passing it to another process.
-    pub fn file(&self) -> &'static File {
-        self.inner().backend.file()
+    pub fn file(&self) -> Arc<File> {
+        Arc::clone(self.medium().file())
     }
 
     /// Whether one kernel at a time can map it, and all who do see one another's file locks: a file on a local filesystem, or
     /// a memfd. A device, or a file on a network or cluster filesystem, can be mapped by several machines; two nodes of a
     /// device, or a file of an overlay and the one below it, are one memory whose locks are apart.
     pub fn has_one_kernel(&self) -> bool {
-        self.inner().backend.has_one_kernel()
+        self.medium().has_one_kernel()
     }
 
     /// Whether its inode number tells it from every copy of it, for all who can map it.
     pub(crate) fn is_known_by_inode(&self) -> bool {
-        self.inner().backend.is_known_by_inode()
+        self.medium().is_known_by_inode()
     }
 
     /// A mapping of it has a multiple of this many bytes.
     pub fn granule(&self) -> u64 {
-        self.inner().backend.granule()
+        self.medium().granule()
     }
 
     /// What pages it was mapped with.
@@ -278,6 +293,29 @@ impl Segment {
         mapped.map_err(|error| CallFailed::new("madvise", self.path(), error))
     }
 
+    /// Gives the memory back and closes the file.
+    ///
+    /// This handle has copies, and handles on the memory have no lifetimes; so the *addresses* stay reserved, without access,
+    /// for as long as the process lives. An access through whatever came from this segment is a SIGSEGV from then on, and can
+    /// never reach another mapping. That costs address space (of 128 TiB), and no memory but about a kilobyte; reservations
+    /// next to each other are one mapping to the kernel. Closing twice does nothing.
+    ///
+    /// # Errors
+    /// If the kernel has no room for one more mapping; then nothing has changed.
+    pub fn close(self) -> Result<(), CallFailed> {
+        let inner = self.inner();
+        let mut backend = inner
+            .backend
+            .write()
+            .unwrap_or_else(PoisonError::into_inner);
+        if backend.is_some() {
+            let retired = inner.mapping.retire();
+            retired.map_err(|error| CallFailed::new("mmap", self.path(), error))?;
+            *backend = None;
+        }
+        Ok(())
+    }
+
     /// Takes the mapping away and closes the file.
     ///
     /// # Safety
@@ -294,7 +332,6 @@ impl fmt::Debug for Segment {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Segment")
             .field("path", &self.path())
-            .field("backend", &self.backend())
             .field("uuid", &self.uuid())
             .field("size", &self.memory().size())
             .field("domain", &self.domain())

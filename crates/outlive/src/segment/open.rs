@@ -9,7 +9,7 @@ use super::pages::{HugePages, Pages};
 use super::space::Places;
 use super::superblock::Superblock;
 use outlive_memory::{Memory, Offset, PersistenceDomain, WriteBackInstruction};
-use rustix::fs::{FlockOperation, flock, fstat};
+use rustix::fs::fstat;
 use std::fmt;
 use std::fs::File;
 use std::os::fd::AsRawFd;
@@ -104,9 +104,10 @@ impl<'a> OpenOptions<'a> {
             path: path.clone(),
             refusal,
         };
-        // Says to creators of this operating system that the segment is in use; where locks are missing
-        // nothing is lost but their check.
-        let _ = flock(backend.file(), FlockOperation::NonBlockingLockShared);
+        // Says to creators and repairs of this kernel that the segment is in use.
+        if !backend::share(backend.file()) {
+            return Err(OpenError::Busy { path });
+        }
         let superblock =
             Superblock::decode(&backend.first_page()?, backend.capacity()?).map_err(refused)?;
         let write_back = superblock.domain == PersistenceDomain::WriteBack;

@@ -61,7 +61,7 @@ impl TestPod {
 
     pub fn file(&self) -> PodFile {
         let segment = self.segment;
-        PodFile::new(segment.file(), segment.path(), segment.granule()).unwrap()
+        PodFile::new(segment.file(), segment.path(), segment.granule())
     }
 
     pub fn attach(&self) -> &'static Linux {

@@ -12,6 +12,7 @@ use outlive_memory::Native;
 use std::fs::{self, File, Metadata};
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 /// What sysfs says of a device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -89,7 +90,7 @@ impl Attributes {
 /// A DAX device.
 #[derive(Debug)]
 pub(super) struct DaxDevice {
-    file: File,
+    file: Arc<File>,
     path: PathBuf,
     attributes: Attributes,
 }
@@ -97,7 +98,7 @@ pub(super) struct DaxDevice {
 impl DaxDevice {
     pub fn new(file: File, path: &Path, attributes: Attributes) -> Self {
         Self {
-            file,
+            file: Arc::new(file),
             path: path.into(),
             attributes,
         }
@@ -109,7 +110,7 @@ impl Backend for DaxDevice {
         BackendKind::DaxDevice
     }
 
-    fn file(&self) -> &File {
+    fn file(&self) -> &Arc<File> {
         &self.file
     }
 

@@ -19,11 +19,12 @@ use std::fs::File;
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 /// A regular file.
 #[derive(Debug)]
 pub(super) struct RegularFile {
-    file: File,
+    file: Arc<File>,
     path: PathBuf,
     granule: u64,
     name: Name,
@@ -86,7 +87,7 @@ impl RegularFile {
 
     fn with_name(file: File, path: &Path, name: Name) -> Result<Self, CallFailed> {
         let mut this = Self {
-            file,
+            file: Arc::new(file),
             path: path.into(),
             granule: Native::GRANULE,
             name,
@@ -131,7 +132,7 @@ impl Backend for RegularFile {
         BackendKind::File
     }
 
-    fn file(&self) -> &File {
+    fn file(&self) -> &Arc<File> {
         &self.file
     }
 

@@ -18,6 +18,7 @@ use std::fs::File;
 use std::os::fd::AsRawFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 const SEALS: SealFlags = SealFlags::SHRINK
     .union(SealFlags::GROW)
@@ -26,7 +27,7 @@ const SEALS: SealFlags = SealFlags::SHRINK
 /// A memfd.
 #[derive(Debug)]
 pub(super) struct Memfd {
-    file: File,
+    file: Arc<File>,
     path: PathBuf,
     granule: u64,
     fresh: bool,
@@ -92,7 +93,7 @@ impl Memfd {
         let stat = fstatfs(&file).map_err(|error| CallFailed::new("fstatfs", &path, error))?;
         Ok(Self {
             granule: (stat.f_bsize as u64).max(Native::GRANULE),
-            file,
+            file: Arc::new(file),
             path,
             fresh,
         })
@@ -104,7 +105,7 @@ impl Backend for Memfd {
         BackendKind::Memfd
     }
 
-    fn file(&self) -> &File {
+    fn file(&self) -> &Arc<File> {
         &self.file
     }
 

@@ -22,15 +22,15 @@ pub(super) mod memfd;
 pub(super) mod pci;
 
 use super::error::{CallFailed, CreateError, OpenError, Unsuitable};
+use super::ofd::{self, Kind};
 use super::space::Places;
 use super::superblock::{Magic, Page, Refusal, SUPERBLOCK_BYTES, Superblock};
 use core::fmt;
-use rustix::fs::{FlockOperation, flock};
-use rustix::io::Errno;
 use std::fs::{self, File, Metadata, OpenOptions};
 use std::io;
 use std::os::unix::fs::{FileExt, FileTypeExt, OpenOptionsExt};
 use std::path::Path;
+use std::sync::Arc;
 
 /// What a segment is made of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -62,7 +62,7 @@ pub(super) trait Backend: fmt::Debug + Send + Sync {
     fn kind(&self) -> BackendKind;
 
     /// What is mapped.
-    fn file(&self) -> &File;
+    fn file(&self) -> &Arc<File>;
 
     /// Where processes of this operating system can open it, once it is complete.
     fn path(&self) -> &Path;
@@ -125,17 +125,25 @@ pub(super) fn for_creation(
         other => Unsuitable::new(path, other.to_string()).into(),
     })?;
     // One creator at a time, and none while a process of this operating system has the segment open.
-    if !lock(backend.as_ref()) {
+    if !lock(backend.file()) {
         return Err(CreateError::Busy { path: path.into() });
     }
     let word = may_be_replaced(backend.as_ref(), path, options.replace)?;
     Ok((backend, word))
 }
 
-/// Locks what is to be changed in place; `false` if somebody of this operating system has it open. Where locks
-/// are missing nothing is lost but this check: the creator's mark keeps creators apart.
-pub(super) fn lock(backend: &dyn Backend) -> bool {
-    flock(backend.file(), FlockOperation::NonBlockingLockExclusive) != Err(Errno::WOULDBLOCK)
+/// The byte that is locked by those who have a segment open, and alone by a process that changes it in place.
+const USE_BYTE: libc::off_t = 1 << 61;
+
+/// Locks what is to be changed in place; `false` if a process of this kernel has it open by another description, and then the
+/// lock is as it was. Where locks are missing nothing is lost but this check: the creator's mark keeps creators apart.
+pub(crate) fn lock(file: &File) -> bool {
+    ofd::lock(file, USE_BYTE, Kind::Write).unwrap_or(true)
+}
+
+/// Says that the segment in `file` is in use, also after [`lock`]; `false` while a process of this kernel has it for itself.
+pub(crate) fn share(file: &File) -> bool {
+    ofd::lock(file, USE_BYTE, Kind::Read).unwrap_or(true)
 }
 
 /// Whether a segment may be created over what is there; the first word that was seen.

@@ -15,6 +15,7 @@ use crate::segment::space::Places;
 use outlive_memory::Native;
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 /// A bit of a resource's flags: memory, as opposed to ports.
 const IORESOURCE_MEM: u64 = 0x200;
@@ -64,7 +65,7 @@ fn length(resource: &str, number: usize) -> Result<u64, String> {
 /// A PCI BAR.
 #[derive(Debug)]
 pub(super) struct PciBar {
-    file: File,
+    file: Arc<File>,
     path: PathBuf,
     size: u64,
 }
@@ -103,7 +104,7 @@ impl PciBar {
             return Err(unsuitable(why));
         }
         Ok(Self {
-            file,
+            file: Arc::new(file),
             path: path.into(),
             size: size / Native::GRANULE * Native::GRANULE,
         })
@@ -115,7 +116,7 @@ impl Backend for PciBar {
         BackendKind::PciBar
     }
 
-    fn file(&self) -> &File {
+    fn file(&self) -> &Arc<File> {
         &self.file
     }
 

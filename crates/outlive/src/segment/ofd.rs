@@ -1,5 +1,5 @@
 //! Open-file-description locks on single bytes, which the kernel frees with the last descriptor or mapping of the
-//! description. An attempt that fails changes nothing, also where it was to turn a read lock into a write lock (flock would
+//! description. They lie behind the end of any file, or on bytes of side files. An attempt that fails changes nothing, also where it was to turn a read lock into a write lock (flock would
 //! lose the read lock then).
 
 use std::fs::File;
@@ -12,7 +12,7 @@ use rustix::fs::{Mode, OFlags};
 
 /// What a lock excludes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(crate) enum Kind {
     /// Write locks.
     Read,
     /// All others.
@@ -21,12 +21,12 @@ pub(super) enum Kind {
 
 /// Locks `byte` through `file`, or turns the lock that the description has there into one of this kind; `false` if another
 /// description has one that excludes it.
-pub(super) fn lock(file: &File, byte: libc::off_t, kind: Kind) -> io::Result<bool> {
+pub(crate) fn lock(file: &File, byte: libc::off_t, kind: Kind) -> io::Result<bool> {
     set(file, flock(byte, l_type(kind)))
 }
 
 /// Frees `byte`, which was locked through the description of `file`, whatever other descriptors that has.
-pub(super) fn unlock(file: &File, byte: libc::off_t) -> io::Result<bool> {
+pub(crate) fn unlock(file: &File, byte: libc::off_t) -> io::Result<bool> {
     set(file, flock(byte, libc::F_UNLCK))
 }
 
@@ -43,7 +43,7 @@ fn set(file: &File, lock: libc::flock) -> io::Result<bool> {
 }
 
 /// Whether another description than that of `file` has `byte` locked.
-pub(super) fn is_locked(file: &File, byte: libc::off_t) -> io::Result<bool> {
+pub(crate) fn is_locked(file: &File, byte: libc::off_t) -> io::Result<bool> {
     let mut lock = flock(byte, l_type(Kind::Write));
     // SAFETY: the descriptor is open and `lock` a valid flock, which the call overwrites.
     match unsafe { libc::fcntl(file.as_raw_fd(), libc::F_OFD_GETLK, &raw mut lock) } {
@@ -53,7 +53,7 @@ pub(super) fn is_locked(file: &File, byte: libc::off_t) -> io::Result<bool> {
 }
 
 /// A new description of the file that `file` is, which was opened by `path`.
-pub(super) fn reopen(file: &File, path: &Path) -> rustix::io::Result<File> {
+pub(crate) fn reopen(file: &File, path: &Path) -> rustix::io::Result<File> {
     let flags = OFlags::RDWR | OFlags::CLOEXEC | OFlags::NOCTTY;
     let by_descriptor = format!("/proc/self/fd/{}", file.as_raw_fd());
     let opened = rustix::fs::open(by_descriptor, flags, Mode::empty()).or_else(|error| {
