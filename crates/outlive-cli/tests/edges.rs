@@ -368,6 +368,35 @@ fn removed_side_files_lose_no_pod() {
 }
 
 #[test]
+fn files_that_are_removed_under_a_member_are_reported_once() {
+    let place = Place::new("unlinked");
+    let path = place.path();
+    create(path);
+    let number = outlive::pod::Pod::number_at(path);
+    let mut host = Command::new("sh");
+    let program = command(["x"; 0]).get_program().to_owned();
+    host.args(["-c", "exec \"$0\" pod host \"$1\" --host 0 2>&1"])
+        .arg(program)
+        .arg(path);
+    let mut host = Running::of(host);
+    host.wait_for(&["joined"]);
+    fs::remove_file(path).unwrap();
+    let pods = format!("{path} was removed");
+    host.wait_for(&[&pods, "create the pod again"]);
+    for file in Linux::side_files().unwrap() {
+        if Some(file.pod) == number {
+            fs::remove_file(&file.path).unwrap();
+        }
+    }
+    // The second message comes with a later round, so the first would have come again.
+    let said = host.wait_for(&["RemoveIPC"]);
+    assert_eq!(said.matches(&pods).count(), 1, "{said}");
+    host.interrupt();
+    host.ends();
+    Linux::remove_cords(Some("/dev/shm".as_ref()), number.unwrap());
+}
+
+#[test]
 fn a_copy_is_joined_to_adopt_it_only() {
     let place = Place::new("original");
     let copied = Place::new("copied");

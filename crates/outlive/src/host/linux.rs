@@ -11,12 +11,16 @@ use super::{
 };
 use core::sync::atomic::{AtomicUsize, Ordering};
 use core::time::Duration;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::Instant;
 
 /// How long a thread sleeps between two looks where it cannot wait for several words at once.
 const POLL: Duration = Duration::from_millis(1);
+
+const POD_REMOVED: &str = "the pod's members go on, and no other process can join them; stop them, then create the pod again";
+const SIDE_FILE_REMOVED: &str = "the pod's members go on, but processes that join from now on meet elsewhere and learn of \
+    deaths later; restart the members one after the other (logind's RemoveIPC removes such files when their user logs out)";
 
 /// Linux, as one process sees it for one pod.
 ///
@@ -56,6 +60,8 @@ struct Files {
     pod: PodFile,
     /// In which file presence is locked.
     presence: PodFile,
+    /// Those of the pod and of the side file that had a name, to see whether they lose it, with what to say then.
+    named: Vec<(PodFile, &'static str)>,
 }
 
 /// What this process has attached to. Entries of an earlier process (before a fork) are dead.
@@ -124,6 +130,12 @@ impl Linux {
             false => side.pod_file()?,
         };
         let directory = file.directory().to_owned();
+        let named = [
+            (file.clone(), POD_REMOVED),
+            (side.pod_file()?, SIDE_FILE_REMOVED),
+        ];
+        let named = named.into_iter().filter(|(file, _)| file.has_name());
+        let named = named.collect();
         let linux = &*Box::leak(Box::new(Self {
             pod,
             identity,
@@ -134,6 +146,7 @@ impl Linux {
             files: RwLock::new(Some(Arc::new(Files {
                 pod: file,
                 presence,
+                named,
             }))),
             users: AtomicUsize::new(1),
         }));
@@ -541,6 +554,16 @@ impl Os for Linux {
     fn maps_pod(&self, process: ProcessIdentity) -> bool {
         let files = self.files();
         files.is_ok_and(|files| files.pod.is_mapped_by(process.pid))
+    }
+
+    fn removed_files(&self) -> Vec<(PathBuf, &'static str)> {
+        let Ok(files) = self.files() else {
+            return Vec::new();
+        };
+        let removed = files.named.iter().filter(|(file, _)| !file.has_name());
+        removed
+            .map(|(file, what_follows)| (file.path().to_owned(), *what_follows))
+            .collect()
     }
 
     fn remove_cord(&self, host: u32, generation: u32) {

@@ -200,6 +200,12 @@ pub trait Os: Debug + Send + Sync {
     /// Removes what is kept of the cord of an incarnation that is no more.
     fn remove_cord(&self, host: u32, generation: u32);
 
+    /// The files by which processes meet in this pod and that have lost their names since this process began to use them: a
+    /// newcomer does not find the pod there. Each with what follows and what to do.
+    fn removed_files(&self) -> Vec<(PathBuf, &'static str)> {
+        Vec::new()
+    }
+
     /// Opens a handle on `process`; `None` if it is gone (or its pid is another's by now).
     ///
     /// # Errors

@@ -107,6 +107,11 @@ impl PodFile {
             if (a.dev(), a.ino(), a.rdev()) == (b.dev(), b.ino(), b.rdev()))
     }
 
+    /// Whether it has a name; a memfd has none, nor has a file that was removed.
+    pub(super) fn has_name(&self) -> bool {
+        self.file.metadata().map_or(true, |file| file.nlink() > 0)
+    }
+
     /// The path by which it was opened.
     pub(super) fn path(&self) -> &Path {
         &self.path

@@ -20,6 +20,7 @@ use super::{GroupId, Instance, InstanceId, Level, State, Status, Tables};
 use crate::host::Os;
 use core::time::Duration;
 use outlive_memory::Native;
+use std::path::PathBuf;
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 
@@ -195,6 +196,8 @@ pub(crate) struct Sentinel<'a> {
     manager: Manager,
     /// The dead of the last round that had not been recovered.
     unrecovered: Vec<Instance>,
+    /// The files of the pod that are known to have been removed.
+    removed: Vec<PathBuf>,
     /// What it sleeps on as a backup.
     watcher: Vec<(u32, u32)>,
     /// The tail of each group's log when its bell was last rung.
@@ -215,6 +218,7 @@ impl<'a> Sentinel<'a> {
             watch: Watch::new(tables, host, process, &shared.settings),
             detector: Detector::new(tables, number, host, process),
             unrecovered: Vec::new(),
+            removed: Vec::new(),
             watcher: Vec::new(),
             manager: Manager::new(tables, process, number, settings, agent),
             tails: vec![0; tables.extent().groups as usize],
@@ -262,6 +266,7 @@ impl<'a> Sentinel<'a> {
         }
         if thorough {
             self.next_thorough = now + THOROUGH;
+            self.report_removed_files(os);
         }
         if died || thorough {
             reconcile(tables, os.bells());
@@ -275,6 +280,16 @@ impl<'a> Sentinel<'a> {
         }
         let next = self.next_beat.min(self.manager.next_tick());
         hurry.next.map_or(next, |hurried| next.min(hurried))
+    }
+
+    /// Reports each file of the pod that has been removed, once.
+    fn report_removed_files(&mut self, os: &dyn Os) {
+        for (path, what_follows) in os.removed_files() {
+            if !self.removed.contains(&path) {
+                tracing::error!("{} was removed: {what_follows}", path.display());
+                self.removed.push(path);
+            }
+        }
     }
 
     /// Whether the last incarnation of an id died, has not been recovered, and was not so in the last round. What cannot be
