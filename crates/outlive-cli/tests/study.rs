@@ -36,6 +36,7 @@ fn studies_are_listed() {
     for name in [
         "locks",
         "notify",
+        "crowd",
         "buddy",
         "heap",
         "map",

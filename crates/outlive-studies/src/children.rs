@@ -4,7 +4,7 @@
 //! its handle is dropped, so that a study which is interrupted leaves no process behind.
 
 use crate::StudyError;
-use crate::{hosts, lupin_restart, notify, stage};
+use crate::{crowd, hosts, lupin_restart, notify, stage};
 use rustix::process::{Pid, Signal, kill_process, set_parent_process_death_signal};
 use serde::{Deserialize, Serialize};
 use std::ffi::OsString;
@@ -36,6 +36,8 @@ pub(crate) enum Part {
     Phoenix(lupin_restart::Phoenix),
     /// Has threads that die and are started again.
     Mortals(lupin_restart::Mortals),
+    /// Is a member and waits for events.
+    Idler(crowd::Idler),
     /// Does what a driver's host does: counts words, or ranks.
     Host,
     /// Says that it is there.
@@ -72,7 +74,7 @@ impl Launcher {
         self.start_command(self.command(part).stdout(Stdio::piped()))
     }
 
-    /// Starts what [`command`](Self::command) made; its standard output must be a pipe.
+    /// Starts what [`command`](Self::command) made; its standard output must be a pipe to [await](Playing::await_ready) it.
     pub(crate) fn start_command(&self, command: &mut Command) -> Result<Playing, StudyError> {
         // A group of its own: Ctrl-C is for the study, which ends its parts in good order.
         let child = command.process_group(0).spawn();
@@ -160,6 +162,7 @@ fn play_named(part: &str) -> Result<(), StudyError> {
         Part::Watcher(watcher) => watcher.play(),
         Part::Phoenix(phoenix) => phoenix.play(),
         Part::Mortals(mortals) => mortals.play(),
+        Part::Idler(idler) => idler.play(),
         Part::Host => hosts::play(),
         Part::Bare => {
             ready();

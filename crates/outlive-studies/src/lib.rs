@@ -31,6 +31,7 @@ pub mod chart;
 mod children;
 mod clock;
 mod cost;
+mod crowd;
 mod displaced;
 #[cfg(any(feature = "lupin", feature = "mpi", feature = "ray"))]
 mod engines;
@@ -66,6 +67,7 @@ pub fn studies() -> &'static [Study] {
     &[
         locks::STUDY,
         notify::STUDY,
+        crowd::STUDY,
         buddy::STUDY,
         heap::STUDY,
         map::STUDY,

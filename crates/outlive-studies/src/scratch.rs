@@ -18,21 +18,31 @@ pub struct ScratchPod {
 impl ScratchPod {
     /// A pod of `size` bytes and 128 ids, whose payload is the study's own.
     pub fn new(size: u64, settings: Settings) -> Result<Self, StudyError> {
-        Self::with(PodOptions::new().without_heap(), size, settings)
+        Self::of_ids(size, settings, 128)
+    }
+
+    /// A pod with this many ids.
+    pub fn of_ids(size: u64, settings: Settings, ids: u32) -> Result<Self, StudyError> {
+        Self::with(PodOptions::new().without_heap(), size, settings, ids)
     }
 
     /// One with a heap.
     pub fn with_heap(size: u64) -> Result<Self, StudyError> {
-        Self::with(PodOptions::new(), size, Settings::default())
+        Self::with(PodOptions::new(), size, Settings::default(), 128)
     }
 
-    fn with(options: PodOptions, size: u64, settings: Settings) -> Result<Self, StudyError> {
+    fn with(
+        options: PodOptions,
+        size: u64,
+        settings: Settings,
+        ids: u32,
+    ) -> Result<Self, StudyError> {
         let path = fresh_path("pod");
         let settings = Settings {
             uid: rustix::process::geteuid().as_raw(),
             ..settings
         };
-        let options = options.size(size).ids(128).settings(settings);
+        let options = options.size(size).ids(ids).settings(settings);
         let pod = Pod::create(&path, options.prefault(|_, _| ()))?;
         Ok(Self { pod, path })
     }

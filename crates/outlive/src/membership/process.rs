@@ -7,7 +7,7 @@ use super::join::{self, Claim, JoinError};
 use super::keeper;
 use super::oses::enter_system;
 use super::sentinel::{self, Entry, bell_of};
-use super::watch::watcher_of;
+use super::watch::wake_watcher;
 use super::{
     Credentials, FenceCommandDigest, GroupError, GroupId, Guard, Instance, InstanceId, Level,
     Member, NothingHeld, Obligations, Settings, Subscription, Tables,
@@ -379,8 +379,7 @@ impl Process {
             None => join::join_any(shared.tables, os, shared.os_number, &claim)?,
         };
         // Its obituary is to be watched.
-        let watcher = watcher_of(shared.tables, inner.host).unwrap_or(inner.instance);
-        os.bells().ring(bell_of(watcher.id));
+        wake_watcher(shared.tables, os, inner.host);
         let tables = shared.tables;
         // SAFETY: `join` made this thread the only one that acts as `instance`, and it is raised only
         // after its obituary, the process's end, a fence or its own giving up has proven that this thread

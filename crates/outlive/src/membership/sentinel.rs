@@ -95,6 +95,8 @@ pub(crate) fn enter(
             for (instance, level) in [(host, Level::Host), (process, Level::Process)] {
                 shared.announce(os, instance, level);
             }
+            // Its obituary is to be watched.
+            watch::wake_watcher(tables, os, host);
             Ok((host, process))
         }
         Err(error) => {

@@ -11,6 +11,7 @@
 //! that the word names another process, and becomes a backup. **No proof of a death rests on this word**: two watchers, or none
 //! for a while, delay a detection or do it twice. So its loads and stores need no order beyond their own.
 
+use super::sentinel::bell_of;
 use super::{Instance, Level, Settings, Status, Tables};
 use crate::host::{Obituary, Os};
 use core::time::Duration;
@@ -36,6 +37,13 @@ fn is_member<M: Memory>(tables: Tables<M>, host: Instance, holder: Instance) -> 
 pub(crate) fn watcher_of<M: Memory>(tables: Tables<M>, host: Instance) -> Option<Instance> {
     let holder = Instance::from_word(tables.records().watch(host.id))?;
     is_member(tables, host, holder).then_some(holder)
+}
+
+/// Lets the watcher of `host` look at what has changed, if it has one.
+pub(crate) fn wake_watcher<M: Memory>(tables: Tables<M>, os: &dyn Os, host: Instance) {
+    if let Some(watcher) = watcher_of(tables, host) {
+        os.bells().ring(bell_of(watcher.id));
+    }
 }
 
 /// What one process knows of the watch of its host.
@@ -86,9 +94,20 @@ impl<M: Memory> Watch<M> {
                 _ => {
                     self.seen = None;
                     if records.change_watch(self.host.id, word, self.me.to_word()) {
+                        self.wake_other_watchers(os);
                         return true;
                     }
                 }
+            }
+        }
+    }
+
+    /// Lets the watchers of the other hosts sleep on this process's obituary too: without it they would know of it at their next
+    /// heartbeat.
+    fn wake_other_watchers(&self, os: &dyn Os) {
+        for (id, state) in self.tables.writers() {
+            if state.level == Some(Level::Host) && id != self.host.id {
+                wake_watcher(self.tables, os, Instance::new(id, state.generation));
             }
         }
     }
