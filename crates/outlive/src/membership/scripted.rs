@@ -3,6 +3,7 @@
 mod any_order;
 mod edges;
 mod managers;
+mod watches;
 
 use super::events::GroupEvents;
 use super::fence::FenceAgent;

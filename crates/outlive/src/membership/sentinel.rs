@@ -310,7 +310,7 @@ impl<'a> Sentinel<'a> {
     }
 
     /// The obituaries to sleep on until the next round.
-    fn held(&self) -> &[(u32, u32)] {
+    pub(crate) fn held(&self) -> &[(u32, u32)] {
         match self.watcher.is_empty() {
             true => &self.detector.sighting.held,
             false => &self.watcher,

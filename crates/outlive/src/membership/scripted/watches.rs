@@ -1,0 +1,141 @@
+//! One process of a host watches for all of it: taken, kept, lost and taken over.
+
+use super::*;
+use crate::membership::watch::{self, watcher_of};
+
+/// The settings of one machine: a backup's interval is ten heartbeats there.
+fn relaxed() -> Settings {
+    Settings {
+        uid: 1000,
+        ..Settings::default()
+    }
+}
+
+#[test]
+fn backups_beat_seldom_and_do_nothing_else() {
+    let settings = relaxed();
+    let (tables, script) = (pod(&settings), Scripted::new(1, IDS));
+    let mut first = join(tables, &script, 3);
+    first.round();
+    let mut second = join(tables, &script, 3);
+    let mut other = join(tables, &script, 4);
+    pass(&mut [&mut first, &mut second, &mut other], 50 * MS);
+    assert_eq!(watcher_of(tables, first.host), Some(first.process));
+    assert_eq!(watcher_of(tables, other.host), Some(other.process));
+    let beats = |of: Instance| tables.records().beats(of.id);
+    let before = (beats(first.process), beats(second.process));
+    let time = Duration::from_secs(5);
+    pass(&mut [&mut first, &mut second, &mut other], time);
+    let (of_first, of_second) = (
+        beats(first.process) - before.0,
+        beats(second.process) - before.1,
+    );
+    let of = |interval: Duration| (time.as_millis() / interval.as_millis()) as u64;
+    assert!(of_first.abs_diff(of(settings.heartbeat)) <= 2, "{of_first}");
+    assert!(
+        of_second.abs_diff(of(watch::interval(&settings))) <= 2,
+        "{of_second}"
+    );
+    // Its next round is due when it beats, or when what it sleeps on changes.
+    let due = second.sentinel.round(second.os);
+    assert!(due > script.now() + settings.heartbeat, "{due:?}");
+    assert_eq!(second.sentinel.held().len(), 1);
+    assert_eq!(second.sentinel.held()[0].0, first.process.id);
+}
+
+#[test]
+fn a_watcher_that_dies_or_leaves_is_followed_at_once() {
+    let (tables, script) = (pod(&relaxed()), Scripted::new(1, IDS));
+    let mut actors: Vec<Actor> = (0..3).map(|_| join(tables, &script, 3)).collect();
+    actors.iter_mut().for_each(Actor::round);
+    let of_host = |actors: &[Actor]| watcher_of(tables, actors[0].host);
+    assert_eq!(of_host(&actors), Some(actors[0].process));
+    // Its obituary is marked before its process is gone, and wakes its backups.
+    script.begin_death(actors[0].identity);
+    let slept_on = actors[1].sentinel.held()[0].0;
+    assert_eq!(slept_on, actors[0].process.id);
+    actors[1].round();
+    assert_eq!(of_host(&actors), Some(actors[1].process));
+    script.end_death(actors[0].identity);
+    actors[1].round();
+    let died = (EventKind::ProcessDied, actors[0].process);
+    assert!(told(tables).contains(&died));
+    // One that leaves gives the watch back.
+    let leaver = &actors[1];
+    sentinel::exit(leaver.shared, leaver.os, leaver.host, leaver.process, true);
+    assert_eq!(of_host(&actors), None);
+    actors[2].round();
+    assert_eq!(of_host(&actors), Some(actors[2].process));
+}
+
+#[test]
+fn a_stopped_watcher_loses_the_watch_before_its_host_is_suspected() {
+    for settings in [relaxed(), super::settings()] {
+        let (tables, script) = (pod(&settings), Scripted::new(1, IDS));
+        let mut manager = join(tables, &script, 0);
+        manager.round();
+        let mut stopped = join(tables, &script, 3);
+        let mut backup = join(tables, &script, 3);
+        pass(&mut [&mut manager, &mut stopped, &mut backup], 500 * MS);
+        assert_eq!(watcher_of(tables, stopped.host), Some(stopped.process));
+        script.stop(stopped.identity);
+        pass(&mut [&mut manager, &mut backup], settings.suspicion * 4);
+        assert_eq!(watcher_of(tables, stopped.host), Some(backup.process));
+        assert_eq!(tables.generations().current(stopped.host.id), 1);
+        assert!(!told(tables).iter().any(|(kind, _)| kind.is_death()));
+        // A thread of the backup that dies without a mark is found, which takes a watcher.
+        let (thread, _, instance) = backup.thread(Some(9));
+        script.kill_thread(thread, false);
+        pass(
+            &mut [&mut manager, &mut backup],
+            Duration::from_millis(1100),
+        );
+        assert!(told(tables).contains(&(EventKind::ThreadDied, instance)));
+        // The one that goes on is a backup from now on.
+        script.resume(stopped.identity);
+        pass(
+            &mut [&mut manager, &mut stopped, &mut backup],
+            settings.suspicion * 4,
+        );
+        assert_eq!(watcher_of(tables, stopped.host), Some(backup.process));
+        assert!(tables.generations().current(stopped.process.id) == 1);
+    }
+}
+
+#[test]
+fn whatever_stands_in_the_watch_word_a_process_takes_it() {
+    let (tables, script) = (pod(&relaxed()), Scripted::new(1, IDS));
+    let mut actor = join(tables, &script, 3);
+    let (host, me) = (actor.host, actor.process);
+    let other = join(tables, &script, 4);
+    let named = |instance: Instance| instance.to_word();
+    for word in [
+        1,
+        u64::MAX,
+        named(Instance::new(me.id, me.generation + 1)),
+        named(host),
+        named(other.process),
+        named(Instance::new(IDS, 1)),
+        named(Instance::new(u32::MAX, 1)),
+    ] {
+        let seen = tables.records().watch(host.id);
+        assert!(tables.records().change_watch(host.id, seen, word));
+        actor.round();
+        assert_eq!(watcher_of(tables, host), Some(me), "{word:#x}");
+    }
+}
+
+#[test]
+fn a_joining_process_is_watched_by_the_others_from_its_first_round_on() {
+    let (tables, script) = (pod(&relaxed()), Scripted::new(1, IDS));
+    let mut watcher = join(tables, &script, 0);
+    watcher.round();
+    let bell = sentinel::bell_of(watcher.process.id);
+    let before = watcher.os.bells().read(bell);
+    let mut newcomer = join(tables, &script, 1);
+    newcomer.round();
+    assert_ne!(watcher.os.bells().read(bell), before, "it sleeps on");
+    watcher.round();
+    let held = watcher.sentinel.held();
+    assert!(held.iter().any(|(id, _)| *id == newcomer.process.id));
+}
