@@ -368,6 +368,30 @@ fn removed_side_files_lose_no_pod() {
 }
 
 #[test]
+fn a_limit_on_descriptors_that_is_too_low_is_named() {
+    let place = Place::new("descriptors");
+    let path = place.path();
+    create(path);
+    let program = command(["x"; 0]).get_program().to_owned();
+    let limited = |most: u32| {
+        let mut host = Command::new("sh");
+        let line = format!("ulimit -n {most}; exec \"$0\" pod host \"$1\" --host 0 2>&1");
+        host.args(["-c", &line]).arg(&program).arg(path);
+        host
+    };
+    let refused = limited(15).output().unwrap();
+    let said = String::from_utf8_lossy(&refused.stdout).into_owned();
+    assert!(
+        !refused.status.success() && said.contains("RLIMIT_NOFILE") && said.contains("ulimit -n"),
+        "{said}"
+    );
+    let mut host = Running::of(limited(16));
+    host.wait_for(&["joined"]);
+    host.interrupt();
+    host.ends();
+}
+
+#[test]
 fn files_that_are_removed_under_a_member_are_reported_once() {
     let place = Place::new("unlinked");
     let path = place.path();

@@ -18,6 +18,9 @@ use std::time::Instant;
 /// How long a thread sleeps between two looks where it cannot wait for several words at once.
 const POLL: Duration = Duration::from_millis(1);
 
+/// How many descriptors a process must be able to have: it has a few for each pod, and needs some for a moment.
+const DESCRIPTORS: u64 = 16;
+
 const POD_REMOVED: &str = "the pod's members go on, and no other process can join them; stop them, then create the pod again";
 const SIDE_FILE_REMOVED: &str = "the pod's members go on, but processes that join from now on meet elsewhere and learn of \
     deaths later; restart the members one after the other (logind's RemoveIPC removes such files when their user logs out)";
@@ -111,6 +114,16 @@ impl Linux {
             }
             linux.users.fetch_add(1, Ordering::Relaxed);
             return Ok(linux);
+        }
+        let most = rustix::process::getrlimit(rustix::process::Resource::Nofile).current;
+        if let Some(most) = most.filter(|most| *most < DESCRIPTORS) {
+            return Err(OsError::Missing {
+                what: "room for descriptors",
+                hint: format!(
+                    "this process may have {most} (RLIMIT_NOFILE), and one that joins a pod needs {DESCRIPTORS} beside the \
+                     program's own; raise it by ulimit -n"
+                ),
+            });
         }
         let place = Place::of_this_process()?;
         let side = SideFile::attach(Path::new(MEETING), pod, place, obituaries, access)?;

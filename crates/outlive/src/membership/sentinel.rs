@@ -148,7 +148,8 @@ pub(crate) fn exit(
         beat(tables, host, process);
         match Door::enter(tables, os, number, host.id, shared.settings.heartbeat) {
             Ok(door) => break Some(door),
-            Err(_) if os.now() < until => {}
+            Err(JoinError::InUse { .. }) if os.now() < until => {}
+            // No descriptor is left, say. The host is ended by a watcher, or by the next process that joins it.
             Err(error) => {
                 tracing::warn!(%host, %error, "left without closing the host's door");
                 break None;

@@ -7,8 +7,10 @@ use std::io;
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
+use std::sync::{Mutex, PoisonError};
 
 use rustix::fs::{Mode, OFlags};
+use rustix::io::Errno;
 
 /// What a lock excludes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -52,8 +54,26 @@ pub(crate) fn is_locked(file: &File, byte: libc::off_t) -> io::Result<bool> {
     }
 }
 
+/// A descriptor that stands for nothing: closed where a program has used up its own, so that its process can still leave a pod
+/// and take a join lock. One for the whole process.
+static SPARE: Mutex<Option<File>> = Mutex::new(None);
+
 /// A new description of the file that `file` is, which was opened by `path`.
 pub(crate) fn reopen(file: &File, path: &Path) -> rustix::io::Result<File> {
+    let mut spare = SPARE.lock().unwrap_or_else(PoisonError::into_inner);
+    let opened = match reopen_once(file, path) {
+        Err(Errno::MFILE) if spare.take().is_some() => reopen_once(file, path),
+        opened => opened,
+    };
+    if spare.is_none() {
+        // Of no file that has locks: a descriptor keeps those of its description.
+        let nothing = rustix::fs::open("/", OFlags::PATH | OFlags::CLOEXEC, Mode::empty());
+        *spare = nothing.ok().map(File::from);
+    }
+    opened
+}
+
+fn reopen_once(file: &File, path: &Path) -> rustix::io::Result<File> {
     let flags = OFlags::RDWR | OFlags::CLOEXEC | OFlags::NOCTTY;
     let by_descriptor = format!("/proc/self/fd/{}", file.as_raw_fd());
     let opened = rustix::fs::open(by_descriptor, flags, Mode::empty()).or_else(|error| {
