@@ -1,7 +1,8 @@
 //! What `/proc` says of processes and threads, and where ids mean something.
 
 use super::{Liveness, OsError, ProcessIdentity, ThreadIdentity};
-use core::sync::atomic::{AtomicU64, Ordering};
+use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::io::Read;
 use std::os::unix::fs::MetadataExt;
 use std::{fs, io};
 
@@ -39,7 +40,7 @@ impl Stat {
     }
 
     fn read(path: &str) -> io::Result<Self> {
-        Self::parse(&fs::read(path)?)
+        Self::parse(read(path)?.as_bytes())
             .ok_or_else(|| io::Error::new(io::ErrorKind::InvalidData, "not a line of stat"))
     }
 
@@ -52,6 +53,27 @@ impl Stat {
     pub(super) fn of_thread(pid: u32, tid: u32) -> io::Result<Self> {
         Self::read(&format!("/proc/{pid}/task/{tid}/stat")).map_err(vanished)
     }
+}
+
+/// What the small file `path` of `/proc` holds, whose size says nothing: by one read of a page where the standard library,
+/// which begins with a few bytes, makes seven. A restart waits for a handful of these files.
+fn read(path: &str) -> io::Result<String> {
+    let mut file = fs::File::open(path)?;
+    let mut page = vec![0; 4096];
+    let mut there = 0;
+    loop {
+        match file.read(&mut page[there..]) {
+            Ok(0) => break,
+            Ok(more) => there += more,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+        if there == page.len() {
+            page.resize(2 * there, 0);
+        }
+    }
+    page.truncate(there);
+    Ok(String::from_utf8_lossy(&page).into_owned())
 }
 
 /// A process that ends between the opening and the reading of its file is `ESRCH`.
@@ -127,13 +149,23 @@ pub(super) fn start_time_of(pid: u32) -> Option<u64> {
 
 /// This process.
 pub(super) fn this_process() -> Result<ProcessIdentity, OsError> {
+    /// When the process [`OF`] started, which never changes. A forked child asks anew.
+    static STARTED: AtomicU64 = AtomicU64::new(0);
+    static OF: AtomicU32 = AtomicU32::new(0);
     let pid = std::process::id();
+    // Acquire, paired with the release below: the time was stored before.
+    if OF.load(Ordering::Acquire) == pid {
+        let start_time = STARTED.load(Ordering::Relaxed);
+        return Ok(ProcessIdentity { pid, start_time });
+    }
     let start_time = if is_own() {
         let stat = Stat::of_process(pid).map_err(|source| no_proc("/proc/PID/stat", source))?;
         stat.start_time
     } else {
         0
     };
+    STARTED.store(start_time, Ordering::Relaxed);
+    OF.store(pid, Ordering::Release);
     Ok(ProcessIdentity { pid, start_time })
 }
 
@@ -177,7 +209,7 @@ pub(super) fn is_own() -> bool {
 /// As [`is_own`], asked anew: another `/proc` may have been mounted over this one since.
 fn is_own_now() -> bool {
     let pid = std::process::id();
-    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let status = read("/proc/self/status").unwrap_or_default();
     let line = status.lines().find_map(|line| line.strip_prefix("NSpid:"));
     line.is_some_and(|line| line.split_whitespace().eq([pid.to_string()]))
 }
@@ -194,7 +226,7 @@ pub(super) struct Place {
 impl Place {
     pub(super) fn of_this_process() -> Result<Self, OsError> {
         let path = "/proc/sys/kernel/random/boot_id";
-        let boot = fs::read_to_string(path).map_err(|source| no_proc(path, source))?;
+        let boot = read(path).map_err(|source| no_proc(path, source))?;
         let boot = u128::from_str_radix(&boot.trim().replace('-', ""), 16)
             .map_err(|error| no_proc(path, io::Error::new(io::ErrorKind::InvalidData, error)))?;
         // Also in another namespace's /proc the link leads to the namespace of the process that asks.
@@ -213,7 +245,7 @@ impl Place {
 
 /// The machine that this is, over its boots; 0 if that is not known.
 pub(super) fn machine() -> u128 {
-    let id = fs::read_to_string("/etc/machine-id").ok();
+    let id = read("/etc/machine-id").ok();
     id.and_then(|id| u128::from_str_radix(id.trim(), 16).ok())
         .unwrap_or(0)
 }

@@ -17,8 +17,10 @@ use std::time::Instant;
 
 /// How often the supervisor looks at programs that have not joined, whose end nobody tells.
 const LOOK: Duration = Duration::from_millis(20);
-/// How often it looks whether what is due can be started, and whether what has left the pod has ended.
+/// How often it looks whether what has left the pod has ended.
 const PENDING: Duration = Duration::from_millis(1);
+/// How soon it looks again at what waits for a recovery, at the soonest.
+const RECOVERING: Duration = Duration::from_micros(100);
 /// How long killed children may take to be gone.
 const LAST_BREATH: Duration = Duration::from_secs(5);
 
@@ -282,9 +284,12 @@ impl ProcessSupervisor {
         self.children
             .iter()
             .filter_map(|child| child.plan.due())
-            .map(|due| due.saturating_sub(now))
-            // What is due and has not been started waits for a recovery or a host, whose end nobody tells.
-            .map(|nap| if nap.is_zero() { PENDING } else { nap })
+            // What is due and has not been started waits for a recovery or a host, whose end no event reports: mostly for a
+            // fraction of a millisecond, and for ever where no process can recover it.
+            .map(|due| match due.checked_sub(now) {
+                Some(nap) if !nap.is_zero() => nap,
+                _ => ((now - due) / 4).clamp(RECOVERING, LOOK),
+            })
             .min()
             .map_or(longest, |nap| nap.min(longest))
     }
