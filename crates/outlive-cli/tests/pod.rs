@@ -172,6 +172,9 @@ fn there_is_no_room_for_more_than_there_is() {
         outlive(["pod", "destroy", place.path()]).succeeds();
     }
     outlive(["pod", "create", place.path(), "--domain", "write-back"]).fails(1, "write-back");
+    // Nor huge pages on a filesystem that has none.
+    outlive(["pod", "create", place.path(), "--huge", "reserved"])
+        .fails(1, "mount -t hugetlbfs none");
     assert!(
         !fs::exists(place.path()).unwrap(),
         "something was left behind"

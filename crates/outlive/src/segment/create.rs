@@ -5,7 +5,7 @@ use super::backend::{self, Backend, Fresh};
 use super::completion::Creation;
 use super::error::{CallFailed, CreateError};
 use super::mapping::Mapping;
-use super::pages::{HugePages, Pages};
+use super::pages::{HugePages, Pages, require_reserved};
 use super::space::Places;
 use super::superblock::{MOST_AREAS, Superblock};
 use super::{LayoutError, Segment};
@@ -193,6 +193,9 @@ impl<'a> SegmentBuilder<'a> {
             .size
             .checked_next_multiple_of(backend.granule())
             .ok_or(LayoutError::TooLarge(plan.size))?;
+        if self.huge == HugePages::Reserved {
+            require_reserved(backend.as_ref(), path, mapped, &self.places)?;
+        }
         backend.reserve(mapped, &self.places)?;
 
         let transparent = self.huge.are_transparent_on(backend.as_ref());

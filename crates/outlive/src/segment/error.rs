@@ -100,21 +100,37 @@ pub enum CreateError {
     /// The processor lacks what shared words need.
     #[error(transparent)]
     NoWideAtomics(#[from] NoWideAtomics),
-    /// Huge pages from the system's pool were asked for and cannot be had.
+    /// Huge pages from the system's pool were asked for and are not available.
     #[error(
-        "no huge pages could be taken for {} ({source}): reserve some in \
-         /proc/sys/vm/nr_hugepages or ask for transparent ones",
-        path.display()
+        "{} gets no reserved huge pages: {why}; {needed} pages of {page_size} bytes are needed and \
+         {free} are free; reserve them as root: {}",
+        path.display(), reserve_command(*page_size, *reserve)
     )]
     NoHugePages {
         /// The segment.
         path: PathBuf,
-        /// What the operating system said.
-        source: io::Error,
+        /// The cause.
+        why: String,
+        /// The number of pages that the segment needs.
+        needed: u64,
+        /// The number of pages that the pool has free.
+        free: u64,
+        /// The size of such a page in bytes.
+        page_size: u64,
+        /// The size of the pool, in pages, at which the segment fits.
+        reserve: u64,
     },
     /// A call failed.
     #[error(transparent)]
     Call(#[from] CallFailed),
+}
+
+/// The command that enlarges the pool of huge pages to `reserve` pages.
+fn reserve_command(page_size: u64, reserve: u64) -> String {
+    format!(
+        "`echo {reserve} > /sys/kernel/mm/hugepages/hugepages-{}kB/nr_hugepages`",
+        page_size >> 10
+    )
 }
 
 /// Why a segment was not opened.

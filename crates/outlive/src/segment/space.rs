@@ -40,6 +40,16 @@ impl Places {
     pub fn at(&self, path: &str) -> PathBuf {
         self.root.join(path.trim_start_matches('/'))
     }
+
+    /// The entry `key` of `/proc/meminfo`, in bytes.
+    pub fn meminfo(&self, key: &str) -> Option<u64> {
+        let text = std::fs::read_to_string(self.at("proc/meminfo")).ok()?;
+        let value = text
+            .lines()
+            .find_map(|line| line.strip_prefix(key)?.strip_prefix(':'))?;
+        let kib: u64 = value.trim().strip_suffix("kB")?.trim().parse().ok()?;
+        Some(kib * 1024)
+    }
 }
 
 /// Who has no room.
@@ -230,17 +240,8 @@ fn look(
             let limit = || Limit::ControlGroup(left.group.clone());
             enough(wanted, Some(left.bytes), &limit)?;
         }
-        enough(wanted, available_memory(places), &|| Limit::Machine)?;
+        // What the kernel reckons it can give without swapping.
+        enough(wanted, places.meminfo("MemAvailable"), &|| Limit::Machine)?;
     }
     Ok(())
-}
-
-/// What the kernel reckons can be had without swapping.
-fn available_memory(places: &Places) -> Option<u64> {
-    let text = std::fs::read_to_string(places.at("proc/meminfo")).ok()?;
-    let line = text
-        .lines()
-        .find_map(|line| line.strip_prefix("MemAvailable:"))?;
-    let kib: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
-    Some(kib * 1024)
 }

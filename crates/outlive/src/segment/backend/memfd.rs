@@ -60,15 +60,12 @@ impl Memfd {
             Err(Errno::INVAL) => memfd_create(name, flags),
             created => created,
         };
-        let fd = created.map_err(|error| match error {
-            error if options.reserved_huge_pages && error != Errno::INVAL => {
-                CreateError::NoHugePages {
-                    path: path.into(),
-                    source: error.into(),
-                }
-            }
-            error => CallFailed::new("memfd_create", path, error).into(),
-        })?;
+        let call = if options.reserved_huge_pages {
+            "memfd_create(MFD_HUGETLB)"
+        } else {
+            "memfd_create"
+        };
+        let fd = created.map_err(|error| CallFailed::new(call, path, error))?;
         let file = File::from(fd);
         fchmod(&file, Mode::from_raw_mode(options.mode))
             .map_err(|error| CallFailed::new("fchmod", path, error))?;
