@@ -4,6 +4,7 @@ use super::area::{Area, AreaClass, AreaKind, AreaSize, Request, pages, plan};
 use super::backend::{self, Backend, Fresh};
 use super::completion::Creation;
 use super::error::{CallFailed, CreateError};
+use super::filesystem::refuse_remote;
 use super::mapping::Mapping;
 use super::pages::{HugePages, Pages, require_reserved};
 use super::space::Places;
@@ -188,6 +189,7 @@ impl<'a> SegmentBuilder<'a> {
             }
         }
         let (mut backend, seen) = backend::for_creation(path, &self.fresh, &self.places)?;
+        refuse_remote(backend.file(), path)?;
         let plan = plan(self.size_on(backend.as_ref())?, &self.areas, MOST_AREAS)?;
         let mapped = plan
             .size

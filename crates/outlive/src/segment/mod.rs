@@ -62,6 +62,7 @@ mod completion;
 mod create;
 mod destroy;
 mod error;
+mod filesystem;
 mod layout;
 mod mapping;
 #[cfg(test)]
@@ -244,8 +245,9 @@ impl Segment {
     }
 
     /// Whether one kernel at a time can map it, and all who do see one another's file locks: a file on a local filesystem, or
-    /// a memfd. A device, or a file on a network or cluster filesystem, can be mapped by several machines; two nodes of a
-    /// device, or a file of an overlay and the one below it, are one memory whose locks are apart.
+    /// a memfd. A device, or a file that is mapped directly (virtiofs with DAX, famfs), can be mapped by several kernels; two
+    /// nodes of a device, or a file of an overlay and the one below it, are one memory whose locks are apart. (A file on a
+    /// network, cluster or FUSE filesystem is refused: its mappings are not coherent between machines.)
     pub fn has_one_kernel(&self) -> bool {
         self.inner().backend.has_one_kernel()
     }

@@ -4,6 +4,7 @@ use super::Segment;
 use super::backend::{self, Backend};
 use super::create::Progress;
 use super::error::{CallFailed, CreateError, OpenError};
+use super::filesystem::refuse_remote;
 use super::mapping::Mapping;
 use super::pages::{HugePages, Pages};
 use super::space::Places;
@@ -100,6 +101,7 @@ impl<'a> OpenOptions<'a> {
 
     fn open_backend(mut self, mut backend: Box<dyn Backend>) -> Result<Segment, OpenError> {
         let path = backend.path().to_owned();
+        refuse_remote(backend.file(), &path)?;
         let refused = |refusal| OpenError::Refused {
             path: path.clone(),
             refusal,

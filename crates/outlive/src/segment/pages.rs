@@ -2,8 +2,9 @@
 
 use super::backend::{Backend, BackendKind};
 use super::error::{CreateError, Unsuitable};
+use super::filesystem::{HUGETLBFS, filesystem};
 use super::mapping::Mapping;
-use super::space::{HUGETLBFS_MAGIC, Places, filesystem};
+use super::space::Places;
 use core::fmt;
 use outlive_memory::Native;
 use std::path::Path;
@@ -119,7 +120,7 @@ fn default_size(places: &Places) -> u64 {
 /// Whether the pages of the memory come from the system's pool of huge pages.
 fn is_pooled(backend: &dyn Backend) -> bool {
     backend.kind() == BackendKind::Memfd && backend.granule() > Native::GRANULE
-        || filesystem(backend.file()) == Ok(HUGETLBFS_MAGIC)
+        || filesystem(backend.file()) == Ok(HUGETLBFS)
 }
 
 /// The system's pool of huge pages of one size, in pages.

@@ -7,8 +7,9 @@
 
 use super::cgroup;
 use super::error::CallFailed;
+use super::filesystem::{RAMFS, TMPFS, filesystem};
 use core::fmt;
-use rustix::fs::{FallocateFlags, fallocate, fstat, fstatfs, fstatvfs, ftruncate};
+use rustix::fs::{FallocateFlags, fallocate, fstat, fstatvfs, ftruncate};
 use rustix::io::Errno;
 use rustix::process::{Resource, getrlimit};
 use std::fs::File;
@@ -105,35 +106,6 @@ pub struct NoRoom {
 pub(super) enum NotReserved {
     NoRoom(NoRoom),
     Call(CallFailed),
-}
-
-const TMPFS_MAGIC: u64 = 0x0102_1994;
-const RAMFS_MAGIC: u64 = 0x8584_58f6;
-pub(super) const HUGETLBFS_MAGIC: u64 = 0x9584_58f6;
-
-/// Filesystems that one kernel at a time mounts from memory or disks of its own: ext2 to ext4, XFS, Btrfs, F2FS, ZFS,
-/// and bcachefs. Network, cluster and FUSE filesystems, famfs and virtiofs among them, are none of these; nor are overlays,
-/// whose file shares its pages, and not its locks, with the file below it.
-const LOCAL_MAGICS: [u64; 6] = [
-    0xef53,
-    0x5846_5342,
-    0x9123_683e,
-    0xf2f5_2010,
-    0x2fc1_2fc1,
-    0xca45_1a4e,
-];
-
-pub(super) const OVERLAY_MAGIC: u64 = 0x794c_7630;
-
-/// Whether a file on the kind of filesystem `magic` can be mapped by one kernel at a time only.
-pub(super) fn is_local(magic: u64) -> bool {
-    matches!(magic, TMPFS_MAGIC | RAMFS_MAGIC | HUGETLBFS_MAGIC) || LOCAL_MAGICS.contains(&magic)
-}
-
-/// The kernel's number for the kind of filesystem that `file` is on.
-pub(super) fn filesystem(file: &File) -> Result<u64, Errno> {
-    // The field's type differs between processors; the numbers have 32 bits.
-    Ok(u64::from(fstatfs(file)?.f_type as u32))
 }
 
 /// So much is reserved by one call, at most and at least. A signal that arrives in the middle of a call makes
@@ -235,7 +207,7 @@ fn look(
     enough(wanted, free_space(file), &|| Limit::Filesystem)?;
     let kind = filesystem(file)
         .map_err(|error| NotReserved::Call(CallFailed::new("fstatfs", path, error)))?;
-    if matches!(kind, TMPFS_MAGIC | RAMFS_MAGIC) {
+    if matches!(kind, TMPFS | RAMFS) {
         if let Some(left) = cgroup::left(places) {
             let limit = || Limit::ControlGroup(left.group.clone());
             enough(wanted, Some(left.bytes), &limit)?;

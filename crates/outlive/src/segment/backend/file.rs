@@ -8,9 +8,8 @@
 
 use super::{Backend, BackendKind, Fresh, read_first_page};
 use crate::segment::error::{CallFailed, CreateError, Unsuitable};
-use crate::segment::space::{
-    HUGETLBFS_MAGIC, NotReserved, OVERLAY_MAGIC, Places, filesystem, is_local, reserve,
-};
+use crate::segment::filesystem::{HUGETLBFS, filesystem, has_inodes, is_local};
+use crate::segment::space::{NotReserved, Places, reserve};
 use crate::segment::superblock::{SUPERBLOCK_BYTES, incomplete_word};
 use outlive_memory::Native;
 use rustix::fs::{AtFlags, CWD, Mode, OFlags, fchmod, fstat, fstatfs, linkat, openat};
@@ -92,7 +91,7 @@ impl RegularFile {
             name,
         };
         let failed = |error| CallFailed::new("fstatfs", path, error);
-        if filesystem(&this.file).map_err(failed)? == HUGETLBFS_MAGIC {
+        if filesystem(&this.file).map_err(failed)? == HUGETLBFS {
             this.granule = fstatfs(&this.file).map_err(failed)?.f_bsize as u64;
         }
         Ok(this)
@@ -169,8 +168,7 @@ impl Backend for RegularFile {
     }
 
     fn is_known_by_inode(&self) -> bool {
-        // An overlay's file has the number of the file below it.
-        filesystem(&self.file).is_ok_and(|magic| is_local(magic) || magic == OVERLAY_MAGIC)
+        filesystem(&self.file).is_ok_and(has_inodes)
     }
 
     fn publish(&mut self) -> Result<(), CreateError> {
