@@ -320,6 +320,27 @@ fn places_with_a_shm_or_a_time_of_their_own_are_told_apart() {
 }
 
 #[test]
+fn a_small_dev_shm_holds_a_pod_that_can_be_joined() {
+    if !can_contain(&CONTAINER) {
+        return;
+    }
+    // The default size is refused with the size that fits; that one leaves room for the side file of any number of ids.
+    for ids in ["256", "1024"] {
+        let before = format!(
+            r#"mount -t tmpfs -o size=64m tmpfs /dev/shm
+            "$1" pod create /dev/shm/pod --ids {ids} 2>/dev/shm/said && exit 3
+            fits=$(sed -n 's/.*ask for at most \([0-9]*\) bytes.*/\1/p' /dev/shm/said)
+            rm /dev/shm/said
+            "$1" pod create /dev/shm/pod --ids {ids} --size "$fits" || exit 4"#
+        );
+        let arguments = ["pod", "host", "/dev/shm/pod", "--host", "0"];
+        let mut host = Running::of(contained(&CONTAINER, &before, &arguments));
+        host.wait_for(&["created", "joined"]);
+        host.kill();
+    }
+}
+
+#[test]
 fn removed_side_files_lose_no_pod() {
     let directory = std::env::temp_dir().join(format!("outlive-removed-{}", std::process::id()));
     fs::create_dir_all(&directory).unwrap();

@@ -32,4 +32,5 @@ pub use os::{
 pub use presence::{PodFile, Presence};
 pub use scripted::{Scripted, ScriptedOs};
 pub use side_file::Access;
+pub(crate) use side_file::{MEETING, bytes as side_file_bytes};
 pub use side_file_name::SideFileEntry;

@@ -57,7 +57,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
 /// Where the processes of an operating system meet.
-pub(super) const MEETING: &str = "/dev/shm";
+pub(crate) const MEETING: &str = "/dev/shm";
 
 const MAGIC: [u8; 8] = *b"OUTLside";
 const VERSION: u32 = 2;
@@ -464,6 +464,11 @@ impl Bells for SideFile {
 /// Where the pages with the words begin.
 fn words_at(obituaries: u32) -> usize {
     (HOLDERS_AT + obituaries as usize * HOLDER).next_multiple_of(PAGE)
+}
+
+/// The size of the side file of a pod with `ids` ids.
+pub(crate) fn bytes(ids: u32) -> u64 {
+    file_bytes(ids) as u64
 }
 
 fn file_bytes(obituaries: u32) -> usize {

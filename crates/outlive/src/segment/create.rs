@@ -7,12 +7,13 @@ use super::error::{CallFailed, CreateError};
 use super::filesystem::refuse_remote;
 use super::mapping::Mapping;
 use super::pages::{HugePages, Pages, require_reserved};
-use super::space::Places;
+use super::space::{Places, Space};
 use super::superblock::{MOST_AREAS, Superblock};
 use super::{LayoutError, Segment};
 use outlive_memory::{Native, PersistenceDomain, WriteBackInstruction};
-use rustix::fs::{FlockOperation, flock};
+use rustix::fs::{FlockOperation, flock, fstat, stat};
 use std::fmt;
+use std::fs::File;
 use std::path::Path;
 use std::time::{SystemTime, UNIX_EPOCH};
 use uuid::Uuid;
@@ -39,6 +40,7 @@ pub struct SegmentBuilder<'a> {
     huge: HugePages,
     prefault: Option<Box<Progress<'a>>>,
     accept_unproven: bool,
+    beside: Option<(&'a Path, u64)>,
     fresh: Fresh,
     areas: Vec<Request>,
     initialise: Option<Box<Initialise<'a>>>,
@@ -60,6 +62,7 @@ impl<'a> SegmentBuilder<'a> {
             huge: HugePages::Off,
             prefault: None,
             accept_unproven: false,
+            beside: None,
             fresh: Fresh {
                 mode: 0o600,
                 replace: false,
@@ -148,6 +151,12 @@ impl<'a> SegmentBuilder<'a> {
         self
     }
 
+    /// Leaves `bytes` bytes free for files in `directory`, if the segment is on the same filesystem.
+    pub(crate) fn leave_free(mut self, bytes: u64, directory: &'a Path) -> Self {
+        self.beside = Some((directory, bytes));
+        self
+    }
+
     /// Creates a segment in the write-back domain although what would live in it has not been explored
     /// under lost caches: for that exploration.
     #[doc(hidden)]
@@ -198,7 +207,11 @@ impl<'a> SegmentBuilder<'a> {
         if self.huge == HugePages::Reserved {
             require_reserved(backend.as_ref(), path, mapped, &self.places)?;
         }
-        backend.reserve(mapped, &self.places)?;
+        let space = Space {
+            size: mapped,
+            beside: self.beside_on(backend.file()),
+        };
+        backend.reserve(space, &self.places)?;
 
         let transparent = self.huge.are_transparent_on(backend.as_ref());
         let mapping = Mapping::new(backend.file(), mapped, transparent)
@@ -242,6 +255,20 @@ impl<'a> SegmentBuilder<'a> {
         // From "being created", if it was, to "in use"; where locks are missing nothing is lost but a check.
         let _ = flock(backend.file(), FlockOperation::NonBlockingLockShared);
         Ok(Segment::new(superblock, memory, pages, backend, mapping))
+    }
+
+    /// How many bytes are to stay free on the filesystem of `file`.
+    fn beside_on(&self, file: &File) -> u64 {
+        let Some((directory, bytes)) = self.beside else {
+            return 0;
+        };
+        let same =
+            |file: rustix::fs::Stat| stat(directory).is_ok_and(|it| it.st_dev == file.st_dev);
+        if fstat(file).is_ok_and(same) {
+            bytes
+        } else {
+            0
+        }
     }
 
     /// The size to plan with: what was said, or what the medium has.

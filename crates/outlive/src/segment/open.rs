@@ -7,7 +7,7 @@ use super::error::{CallFailed, CreateError, OpenError};
 use super::filesystem::refuse_remote;
 use super::mapping::Mapping;
 use super::pages::{HugePages, Pages};
-use super::space::Places;
+use super::space::{Places, Space};
 use super::superblock::Superblock;
 use outlive_memory::{Memory, Offset, PersistenceDomain, WriteBackInstruction};
 use rustix::fs::{FlockOperation, flock, fstat};
@@ -147,7 +147,8 @@ fn fill_holes(backend: &mut dyn Backend, size: u64, places: &Places) -> Result<(
     if !is_file || stat.st_blocks as u64 * 512 >= size {
         return Ok(());
     }
-    backend.reserve(size, places).map_err(|error| match error {
+    let space = Space { size, beside: 0 };
+    backend.reserve(space, places).map_err(|error| match error {
         CreateError::NoRoom(no_room) => OpenError::NoRoom(no_room),
         CreateError::Call(call) => OpenError::Call(call),
         other => super::Unsuitable::new(backend.path(), other.to_string()).into(),

@@ -87,18 +87,36 @@ impl fmt::Display for Limit {
 /// There is no room for a segment's pages.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "no room for a segment at {}: {wanted} bytes are wanted and {limit} {free}; \
-     ask for a smaller segment or make room", path.display()
+    "no room for a segment at {}: {wanted} bytes are needed{} and {limit} {free}; {}",
+    path.display(), and_beside(*beside), advice(*fits)
 )]
 pub struct NoRoom {
     /// The segment's path.
     pub path: PathBuf,
     /// How many bytes were still to be reserved.
     pub wanted: u64,
+    /// How many more are to stay free, for what processes that join put on the same filesystem.
+    pub beside: u64,
     /// How many there are.
     pub free: u64,
+    /// The size of the largest segment that fits.
+    pub fits: u64,
     /// Who has no more.
     pub limit: Limit,
+}
+
+fn and_beside(bytes: u64) -> String {
+    match bytes {
+        0 => String::new(),
+        bytes => format!(", besides {bytes} for the processes that join,"),
+    }
+}
+
+fn advice(fits: u64) -> String {
+    match fits {
+        0 => "make room".into(),
+        fits => format!("ask for at most {fits} bytes, or make room"),
+    }
 }
 
 /// Why pages were not reserved.
@@ -113,19 +131,46 @@ pub(super) enum NotReserved {
 const MOST_STEP: u64 = 32 << 20;
 const LEAST_STEP: u64 = 64 << 10;
 
-/// Looks for room for `size` bytes in `file` and reserves every page of them. The file is at least `size`
+/// What is to be reserved.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Space {
+    /// The size of the file, all of whose pages are reserved.
+    pub size: u64,
+    /// How many bytes more its filesystem is to have left then.
+    pub beside: u64,
+}
+
+impl Space {
+    /// The error of a `limit` that has `free` bytes where `wanted` are still to be reserved.
+    fn lacks(self, path: &Path, wanted: u64, free: u64, limit: Limit) -> NotReserved {
+        let lacking = wanted.saturating_add(self.beside).saturating_sub(free);
+        NotReserved::NoRoom(NoRoom {
+            path: path.into(),
+            wanted,
+            beside: self.beside,
+            free,
+            fits: self.size.saturating_sub(lacking) / PAGE * PAGE,
+            limit,
+        })
+    }
+}
+
+const PAGE: u64 = 4096;
+
+/// Looks for room for `space` in `file` and reserves every page of it. The file is at least `space.size`
 /// bytes long afterwards. On an error some pages may have been reserved: the caller drops the file.
 pub(super) fn reserve(
     file: &File,
     path: &Path,
-    size: u64,
+    space: Space,
     places: &Places,
 ) -> Result<(), NotReserved> {
+    let size = space.size;
     let call = |call, error: Errno| NotReserved::Call(CallFailed::new(call, path, error));
     let stat = fstat(file).map_err(|error| call("fstat", error))?;
     // Blocks of 512 bytes, whatever the filesystem's own are.
     let wanted = size.saturating_sub(stat.st_blocks as u64 * 512);
-    look(file, path, size, wanted, places)?;
+    look(file, path, space, wanted, places)?;
     let length = stat.st_size as u64;
     let mut at = 0;
     let mut step = MOST_STEP;
@@ -135,16 +180,12 @@ pub(super) fn reserve(
             Ok(()) => at += len,
             Err(Errno::INTR) => step = (step / 2).max(LEAST_STEP),
             Err(Errno::OPNOTSUPP | Errno::NOSYS) => {
-                return write_zeros(file, path, length, size);
+                return write_zeros(file, path, length, space);
             }
-            // Somebody else took the room after the look.
+            // Another process took the room after the look.
             Err(Errno::NOSPC | Errno::DQUOT | Errno::NOMEM) => {
-                return Err(NotReserved::NoRoom(NoRoom {
-                    path: path.into(),
-                    wanted: size - at,
-                    free: free_space(file).unwrap_or(0),
-                    limit: Limit::Filesystem,
-                }));
+                let free = free_space(file).unwrap_or(0);
+                return Err(space.lacks(path, size - at, free, Limit::Filesystem));
             }
             Err(error) => return Err(call("fallocate", error)),
         }
@@ -154,24 +195,20 @@ pub(super) fn reserve(
 
 /// Reserves by writing, where the filesystem cannot reserve: what lies beyond the old end is written
 /// with zeros; what lies before it stays as it is, since others may be using it.
-fn write_zeros(file: &File, path: &Path, length: u64, size: u64) -> Result<(), NotReserved> {
+fn write_zeros(file: &File, path: &Path, length: u64, space: Space) -> Result<(), NotReserved> {
     let zeros = vec![0; 1 << 20];
-    let mut at = length.next_multiple_of(4096).min(size);
+    let mut at = length.next_multiple_of(PAGE).min(space.size);
     if length < at {
         ftruncate(file, at)
             .map_err(|error| NotReserved::Call(CallFailed::new("ftruncate", path, error)))?;
     }
-    while at < size {
-        let len = (zeros.len() as u64).min(size - at);
+    while at < space.size {
+        let len = (zeros.len() as u64).min(space.size - at);
         match file.write_all_at(&zeros[..len as usize], at) {
             Ok(()) => at += len,
             Err(error) if error.raw_os_error() == Some(Errno::NOSPC.raw_os_error()) => {
-                return Err(NotReserved::NoRoom(NoRoom {
-                    path: path.into(),
-                    wanted: size - at,
-                    free: free_space(file).unwrap_or(0),
-                    limit: Limit::Filesystem,
-                }));
+                let free = free_space(file).unwrap_or(0);
+                return Err(space.lacks(path, space.size - at, free, Limit::Filesystem));
             }
             Err(error) => return Err(NotReserved::Call(CallFailed::new("write", path, error))),
         }
@@ -188,32 +225,33 @@ fn free_space(file: &File) -> Option<u64> {
 fn look(
     file: &File,
     path: &Path,
-    size: u64,
+    space: Space,
     wanted: u64,
     places: &Places,
 ) -> Result<(), NotReserved> {
-    let enough = |needed: u64, free: Option<u64>, limit: &dyn Fn() -> Limit| match free {
-        Some(free) if free < needed => Err(NotReserved::NoRoom(NoRoom {
-            path: path.into(),
-            wanted: needed,
-            free,
-            limit: limit(),
-        })),
-        _ => Ok(()),
-    };
-    // Beyond this limit the kernel sends SIGXFSZ.
+    // Beyond this limit the kernel sends SIGXFSZ. Nothing beside the file counts there.
+    let alone = Space { beside: 0, ..space };
+    let enough =
+        |space: Space, wanted: u64, free: Option<u64>, limit: &dyn Fn() -> Limit| match free {
+            Some(free) if free < wanted.saturating_add(space.beside) => {
+                Err(space.lacks(path, wanted, free, limit()))
+            }
+            _ => Ok(()),
+        };
     let most = getrlimit(Resource::Fsize).current;
-    enough(size, most, &|| Limit::FileSize)?;
-    enough(wanted, free_space(file), &|| Limit::Filesystem)?;
+    enough(alone, space.size, most, &|| Limit::FileSize)?;
+    enough(space, wanted, free_space(file), &|| Limit::Filesystem)?;
     let kind = filesystem(file)
         .map_err(|error| NotReserved::Call(CallFailed::new("fstatfs", path, error)))?;
     if matches!(kind, TMPFS | RAMFS) {
         if let Some(left) = cgroup::left(places) {
             let limit = || Limit::ControlGroup(left.group.clone());
-            enough(wanted, Some(left.bytes), &limit)?;
+            enough(space, wanted, Some(left.bytes), &limit)?;
         }
         // What the kernel reckons it can give without swapping.
-        enough(wanted, places.meminfo("MemAvailable"), &|| Limit::Machine)?;
+        enough(space, wanted, places.meminfo("MemAvailable"), &|| {
+            Limit::Machine
+        })?;
     }
     Ok(())
 }

@@ -7,7 +7,7 @@
 use super::{Backend, BackendKind};
 use crate::segment::error::{CallFailed, CreateError, Unsuitable};
 use crate::segment::mapping::map_page;
-use crate::segment::space::Places;
+use crate::segment::space::{Places, Space};
 use outlive_memory::Native;
 use std::fs::{self, File, Metadata};
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
@@ -135,7 +135,7 @@ impl Backend for DaxDevice {
             .map_err(|error| CallFailed::new("mmap", &self.path, error))
     }
 
-    fn reserve(&mut self, size: u64, _places: &Places) -> Result<(), CreateError> {
+    fn reserve(&mut self, Space { size, .. }: Space, _places: &Places) -> Result<(), CreateError> {
         let found = self.attributes.size;
         if size > found {
             return Err(CreateError::MediumTooSmall {

@@ -9,7 +9,7 @@
 use super::{Backend, BackendKind, Fresh, read_first_page};
 use crate::segment::error::{CallFailed, CreateError, Unsuitable};
 use crate::segment::filesystem::{HUGETLBFS, filesystem, has_inodes, is_local};
-use crate::segment::space::{NotReserved, Places, reserve};
+use crate::segment::space::{NotReserved, Places, Space, reserve};
 use crate::segment::superblock::{SUPERBLOCK_BYTES, incomplete_word};
 use outlive_memory::Native;
 use rustix::fs::{AtFlags, CWD, Mode, OFlags, fchmod, fstat, fstatfs, linkat, openat};
@@ -156,8 +156,8 @@ impl Backend for RegularFile {
         read_first_page(&self.file, &self.path)
     }
 
-    fn reserve(&mut self, size: u64, places: &Places) -> Result<(), CreateError> {
-        reserve(&self.file, &self.path, size, places).map_err(|error| match error {
+    fn reserve(&mut self, space: Space, places: &Places) -> Result<(), CreateError> {
+        reserve(&self.file, &self.path, space, places).map_err(|error| match error {
             NotReserved::NoRoom(no_room) => CreateError::NoRoom(no_room),
             NotReserved::Call(call) => CreateError::Call(call),
         })

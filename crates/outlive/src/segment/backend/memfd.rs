@@ -7,7 +7,7 @@
 
 use super::{Backend, BackendKind, Fresh, read_first_page};
 use crate::segment::error::{CallFailed, CreateError, Unsuitable};
-use crate::segment::space::{NotReserved, Places, reserve};
+use crate::segment::space::{NotReserved, Places, Space, reserve};
 use outlive_memory::Native;
 use rustix::fs::{
     MemfdFlags, Mode, SealFlags, fchmod, fcntl_add_seals, fcntl_get_seals, fstat, fstatfs,
@@ -127,8 +127,8 @@ impl Backend for Memfd {
         read_first_page(&self.file, &self.path)
     }
 
-    fn reserve(&mut self, size: u64, places: &Places) -> Result<(), CreateError> {
-        reserve(&self.file, &self.path, size, places).map_err(|error| match error {
+    fn reserve(&mut self, space: Space, places: &Places) -> Result<(), CreateError> {
+        reserve(&self.file, &self.path, space, places).map_err(|error| match error {
             NotReserved::NoRoom(no_room) => CreateError::NoRoom(no_room),
             NotReserved::Call(call) => CreateError::Call(call),
         })?;
