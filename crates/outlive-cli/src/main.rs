@@ -33,6 +33,8 @@ fn main() -> ExitCode {
         // Else a line that cannot be written panics, in whatever thread, when whoever read stderr is gone.
         .log_internal_errors(false)
         .init();
+    // Without it a truncated file ends a command without a word, which is no reason to refuse.
+    let _ = outlive::segment::report_bus_errors();
     match command.run() {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => failure.report(),

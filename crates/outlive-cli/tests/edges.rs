@@ -341,6 +341,66 @@ fn a_small_dev_shm_holds_a_pod_that_can_be_joined() {
 }
 
 #[test]
+fn a_truncated_file_is_named_by_those_who_die_of_it() {
+    if !can_contain(&CONTAINER) {
+        return;
+    }
+    let place = Place::new("truncated");
+    let path = place.path();
+    create(path);
+    let side_file = || {
+        let number = outlive::pod::Pod::number_at(path);
+        let mut all = Linux::side_files().unwrap().into_iter();
+        all.find(|file| Some(file.pod) == number).unwrap().path
+    };
+    let arguments = ["pod", "host", path, "--host", "0"];
+    let said = format!("{path}.said");
+    let mut host = command(arguments);
+    host.stderr(fs::File::create(&said).unwrap());
+    let mut host = Running::of(host);
+    host.wait_for(&["joined"]);
+    let side_file = side_file();
+    let file = fs::File::options().write(true).open(&side_file).unwrap();
+    file.set_len(4096).unwrap();
+    host.wait_gone();
+    let errors = fs::read_to_string(&said).unwrap();
+    fs::remove_file(&said).unwrap();
+    let named = format!("outlive: {} has lost pages", side_file.display());
+    assert!(errors.contains(&named), "{errors}");
+}
+
+#[test]
+fn a_run_whose_pod_is_truncated_says_how_to_remove_what_it_leaves() {
+    if !can_contain(&CONTAINER) {
+        return;
+    }
+    let script = r#"
+        mount -t tmpfs tmpfs /dev/shm
+        cd /dev/shm
+        timeout 60 "$1" run pagerank rmat:10 --pod /dev/shm/pod --tolerance 0 --iterations 1000000 2>said >out &
+        run=$!
+        for i in $(seq 600); do ls | grep -q cord.3 && break; sleep 0.1; done
+        truncate -s 4096 pod
+        wait $run
+        echo "code $?"
+        grep lost said
+        eval "$(sed -n "s|.*leaves with \`\(.*\) outlive pod \(.*\)\`.*|\1 '$1' pod \2|p" said)"
+        rm said out
+        echo "left: $(ls -A | tr '\n' ' ')"
+        exit"#;
+    let ended = contained(&CONTAINER, script, &[]).output().unwrap();
+    let said = String::from_utf8_lossy(&ended.stdout);
+    for line in [
+        "code 135",
+        "outlive: /dev/shm/pod has lost pages",
+        "outlive: the run is lost",
+    ] {
+        assert!(said.contains(line), "{said}");
+    }
+    assert!(said.trim_end().ends_with("left:"), "{said}");
+}
+
+#[test]
 fn removed_side_files_lose_no_pod() {
     let directory = std::env::temp_dir().join(format!("outlive-removed-{}", std::process::id()));
     fs::create_dir_all(&directory).unwrap();

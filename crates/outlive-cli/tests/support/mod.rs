@@ -229,6 +229,16 @@ impl Running {
         self.child.wait().unwrap();
     }
 
+    /// Waits until it has ended, in whatever way.
+    #[track_caller]
+    pub fn wait_gone(&mut self) {
+        let until = Instant::now() + LIMIT;
+        while matches!(self.child.try_wait(), Ok(None)) {
+            assert!(Instant::now() < until, "it has not ended after {LIMIT:?}");
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+
     /// Waits until it ends with exit code 0; all that it printed.
     #[track_caller]
     pub fn ends(&mut self) -> String {

@@ -42,6 +42,7 @@ use super::robust::{Entry, RobustList};
 use super::side_file_name::{NAMES, UNFINISHED, name, remove_locked, remove_unused, still_named};
 use super::window::{WORDS, Window, cell_at};
 use super::{Bells, OsError, PodFile, futex, futex::last_error};
+use crate::segment::Registered;
 use bytemuck::{Pod, Zeroable};
 use core::ptr::NonNull;
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -279,6 +280,8 @@ impl SideFile {
             // Keeps it out of core dumps; failing that costs nothing but their size.
             libc::madvise(base, bytes, libc::MADV_DONTDUMP);
         }
+        // The mapping is never undone.
+        core::mem::forget(Registered::new(base.cast(), bytes, path));
         Ok(Self {
             base: NonNull::new(base.cast()).expect("mmap returned null"),
             obituaries: header.obituaries,

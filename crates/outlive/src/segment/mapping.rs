@@ -1,11 +1,13 @@
 //! The mapping of a segment into this process.
 
+use super::bus_error::Registered;
 use super::completion::load_page;
 use super::superblock::{Page, SUPERBLOCK_BYTES};
 use outlive_memory::{Memory, Native, NoWideAtomics, Offset, Ordering, PersistenceDomain};
 use rustix::io::Errno;
 use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap, mmap_anonymous, munmap};
 use std::fs::File;
+use std::path::Path;
 use std::ptr::NonNull;
 
 /// The size of a huge page on x86-64 and on Arm with pages of 4096.
@@ -21,6 +23,7 @@ const MADV_COLLAPSE: i32 = 25;
 pub(super) struct Mapping {
     base: NonNull<u8>,
     len: usize,
+    registered: Option<Registered>,
 }
 
 // SAFETY: it is an address; whoever accesses what is there answers for it.
@@ -58,12 +61,22 @@ impl Mapping {
         let base: NonNull<u8> = NonNull::new(base.cast()).ok_or(Errno::NOMEM)?;
         // Addresses in the mapping are made from numbers too (self-relative pointers).
         base.as_ptr().expose_provenance();
-        let mapping = Self { base, len };
+        let mapping = Self {
+            base,
+            len,
+            registered: None,
+        };
         // A forked child could write after its parent's death was told; a core dump would delay the
         // telling by seconds.
         mapping.advise(Advice::LinuxDontFork)?;
         mapping.advise(Advice::LinuxDontDump)?;
         Ok(mapping)
+    }
+
+    /// Lets a bus error in the mapping name the file at `path`.
+    pub fn register(mut self, path: &Path) -> Self {
+        self.registered = Some(Registered::new(self.base.as_ptr(), self.len, path));
+        self
     }
 
     /// A handle on the first `size` bytes.
@@ -181,6 +194,8 @@ impl Mapping {
 
 impl Drop for Mapping {
     fn drop(&mut self) {
+        // Before the address can be another mapping's.
+        self.registered = None;
         // SAFETY: the mapping is ours, and who holds a handle on it promised not to use it from now on.
         let _ = unsafe { munmap(self.base.as_ptr().cast(), self.len) };
     }

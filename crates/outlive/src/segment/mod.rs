@@ -34,7 +34,7 @@
 //!   touches it gets SIGSEGV and opens the segment for itself.
 //!
 //! Who may map a segment may destroy what is in it, and can make others fault by truncating a file (a
-//! memfd is sealed against that). The file's mode is the security; new files are 0600.
+//! memfd is sealed against that; [`report_bus_errors`] names the file before the process ends). The file's mode is the security; new files are 0600.
 //!
 //! # Formats
 //!
@@ -57,6 +57,7 @@
 
 mod area;
 mod backend;
+mod bus_error;
 mod cgroup;
 mod completion;
 mod create;
@@ -75,6 +76,8 @@ mod superblock;
 
 pub use area::{Area, AreaClass, AreaKind, AreaName, AreaSize, LayoutError};
 pub use backend::BackendKind;
+pub(crate) use bus_error::Registered;
+pub use bus_error::{report_bus_errors, say_after_bus_error};
 pub use completion::CreatePoint;
 pub use create::SegmentBuilder;
 pub use error::{CallFailed, CreateError, DestroyError, OpenError, Unsuitable};
