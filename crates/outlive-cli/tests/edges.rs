@@ -341,6 +341,46 @@ fn a_small_dev_shm_holds_a_pod_that_can_be_joined() {
 }
 
 #[test]
+fn the_doctor_sees_a_dev_shm_that_is_small_or_read_only() {
+    if !can_contain(&CONTAINER) {
+        return;
+    }
+    let doctor = |mount: &str| {
+        let ended = contained(&CONTAINER, mount, &["doctor", "--json"])
+            .output()
+            .unwrap();
+        let all: Value = serde_json::from_slice(&ended.stdout).unwrap();
+        let of = |name: &str| {
+            let mut rows = all.as_array().unwrap().iter();
+            rows.find(|row| row["name"] == name).unwrap().clone()
+        };
+        (
+            ended.status.code(),
+            of("/dev/shm"),
+            of("room for a pod"),
+            of("namespaces"),
+        )
+    };
+    let (code, shm, pod, namespaces) = doctor("mount -t tmpfs -o size=64m tmpfs /dev/shm");
+    assert_eq!(
+        (code, &shm["available"], &pod["available"]),
+        (Some(0), &true.into(), &false.into())
+    );
+    assert!(
+        namespaces["detail"]
+            .as_str()
+            .unwrap()
+            .contains("PID namespace: its own")
+    );
+    let (code, shm, ..) = doctor("mount -t tmpfs -o ro tmpfs /dev/shm");
+    assert_eq!((code, &shm["available"]), (Some(1), &false.into()));
+    assert!(
+        shm["detail"].as_str().unwrap().contains("read-only"),
+        "{shm}"
+    );
+}
+
+#[test]
 fn a_truncated_file_is_named_by_those_who_die_of_it() {
     if !can_contain(&CONTAINER) {
         return;

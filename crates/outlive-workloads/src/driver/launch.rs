@@ -167,7 +167,12 @@ pub fn not_stopped_by_a_terminal() {
 /// # Errors
 /// If the parent is gone: it may have died before this was called, and then nobody tells.
 pub fn die_with(parent: u32) -> io::Result<()> {
-    rustix::process::set_parent_process_death_signal(Some(Signal::KILL))?;
+    rustix::process::set_parent_process_death_signal(Some(Signal::KILL)).map_err(|error| {
+        io::Error::other(format!(
+            "prctl(PR_SET_PDEATHSIG), by which a process dies with the one that started it, failed: {error}; \
+             `outlive doctor` says which calls the filter of a container (seccomp) refuses"
+        ))
+    })?;
     let now = rustix::process::getppid().map(|pid| pid.as_raw_nonzero().get() as u32);
     if now == Some(parent) {
         Ok(())

@@ -1,6 +1,7 @@
 //! What the operating system offers, behind one trait with a scripted double.
 
 mod bells;
+mod calls;
 mod capabilities;
 mod cgroup;
 mod cord;
@@ -17,6 +18,7 @@ mod robust;
 mod scripted;
 mod side_file;
 mod side_file_name;
+mod surroundings;
 mod window;
 
 pub use bells::Bells;

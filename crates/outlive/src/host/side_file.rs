@@ -42,12 +42,12 @@ use super::robust::{Entry, RobustList};
 use super::side_file_name::{NAMES, UNFINISHED, name, remove_locked, remove_unused, still_named};
 use super::window::{WORDS, Window, cell_at};
 use super::{Bells, OsError, PodFile, futex, futex::last_error};
-use crate::segment::Registered;
+use crate::segment::{Registered, can_link, set_mode};
 use bytemuck::{Pod, Zeroable};
 use core::ptr::NonNull;
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use core::time::Duration;
-use rustix::fs::{AtFlags, CWD, FallocateFlags, Gid, Mode, OFlags, Uid};
+use rustix::fs::{AtFlags, CWD, FallocateFlags, Gid, Mode, OFlags, RenameFlags, Uid};
 use rustix::io::Errno;
 use std::collections::HashMap;
 use std::fs::File;
@@ -273,7 +273,7 @@ impl SideFile {
         // parent's obituary, so failing that is failing.
         unsafe {
             if libc::madvise(base, bytes, libc::MADV_DONTFORK) != 0 {
-                let error = last_error(format!("MADV_DONTFORK on {}", path.display()));
+                let error = last_error(format!("madvise(MADV_DONTFORK) on {}", path.display()));
                 libc::munmap(base, bytes);
                 return Err(error);
             }
@@ -559,7 +559,7 @@ fn lock(file: &File, path: &Path) -> Result<bool, OsError> {
 
 fn cannot_lock(path: &Path, source: io::Error) -> OsError {
     OsError::Call {
-        call: format!("locking {}", path.display()),
+        call: format!("locking {} (fcntl(F_OFD_SETLK))", path.display()),
         source,
     }
 }
@@ -593,7 +593,11 @@ fn create(path: &Path, header: &Header, access: Access) -> Result<Option<File>, 
     let directory = path.parent().unwrap_or(Path::new("/"));
     let mode = Mode::from_raw_mode(0o600);
     let flags = OFlags::RDWR | OFlags::CLOEXEC;
-    match rustix::fs::open(directory, flags | OFlags::TMPFILE, mode) {
+    let nameless = match can_link() {
+        true => rustix::fs::open(directory, flags | OFlags::TMPFILE, mode),
+        false => Err(Errno::OPNOTSUPP),
+    };
+    match nameless {
         Ok(file) => {
             fill(&file, path, header, access)?;
             let nameless = format!("/proc/self/fd/{}", file.as_raw_fd());
@@ -602,7 +606,7 @@ fn create(path: &Path, header: &Header, access: Access) -> Result<Option<File>, 
             })
         }
         Err(Errno::OPNOTSUPP | Errno::ISDIR | Errno::INVAL) => {
-            // No nameless files here: under a name of its own that is removed right after. Two creators
+            // No nameless files here: under a name of its own that is changed right after. Two creators
             // take turns; what a killed one left is replaced.
             let unfinished = PathBuf::from(format!("{}.{UNFINISHED}", path.display()));
             let _ = rustix::fs::unlink(&unfinished);
@@ -613,8 +617,12 @@ fn create(path: &Path, header: &Header, access: Access) -> Result<Option<File>, 
                     Err(error) => return Err(failed("creating", &unfinished, error)),
                 };
             fill(&file, &unfinished, header, access)?;
-            let file = finish(file, path, |to| rustix::fs::link(&unfinished, to));
-            let _ = rustix::fs::unlink(&unfinished);
+            let file = finish(file, path, |to| {
+                rustix::fs::renameat_with(CWD, &unfinished, CWD, to, RenameFlags::NOREPLACE)
+            });
+            if !matches!(file, Ok(Some(_))) {
+                let _ = rustix::fs::unlink(&unfinished);
+            }
             file
         }
         Err(error) => Err(failed("creating a file in", directory, error)),
@@ -624,7 +632,12 @@ fn create(path: &Path, header: &Header, access: Access) -> Result<Option<File>, 
 fn fill(file: &OwnedFd, path: &Path, header: &Header, access: Access) -> Result<(), OsError> {
     let bytes = file_bytes(header.obituaries) as u64;
     rustix::fs::ftruncate(file, bytes).map_err(|error| failed("sizing", path, error))?;
-    match rustix::fs::fallocate(file, FallocateFlags::empty(), 0, bytes) {
+    let reserved = match rustix::fs::fallocate(file, FallocateFlags::empty(), 0, bytes) {
+        // A filter refuses it; pages that are written are reserved too.
+        Err(Errno::NOSYS | Errno::PERM | Errno::OPNOTSUPP) => write_zeros(file, bytes),
+        reserved => reserved,
+    };
+    match reserved {
         Ok(()) => {}
         Err(Errno::NOSPC) => {
             return Err(OsError::Missing {
@@ -635,7 +648,7 @@ fn fill(file: &OwnedFd, path: &Path, header: &Header, access: Access) -> Result<
                 ),
             });
         }
-        Err(error) => return Err(failed("reserving", path, error)),
+        Err(error) => return Err(failed("reserving (fallocate)", path, error)),
     }
     let written = rustix::io::pwrite(file, bytemuck::bytes_of(header), 0)
         .map_err(|error| failed("writing", path, error))?;
@@ -651,8 +664,18 @@ fn fill(file: &OwnedFd, path: &Path, header: &Header, access: Access) -> Result<
             .map_err(|error| failed("giving away", path, error))?;
     }
     // After the owner, whose change would take bits away; and whatever the umask.
-    rustix::fs::fchmod(file, Mode::from_raw_mode(access.mode))
-        .map_err(|error| failed("setting the mode of", path, error))
+    set_mode(file, access.mode).map_err(|error| failed("setting the mode (fchmod) of", path, error))
+}
+
+fn write_zeros(file: &OwnedFd, bytes: u64) -> Result<(), Errno> {
+    let zeros = [0; PAGE];
+    for at in (0..bytes).step_by(PAGE) {
+        // Shorter only where there is no room for more.
+        if rustix::io::pwrite(file, &zeros, at)? < PAGE {
+            return Err(Errno::NOSPC);
+        }
+    }
+    Ok(())
 }
 
 fn finish(

@@ -214,9 +214,7 @@ impl<'a> SegmentBuilder<'a> {
         backend.reserve(space, &self.places)?;
 
         let transparent = self.huge.are_transparent_on(backend.as_ref());
-        let mapping = Mapping::new(backend.file(), mapped, transparent)
-            .map_err(|error| CallFailed::new("mmap", path, error))?
-            .register(backend.path());
+        let mapping = Mapping::new(backend.file(), backend.path(), mapped, transparent)?;
         // SAFETY: the mapping lives as long as the segment, or is dropped on an error in this function,
         // which then gives the handle to nobody. Others keep to the rules by the room's documentation.
         let memory = unsafe { mapping.memory(plan.size, self.domain) }?;

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 
 /// A call to the operating system that failed.
 #[derive(Debug, thiserror::Error)]
-#[error("{call} failed for {}: {source}", path.display())]
+#[error("{call} failed for {}: {source}{}", path.display(), hint_if_refused(source))]
 pub struct CallFailed {
     /// What was attempted.
     pub call: &'static str,
@@ -26,6 +26,16 @@ impl CallFailed {
             path: path.into(),
             source: source.into(),
         }
+    }
+}
+
+/// What to do about an error that a seccomp filter may have given.
+pub(crate) fn hint_if_refused(error: &io::Error) -> &'static str {
+    match error.raw_os_error() {
+        Some(libc::EPERM | libc::ENOSYS) => {
+            "; `outlive doctor` says which calls the filter of a container (seccomp) refuses"
+        }
+        _ => "",
     }
 }
 

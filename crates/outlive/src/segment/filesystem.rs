@@ -1,4 +1,4 @@
-//! The kinds of filesystems, and whether a segment can lie in a file of each.
+//! The kinds of filesystems, and whether a segment can lie in a file of each; calls on files that a filter may refuse.
 //!
 //! A segment needs mappings that are coherent between all processes that map the file. Membership additionally needs locks
 //! that all of them see, or the knowledge that they do not ([`Segment::has_one_kernel`](super::Segment::has_one_kernel)).
@@ -12,9 +12,12 @@
 //! * A filesystem that is not in the table is accepted as memory that several kernels may map.
 
 use super::error::Unsuitable;
-use rustix::fs::{AtFlags, StatxAttributes, StatxFlags, fstatfs, statx};
+use rustix::fs::{
+    AtFlags, CWD, Mode, StatxAttributes, StatxFlags, fchmod, fstat, fstatfs, linkat, statx,
+};
 use rustix::io::Errno;
 use std::fs::File;
+use std::os::fd::AsFd;
 use std::path::Path;
 
 pub(super) const TMPFS: u64 = 0x0102_1994;
@@ -92,6 +95,21 @@ pub(super) fn has_inodes(magic: u64) -> bool {
 pub(super) fn filesystem(file: &File) -> Result<u64, Errno> {
     // The field's type differs between processors; the numbers have 32 bits.
     Ok(u64::from(fstatfs(file)?.f_type as u32))
+}
+
+/// Whether this process may call linkat(2), which a seccomp filter may refuse.
+pub(crate) fn can_link() -> bool {
+    // An empty name is refused before anything is done.
+    let answer = linkat(CWD, "", CWD, "", AtFlags::empty());
+    !matches!(answer, Err(Errno::PERM | Errno::NOSYS))
+}
+
+/// Gives `file` the permissions `mode`. A filter that refuses fchmod(2) does no harm if it has them already.
+pub(crate) fn set_mode(file: impl AsFd, mode: u32) -> Result<(), Errno> {
+    match fchmod(&file, Mode::from_raw_mode(mode)) {
+        Err(Errno::PERM | Errno::NOSYS) if fstat(&file)?.st_mode & 0o777 == mode => Ok(()),
+        set => set,
+    }
 }
 
 /// Refuses a file whose mappings are not coherent between those who can map it.

@@ -119,9 +119,7 @@ impl<'a> OpenOptions<'a> {
 
         let mapped = superblock.size.next_multiple_of(backend.granule());
         let transparent = self.huge.are_transparent_on(backend.as_ref());
-        let mapping = Mapping::new(backend.file(), mapped, transparent)
-            .map_err(|error| CallFailed::new("mmap", &path, error))?
-            .register(&path);
+        let mapping = Mapping::new(backend.file(), backend.path(), mapped, transparent)?;
         // SAFETY: the mapping lives as long as the segment, or is dropped on an error in this function,
         // which then gives the handle to nobody. Others keep to the rules by the room's documentation.
         let memory = unsafe { mapping.memory(superblock.size, superblock.domain) }?;

@@ -179,7 +179,8 @@ pub(super) fn reserve(
         match fallocate(file, FallocateFlags::empty(), at, len) {
             Ok(()) => at += len,
             Err(Errno::INTR) => step = (step / 2).max(LEAST_STEP),
-            Err(Errno::OPNOTSUPP | Errno::NOSYS) => {
+            // The filesystem or the kernel does not have it, or a filter refuses it.
+            Err(Errno::OPNOTSUPP | Errno::NOSYS | Errno::PERM) => {
                 return write_zeros(file, path, length, space);
             }
             // Another process took the room after the look.

@@ -130,9 +130,7 @@ impl Backend for DaxDevice {
     }
 
     fn first_page(&self) -> Result<Vec<u8>, CallFailed> {
-        map_page(&self.file, self.attributes.align)
-            .map(|page| page.to_vec())
-            .map_err(|error| CallFailed::new("mmap", &self.path, error))
+        map_page(&self.file, &self.path, self.attributes.align).map(|page| page.to_vec())
     }
 
     fn reserve(&mut self, Space { size, .. }: Space, _places: &Places) -> Result<(), CreateError> {

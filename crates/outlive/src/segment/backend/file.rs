@@ -8,11 +8,11 @@
 
 use super::{Backend, BackendKind, Fresh, read_first_page};
 use crate::segment::error::{CallFailed, CreateError, Unsuitable};
-use crate::segment::filesystem::{HUGETLBFS, filesystem, has_inodes, is_local};
+use crate::segment::filesystem::{HUGETLBFS, can_link, filesystem, has_inodes, is_local, set_mode};
 use crate::segment::space::{NotReserved, Places, Space, reserve};
 use crate::segment::superblock::{SUPERBLOCK_BYTES, incomplete_word};
 use outlive_memory::Native;
-use rustix::fs::{AtFlags, CWD, Mode, OFlags, fchmod, fstat, fstatfs, linkat, openat};
+use rustix::fs::{AtFlags, CWD, Mode, OFlags, fstat, fstatfs, linkat, openat};
 use rustix::io::Errno;
 use std::fs::File;
 use std::os::fd::AsRawFd;
@@ -51,7 +51,7 @@ impl RegularFile {
         let flags = OFlags::RDWR | OFlags::CLOEXEC;
         // Nobody else may open it before its mode is set.
         let private = Mode::RUSR | Mode::WUSR;
-        let unnamed = if options.named_from_the_start {
+        let unnamed = if options.named_from_the_start || !can_link() {
             Err(Errno::OPNOTSUPP)
         } else {
             openat(CWD, directory, flags | OFlags::TMPFILE, private)
@@ -73,7 +73,7 @@ impl RegularFile {
             word = file.mark()?;
         }
         // After the mark: an early death leaves a file that its owner alone may open.
-        fchmod(&file.file, Mode::from_raw_mode(options.mode))
+        set_mode(&file.file, options.mode)
             .map_err(|error| CallFailed::new("fchmod", path, error))?;
         Ok((file, word))
     }

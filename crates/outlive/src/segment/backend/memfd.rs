@@ -7,11 +7,11 @@
 
 use super::{Backend, BackendKind, Fresh, read_first_page};
 use crate::segment::error::{CallFailed, CreateError, Unsuitable};
+use crate::segment::filesystem::set_mode;
 use crate::segment::space::{NotReserved, Places, Space, reserve};
 use outlive_memory::Native;
 use rustix::fs::{
-    MemfdFlags, Mode, SealFlags, fchmod, fcntl_add_seals, fcntl_get_seals, fstat, fstatfs,
-    memfd_create,
+    MemfdFlags, SealFlags, fcntl_add_seals, fcntl_get_seals, fstat, fstatfs, memfd_create,
 };
 use rustix::io::Errno;
 use std::fs::File;
@@ -67,8 +67,7 @@ impl Memfd {
         };
         let fd = created.map_err(|error| CallFailed::new(call, path, error))?;
         let file = File::from(fd);
-        fchmod(&file, Mode::from_raw_mode(options.mode))
-            .map_err(|error| CallFailed::new("fchmod", path, error))?;
+        set_mode(&file, options.mode).map_err(|error| CallFailed::new("fchmod", path, error))?;
         let path = format!("/proc/{}/fd/{}", std::process::id(), file.as_raw_fd());
         Ok(Self::new(file, path.into(), true)?)
     }

@@ -136,9 +136,7 @@ impl Backend for PciBar {
     }
 
     fn first_page(&self) -> Result<Vec<u8>, CallFailed> {
-        map_page(&self.file, Native::GRANULE)
-            .map(|page| page.to_vec())
-            .map_err(|error| CallFailed::new("mmap", &self.path, error))
+        map_page(&self.file, &self.path, Native::GRANULE).map(|page| page.to_vec())
     }
 
     fn reserve(&mut self, Space { size, .. }: Space, _places: &Places) -> Result<(), CreateError> {
