@@ -378,6 +378,35 @@ fn the_doctor_sees_a_dev_shm_that_is_small_or_read_only() {
         shm["detail"].as_str().unwrap().contains("read-only"),
         "{shm}"
     );
+    // And a command that fails for it says what to do.
+    let mount = "mount -t tmpfs -o ro tmpfs /dev/shm";
+    let ended = contained(&CONTAINER, mount, &["pod", "create", "/dev/shm/pod"])
+        .output()
+        .unwrap();
+    let errors = String::from_utf8_lossy(&ended.stderr);
+    assert!(
+        errors.contains("open failed for /dev/shm") && errors.contains("remount,rw"),
+        "{errors}"
+    );
+}
+
+#[test]
+fn a_process_without_descriptors_says_how_to_raise_the_limit() {
+    let place = Place::new("descriptors");
+    create(place.path());
+    let mut join = Command::new("sh");
+    join.args(["-c", r#"ulimit -n 8; exec "$@""#, "sh"])
+        .arg(command(["x"; 0]).get_program());
+    let ended = join
+        .args(["pod", "host", place.path(), "--host", "0"])
+        .output()
+        .unwrap();
+    let errors = String::from_utf8_lossy(&ended.stderr);
+    assert!(
+        !ended.status.success() && errors.contains("ulimit -n"),
+        "{errors}"
+    );
+    assert!(!errors.contains("mount /proc"), "{errors}");
 }
 
 #[test]

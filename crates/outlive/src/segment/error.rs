@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 
 /// A call to the operating system that failed.
 #[derive(Debug, thiserror::Error)]
-#[error("{call} failed for {}: {source}{}", path.display(), hint_if_refused(source))]
+#[error("{call} failed for {}: {source}{}", path.display(), hint(source))]
 pub struct CallFailed {
     /// What was attempted.
     pub call: &'static str,
@@ -29,12 +29,14 @@ impl CallFailed {
     }
 }
 
-/// What to do about an error that a seccomp filter may have given.
-pub(crate) fn hint_if_refused(error: &io::Error) -> &'static str {
+/// What to do about an error that the surroundings give rather than the call's object.
+pub(crate) fn hint(error: &io::Error) -> &'static str {
     match error.raw_os_error() {
         Some(libc::EPERM | libc::ENOSYS) => {
             "; `outlive doctor` says which calls the filter of a container (seccomp) refuses"
         }
+        Some(libc::EMFILE) => "; raise the limit on open descriptors (RLIMIT_NOFILE, `ulimit -n`)",
+        Some(libc::EROFS) => "; remount that filesystem for writing (`mount -o remount,rw`)",
         _ => "",
     }
 }

@@ -80,7 +80,7 @@ pub(crate) use bus_error::Registered;
 pub use bus_error::{report_bus_errors, say_after_bus_error};
 pub use completion::CreatePoint;
 pub use create::SegmentBuilder;
-pub(crate) use error::hint_if_refused;
+pub(crate) use error::hint;
 pub use error::{CallFailed, CreateError, DestroyError, OpenError, Unsuitable};
 pub(crate) use filesystem::{can_link, set_mode};
 pub use layout::{Field, Shape, Shared, TypeLayout};
