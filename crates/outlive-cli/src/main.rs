@@ -18,6 +18,7 @@ mod table;
 
 use clap::Parser;
 use commands::Outlive;
+use std::io::IsTerminal;
 use std::process::ExitCode;
 use tracing_subscriber::EnvFilter;
 
@@ -30,6 +31,7 @@ fn main() -> ExitCode {
     tracing_subscriber::fmt()
         .with_env_filter(filter)
         .with_writer(std::io::stderr)
+        .with_ansi(std::io::stderr().is_terminal() && !is_set("NO_COLOR"))
         // Else a line that cannot be written panics, in whatever thread, when whoever read stderr is gone.
         .log_internal_errors(false)
         .init();
@@ -39,4 +41,9 @@ fn main() -> ExitCode {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => failure.report(),
     }
+}
+
+/// Whether the environment variable `name` is set to something.
+fn is_set(name: &str) -> bool {
+    std::env::var_os(name).is_some_and(|value| !value.is_empty())
 }

@@ -211,6 +211,13 @@ impl<'a> SegmentBuilder<'a> {
             size: mapped,
             beside: self.beside_on(backend.file()),
         };
+        tracing::debug!(
+            path = %path.display(),
+            backend = %backend.kind(),
+            bytes = mapped,
+            left_free = space.beside,
+            "reserving the pages of a new segment"
+        );
         backend.reserve(space, &self.places)?;
 
         let transparent = self.huge.are_transparent_on(backend.as_ref());
@@ -249,10 +256,20 @@ impl<'a> SegmentBuilder<'a> {
         if let Some(initialise) = self.initialise.take() {
             initialise(memory, &superblock.areas);
         }
+        for area in &superblock.areas {
+            tracing::debug!(area = %area.name, offset = area.offset.byte(), bytes = area.size, "laid out");
+        }
         creation.complete(&superblock.encode()).map_err(busy)?;
         backend.publish()?;
         // From "being created", if it was, to "in use"; where locks are missing nothing is lost but a check.
         let _ = flock(backend.file(), FlockOperation::NonBlockingLockShared);
+        tracing::debug!(
+            path = %backend.path().display(),
+            uuid = %superblock.uuid,
+            %pages,
+            has_one_kernel = backend.has_one_kernel(),
+            "created a segment"
+        );
         Ok(Segment::new(superblock, memory, pages, backend, mapping))
     }
 

@@ -133,6 +133,15 @@ impl<'a> OpenOptions<'a> {
                 .map_err(|error| CallFailed::new("madvise", &path, error))?;
         }
         let pages = pages.after_prefault(&mapping, prefaulted);
+        tracing::debug!(
+            path = %backend.path().display(),
+            backend = %backend.kind(),
+            uuid = %superblock.uuid,
+            bytes = superblock.size,
+            %pages,
+            has_one_kernel = backend.has_one_kernel(),
+            "opened a segment"
+        );
         Ok(Segment::new(superblock, memory, pages, backend, mapping))
     }
 }
