@@ -174,3 +174,23 @@ fn a_run_does_without_the_call_or_names_it() {
     }
     fs::remove_file(text).unwrap();
 }
+
+#[test]
+fn a_join_that_is_refused_leaves_nothing() {
+    let place = Place::new("refused-join");
+    support::outlive(["pod", "create", place.path(), "--size", "4M", "--ids", "16"]).succeeds();
+    let number = format!(
+        "{:032x}",
+        outlive::pod::Pod::number_at(place.path()).unwrap()
+    );
+    for call in CALLS.into_iter().filter(|call| is_needed(call.0)) {
+        let join = ["pod", "host", place.path(), "--host", "0"];
+        let (code, _, errors) = outlive(call, libc::EPERM, &join);
+        assert_eq!(code, Some(1), "{}: {errors}", call.0);
+        let left: Vec<_> = { fs::read_dir("/dev/shm").unwrap().flatten() }
+            .map(|file| file.file_name().into_string().unwrap_or_default())
+            .filter(|name| name.contains(&number))
+            .collect();
+        assert!(left.is_empty(), "{}: {left:?}", call.0);
+    }
+}

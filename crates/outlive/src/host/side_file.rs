@@ -600,6 +600,7 @@ fn create(path: &Path, header: &Header, access: Access) -> Result<Option<File>, 
     match nameless {
         Ok(file) => {
             fill(&file, path, header, access)?;
+            let file = locked(file, path)?;
             let nameless = format!("/proc/self/fd/{}", file.as_raw_fd());
             finish(file, path, |to| {
                 rustix::fs::linkat(CWD, &nameless, CWD, to, AtFlags::SYMLINK_FOLLOW)
@@ -616,8 +617,12 @@ fn create(path: &Path, header: &Header, access: Access) -> Result<Option<File>, 
                     Err(Errno::EXIST) => return Ok(None),
                     Err(error) => return Err(failed("creating", &unfinished, error)),
                 };
-            fill(&file, &unfinished, header, access)?;
-            let file = finish(file, path, |to| {
+            let filled = fill(&file, &unfinished, header, access)
+                .and_then(|()| locked(file, &unfinished))
+                .inspect_err(|_| {
+                    let _ = rustix::fs::unlink(&unfinished);
+                });
+            let file = finish(filled?, path, |to| {
                 rustix::fs::renameat_with(CWD, &unfinished, CWD, to, RenameFlags::NOREPLACE)
             });
             if !matches!(file, Ok(Some(_))) {
@@ -678,13 +683,20 @@ fn write_zeros(file: &OwnedFd, bytes: u64) -> Result<(), Errno> {
     Ok(())
 }
 
+/// Takes the lock of a user before the file has its name: where locks are refused, no file is left.
+fn locked(file: OwnedFd, path: &Path) -> Result<File, OsError> {
+    let file = File::from(file);
+    ofd::lock(&file, USE_BYTE, Kind::Read).map_err(|error| cannot_lock(path, error))?;
+    Ok(file)
+}
+
 fn finish(
-    file: OwnedFd,
+    file: File,
     path: &Path,
     link: impl FnOnce(&Path) -> rustix::io::Result<()>,
 ) -> Result<Option<File>, OsError> {
     match link(path) {
-        Ok(()) => Ok(Some(file.into())),
+        Ok(()) => Ok(Some(file)),
         Err(Errno::EXIST) => Ok(None),
         Err(error) => Err(failed("naming", path, error)),
     }
