@@ -642,3 +642,62 @@ fn a_pipe_with_the_name_of_a_side_file_holds_nothing_up() {
     assert!(Path::new(&pipe).exists(), "what is not ours was removed");
     fs::remove_file(&pipe).unwrap();
 }
+
+/// Of a user of its own, whose threads are counted.
+#[test]
+fn a_run_that_may_not_start_threads_says_so() {
+    use std::os::unix::process::CommandExt;
+    let place = Place::new("threads");
+    let text = format!("{}.txt", place.path());
+    fs::write(&text, "to be or not to be ".repeat(1000)).unwrap();
+    let uid = 100_000 + std::process::id();
+    let run = |threads: u64| {
+        let mut run = Command::new("timeout");
+        run.args(["--signal=KILL", "60"])
+            .arg(command(["x"; 0]).get_program());
+        run.args(["run", "wordcount", &text, "--hosts", "2"])
+            .env("RUST_BACKTRACE", "0");
+        let limit = move || {
+            let most = libc::rlimit {
+                rlim_cur: threads,
+                rlim_max: threads,
+            };
+            // SAFETY: system calls alone.
+            let done = unsafe {
+                libc::setrlimit(libc::RLIMIT_NPROC, &raw const most) == 0
+                    && libc::setgroups(0, std::ptr::null()) == 0
+                    && libc::setresgid(uid, uid, uid) == 0
+                    && libc::setresuid(uid, uid, uid) == 0
+            };
+            if done {
+                Ok(())
+            } else {
+                Err(std::io::Error::last_os_error())
+            }
+        };
+        // SAFETY: `limit` makes system calls only.
+        unsafe { run.pre_exec(limit) };
+        run.output()
+    };
+    fs::set_permissions(&text, std::os::unix::fs::PermissionsExt::from_mode(0o644)).unwrap();
+    if !run(1000).is_ok_and(|ended| ended.status.success()) {
+        fs::remove_file(&text).unwrap();
+        return println!("skipped: the command cannot be run as another user here (needs root)");
+    }
+    // Up to 7 even one host has too few; with some more, one may do the work of both.
+    for threads in 2..12 {
+        let ended = run(threads).unwrap();
+        let errors = String::from_utf8_lossy(&ended.stderr);
+        assert!(!errors.contains("panicked"), "{threads}: {errors}");
+        if threads > 7 && ended.status.success() {
+            continue;
+        }
+        assert_eq!(ended.status.code(), Some(1), "{threads}: {errors}");
+        let says_so = ["thread", "a host cannot be started"];
+        assert!(
+            says_so.iter().any(|words| errors.contains(words)),
+            "{threads}: {errors}"
+        );
+    }
+    fs::remove_file(&text).unwrap();
+}

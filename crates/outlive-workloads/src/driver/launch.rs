@@ -40,11 +40,18 @@ pub(super) fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
 /// Starts hosts as process groups of their own, which can be killed as a whole.
 pub(super) struct AsGroups {
     pub(super) running: Running,
+    /// Why a host could not be started, the last time that happened.
+    pub(super) refused: Arc<Mutex<Option<io::Error>>>,
 }
 
 impl Launch for AsGroups {
     fn launch(&self, place: &Place, command: Command) -> io::Result<Box<dyn Launched>> {
-        let group = Arc::new(Mutex::new(Group::start(command)?));
+        let started = Group::start(command).map_err(|error| {
+            let kind = error.kind();
+            *lock(&self.refused) = Some(error);
+            kind
+        });
+        let group = Arc::new(Mutex::new(started?));
         lock(&self.running).insert(place.id, Arc::clone(&group));
         Ok(Box::new(Host(group)))
     }
