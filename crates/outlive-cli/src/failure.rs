@@ -28,7 +28,8 @@ impl Failure {
     /// A thread that cannot be started.
     pub fn no_thread(error: io::Error) -> Self {
         Self::new(format_args!(
-            "a thread cannot be started: {error}; raise the limits on threads (`ulimit -u`, the pids limit of a container) and on \
+            "a thread cannot be started: {error}; raise the limits on threads (`ulimit -u`, the \
+             pids limit of a container) and on \
              memory (`ulimit -v`)"
         ))
     }

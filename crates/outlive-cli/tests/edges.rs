@@ -324,7 +324,8 @@ fn a_small_dev_shm_holds_a_pod_that_can_be_joined() {
     if !can_contain(&CONTAINER) {
         return;
     }
-    // The default size is refused with the size that fits; that one leaves room for the side file of any number of ids.
+    // The default size is refused with the size that fits; that one leaves room for the side file
+    // of any number of ids.
     for ids in ["256", "1024"] {
         let before = format!(
             r#"mount -t tmpfs -o size=64m tmpfs /dev/shm

@@ -1,5 +1,6 @@
-//! Calls that a container refuses by a seccomp filter: `outlive doctor` names each and says what does not work without it, and a
-//! run or a join does without the call or fails with an error that names it.
+//! Calls that a container refuses by a seccomp filter: `outlive doctor` names each and says what
+//! does not work without it, and a run or a join does without the call or fails with an error that
+//! names it.
 
 mod support;
 
@@ -10,7 +11,8 @@ use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};
 use support::{Place, command};
 
-/// A refused call: its name, its number, and which of its arguments has which value, unless all are refused.
+/// A refused call: its name, its number, and which of its arguments has which value, unless all are
+/// refused.
 type Call = (&'static str, libc::c_long, Option<(usize, u32)>);
 
 const F_OFD_SETLK: u32 = libc::F_OFD_SETLK as u32;

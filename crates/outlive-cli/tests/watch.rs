@@ -34,7 +34,8 @@ fn terminal() -> (File, File) {
     }
 }
 
-/// `outlive pod watch` on a terminal, after it has drawn something. With `is_controlling` the terminal sends it SIGHUP, too.
+/// `outlive pod watch` on a terminal, after it has drawn something. With `is_controlling` the
+/// terminal sends it SIGHUP, too.
 fn watch(path: &str, is_controlling: bool) -> (Child, File) {
     let (mut master, slave) = terminal();
     let mut watch: Command = command(["pod", "watch", path]);

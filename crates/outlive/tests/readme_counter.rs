@@ -1,4 +1,5 @@
-//! The README's program, run as the README says: processes are killed and stopped at any moment, and the count goes on.
+//! The README's program, run as the README says: processes are killed and stopped at any moment,
+//! and the count goes on.
 
 use outlive::membership::ProcessOptions;
 use outlive::pod::Pod;
@@ -14,7 +15,7 @@ const LIMIT: Duration = Duration::from_secs(60);
 const HOSTS: u32 = 3;
 
 mod counter {
-    include!("../examples/counter.rs");
+    include!("readme/counter.rs");
 
     pub fn run() -> Result<(), Box<dyn std::error::Error>> {
         main()
@@ -30,7 +31,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     }
     let readme = include_str!("../../../README.md");
     assert!(
-        readme.contains(include_str!("../examples/counter.rs")),
+        readme.contains(include_str!("readme/counter.rs")),
         "the README has another program"
     );
     let (done, ended) = channel();

@@ -46,8 +46,9 @@ const ATTENTION: Duration = Duration::from_millis(250);
 /// How long the main thread may take to end after the terminal was closed.
 const GRACE: Duration = Duration::from_secs(1);
 
-/// Ends the process when its terminal is closed. The terminal library does not return from its poll then: a read from a closed
-/// terminal returns 0 bytes at once, for ever. This process is no member of the pod, so it leaves nothing behind.
+/// Ends the process when its terminal is closed. The terminal library does not return from its poll
+/// then: a read from a closed terminal returns 0 bytes at once, for ever. This process is no member
+/// of the pod, so it leaves nothing behind.
 fn end_with_the_terminal(stop: Arc<AtomicBool>) -> io::Result<()> {
     let watch = move || {
         while !is_closed(None) {}

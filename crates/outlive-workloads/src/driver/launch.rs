@@ -176,7 +176,8 @@ pub fn not_stopped_by_a_terminal() {
 pub fn die_with(parent: u32) -> io::Result<()> {
     rustix::process::set_parent_process_death_signal(Some(Signal::KILL)).map_err(|error| {
         io::Error::other(format!(
-            "prctl(PR_SET_PDEATHSIG), by which a process dies with the one that started it, failed: {error}; \
+            "prctl(PR_SET_PDEATHSIG), by which a process dies with the one that started it, \
+             failed: {error}; \
              `outlive doctor` says which calls the filter of a container (seccomp) refuses"
         ))
     })?;

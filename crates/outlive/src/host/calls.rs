@@ -34,7 +34,8 @@ pub(super) fn probe() -> Vec<Capability> {
             } else {
                 Err(Errno::PERM.into())
             },
-            "new files have their names before they are complete, and a creator that is killed leaves one",
+            "new files have their names before they are complete, and a creator that is killed \
+             leaves one",
             false,
         ),
         (
@@ -46,7 +47,8 @@ pub(super) fn probe() -> Vec<Capability> {
         (
             "flock",
             rustix::fs::flock(&file, FlockOperation::NonBlockingLockShared).map_err(Error::from),
-            "`pod create --replace` and `pod check --repair` do not notice that a segment is in use",
+            "`pod create --replace` and `pod check --repair` do not notice that a segment is in \
+             use",
             false,
         ),
         (
@@ -58,7 +60,8 @@ pub(super) fn probe() -> Vec<Capability> {
         (
             "fcntl(F_SETLEASE)",
             lease(),
-            "a stopped host in another container, or of another user, is killed by a fence command only",
+            "a stopped host in another container, or of another user, is killed by a fence \
+             command only",
             false,
         ),
         (
@@ -86,7 +89,8 @@ pub(super) fn probe() -> Vec<Capability> {
             rustix::process::parent_process_death_signal()
                 .map(drop)
                 .map_err(Error::from),
-            "`outlive run`, `prove chaos` and `pod host --processes` cannot start the processes that are to die with them",
+            "`outlive run`, `prove chaos` and `pod host --processes` cannot start the processes \
+             that are to die with them",
             false,
         ),
     ];

@@ -607,8 +607,8 @@ fn create(path: &Path, header: &Header, access: Access) -> Result<Option<File>, 
             })
         }
         Err(Errno::OPNOTSUPP | Errno::ISDIR | Errno::INVAL) => {
-            // No nameless files here: under a name of its own that is changed right after. Two creators
-            // take turns; what a killed one left is replaced.
+            // No nameless files here: under a name of its own that is changed right after. Two
+            // creators take turns; what a killed one left is replaced.
             let unfinished = PathBuf::from(format!("{}.{UNFINISHED}", path.display()));
             let _ = rustix::fs::unlink(&unfinished);
             let file =

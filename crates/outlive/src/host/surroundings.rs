@@ -1,5 +1,5 @@
-//! Limits and settings of the machine or container that a pod meets: room in `/dev/shm`, namespaces, descriptors, huge pages,
-//! and a login manager that removes files.
+//! Limits and settings of the machine or container that a pod meets: room in `/dev/shm`,
+//! namespaces, descriptors, huge pages, and a login manager that removes files.
 
 use super::Capability;
 use super::calls::nameless;
@@ -14,7 +14,8 @@ use std::path::{Path, PathBuf};
 const DEFAULT_POD: (u64, u32) = (64 << 20, 256);
 /// Fewer free descriptors than this are called few.
 const FEW_DESCRIPTORS: u64 = 256;
-/// The inode numbers of the first namespaces, which the kernel never changes (`PROC_PID_INIT_INO`, `PROC_TIME_INIT_INO`).
+/// The inode numbers of the first namespaces, which the kernel never changes (`PROC_PID_INIT_INO`,
+/// `PROC_TIME_INIT_INO`).
 const FIRST_PID: u64 = 0xEFFF_FFFC;
 const FIRST_TIME: u64 = 0xEFFF_FFFA;
 /// The largest id of a system user where `/etc/login.defs` says nothing else.
@@ -52,7 +53,8 @@ fn shm() -> Capability {
             Ok((free, all)) => format!("{} of {} MiB free", mib(free), mib(all)),
             Err(error) => format!("no file can be made there: {error}"),
         },
-        cost: "there is no room for obituaries and bells, nor for a pod in it (--shm-size for a container; mount -o \
+        cost: "there is no room for obituaries and bells, nor for a pod in it (--shm-size for a \
+               container; mount -o \
                remount,rw,size=1G /dev/shm)",
         needed: true,
     }
@@ -88,7 +90,8 @@ fn namespaces() -> Capability {
         name: "namespaces",
         available: !is_first,
         detail: format!(
-            "PID namespace: {}; time namespace: {}; members of each such place keep a side file of their own{}",
+            "PID namespace: {}; time namespace: {}; members of each such place keep a side file \
+             of their own{}",
             own("pid", FIRST_PID),
             own("time", FIRST_TIME),
             if is_first {
@@ -97,7 +100,8 @@ fn namespaces() -> Capability {
                 ""
             }
         ),
-        cost: "this process joins only with a fence command (docker run --init gives it another number)",
+        cost: "this process joins only with a fence command (docker run --init gives it another \
+               number)",
         needed: false,
     }
 }
@@ -114,7 +118,8 @@ fn descriptors() -> Capability {
             }
             None => "no limit".into(),
         },
-        cost: "a process keeps one for each other process of its pod on this machine, so large pods fail with EMFILE (ulimit -n)",
+        cost: "a process keeps one for each other process of its pod on this machine, so large \
+               pods fail with EMFILE (ulimit -n)",
         needed: false,
     }
 }
@@ -179,10 +184,12 @@ fn login_manager() -> Capability {
         detail: match (is_there, removes) {
             (false, _) => "systemd-logind does not run here".into(),
             (_, false) => "systemd-logind leaves /dev/shm alone".into(),
-            (_, true) if me <= LAST_SYSTEM_USER => format!("systemd-logind spares system users, such as {me}"),
+            (_, true) if me <= LAST_SYSTEM_USER => format!("systemd-logind spares system users, \
+                                                            such as {me}"),
             _ => "systemd-logind removes a user's files in /dev/shm when the user's last session ends".into(),
         },
-        cost: "pods and side files disappear under members that go on, and nothing can join them (RemoveIPC=no in \
+        cost: "pods and side files disappear under members that go on, and nothing can join them \
+               (RemoveIPC=no in \
                /etc/systemd/logind.conf, loginctl enable-linger, or a system user)",
         needed: false,
     }
@@ -210,7 +217,7 @@ fn texts() -> Vec<String> {
 
 /// Whether RemoveIPC is set, which it is by default; the last assignment counts.
 fn removes_ipc(texts: &[String]) -> bool {
-    let values = texts
+    let mut values = texts
         .iter()
         .flat_map(|text| text.lines())
         .filter_map(|line| {
@@ -218,7 +225,7 @@ fn removes_ipc(texts: &[String]) -> bool {
             (key.trim() == "RemoveIPC").then(|| value.trim().to_lowercase())
         });
     values
-        .last()
+        .next_back()
         .is_none_or(|value| !["no", "false", "off", "0", "n", "f"].contains(&&*value))
 }
 

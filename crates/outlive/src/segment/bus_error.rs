@@ -1,11 +1,13 @@
 //! A line on standard error when a process dies because a mapping has lost its memory.
 //!
-//! When another process truncates a file, or a page of memory fails, the next access to the mapping raises SIGBUS, and the
-//! process ends without a word. A handler can say which file it was. A library does not install signal handlers on its own:
-//! a program that wants the line calls [`report_bus_errors`], as the `outlive` command does.
+//! When another process truncates a file, or a page of memory fails, the next access to the mapping
+//! raises SIGBUS, and the process ends without a word. A handler can say which file it was. A
+//! library does not install signal handlers on its own: a program that wants the line calls
+//! [`report_bus_errors`], as the `outlive` command does.
 //!
-//! Mappings stand in a static table of atomics, which the handler reads without locks. It reads no slot that is being reused:
-//! the slot that contains the faulting address belongs to a mapping that a thread is accessing, so it does not change.
+//! Mappings stand in a static table of atomics, which the handler reads without locks. It reads no
+//! slot that is being reused: the slot that contains the faulting address belongs to a mapping that
+//! a thread is accessing, so it does not change.
 //!
 //! Tests: tests/segment_bus_error.rs.
 
@@ -42,7 +44,8 @@ static TABLE: [Slot; SLOTS] = [const {
     }
 }; SLOTS];
 
-/// An entry of the table. Dropped, it is removed: before the mapping is, so that no other mapping is taken for it.
+/// An entry of the table. Dropped, it is removed: before the mapping is, so that no other mapping
+/// is taken for it.
 #[derive(Debug)]
 pub(crate) struct Registered(Option<usize>);
 
@@ -87,18 +90,19 @@ static BEFORE: OnceLock<libc::sigaction> = OnceLock::new();
 /// Bytes that are written after the line, and their number.
 static MORE: AtomicPtr<u8> = AtomicPtr::new(null_mut());
 static MORE_LEN: AtomicUsize = AtomicUsize::new(0);
-/// Whether a thread reports: 0, 1 while it does, 2 afterwards. Of several threads that fault at once, one does.
+/// Whether a thread reports: 0, 1 while it does, 2 afterwards. Of several threads that fault at
+/// once, one does.
 static REPORT: AtomicU8 = AtomicU8::new(0);
 /// How often a thread that faults gives way to the one that reports, before it ends the process.
 const MOST_YIELDS: u32 = 10_000;
 
-/// Installs a handler of SIGBUS that names the file whose mapping has lost its memory, on standard error, before the process
-/// dies as it would without the handler.
+/// Installs a handler of SIGBUS that names the file whose mapping has lost its memory, on standard
+/// error, before the process dies as it would without the handler.
 ///
-/// The handler is async-signal-safe. After its line it restores the disposition that was there before and returns, so that the
-/// access is repeated and answered by it: the process dies, or the earlier handler runs. A fault at any other address goes
-/// to the earlier handler. Install handlers of your own before this, or call the one that they replace. Calling this again
-/// does nothing.
+/// The handler is async-signal-safe. After its line it restores the disposition that was there
+/// before and returns, so that the access is repeated and answered by it: the process dies, or the
+/// earlier handler runs. A fault at any other address goes to the earlier handler. Install handlers
+/// of your own before this, or call the one that they replace. Calling this again does nothing.
 ///
 /// # Errors
 /// If the handler cannot be installed.
@@ -106,7 +110,8 @@ pub fn report_bus_errors() -> io::Result<()> {
     if BEFORE.get().is_some() {
         return Ok(());
     }
-    // SAFETY: zeros are a valid `sigaction`, which the calls read and write; the handler is async-signal-safe.
+    // SAFETY: zeros are a valid `sigaction`, which the calls read and write; the handler is
+    // async-signal-safe.
     unsafe {
         let mut before: libc::sigaction = core::mem::zeroed();
         if libc::sigaction(libc::SIGBUS, core::ptr::null(), &raw mut before) != 0 {
@@ -126,7 +131,8 @@ pub fn report_bus_errors() -> io::Result<()> {
     Ok(())
 }
 
-/// Has `text` written after the line of [`report_bus_errors`]: what the process leaves behind, and how to remove it.
+/// Has `text` written after the line of [`report_bus_errors`]: what the process leaves behind, and
+/// how to remove it.
 pub fn say_after_bus_error(text: &str) {
     // Leaked: the handler may be reading an earlier text.
     let text: &'static mut [u8] = Vec::leak(text.as_bytes().to_vec());
@@ -229,7 +235,8 @@ fn report(slot: &Slot, code: c_int) {
     write(line.get(..len).unwrap_or_default());
     let more = MORE_LEN.load(Ordering::SeqCst);
     if more > 0 {
-        // SAFETY: a leaked text of at least this length: the length is stored after the pointer, and 0 before it.
+        // SAFETY: a leaked text of at least this length: the length is stored after the pointer,
+        // and 0 before it.
         write(unsafe { core::slice::from_raw_parts(MORE.load(Ordering::SeqCst), more) });
     }
 }

@@ -151,7 +151,8 @@ impl<'a> SegmentBuilder<'a> {
         self
     }
 
-    /// Leaves `bytes` bytes free for files in `directory`, if the segment is on the same filesystem.
+    /// Leaves `bytes` bytes free for files in `directory`, if the segment is on the same
+    /// filesystem.
     pub(crate) fn leave_free(mut self, bytes: u64, directory: &'a Path) -> Self {
         self.beside = Some((directory, bytes));
         self
@@ -257,7 +258,8 @@ impl<'a> SegmentBuilder<'a> {
             initialise(memory, &superblock.areas);
         }
         for area in &superblock.areas {
-            tracing::debug!(area = %area.name, offset = area.offset.byte(), bytes = area.size, "laid out");
+            let at = area.offset.byte();
+            tracing::debug!(area = %area.name, at, bytes = area.size, "laid out");
         }
         creation.complete(&superblock.encode()).map_err(busy)?;
         backend.publish()?;

@@ -1,14 +1,18 @@
-//! The kinds of filesystems, and whether a segment can lie in a file of each; calls on files that a filter may refuse.
+//! The kinds of filesystems, and whether a segment can lie in a file of each; calls on files that a
+//! filter may refuse.
 //!
-//! A segment needs mappings that are coherent between all processes that map the file. Membership additionally needs locks
-//! that all of them see, or the knowledge that they do not ([`Segment::has_one_kernel`](super::Segment::has_one_kernel)).
+//! A segment needs mappings that are coherent between all processes that map the file. Membership
+//! additionally needs locks that all of them see, or the knowledge that they do not
+//! ([`Segment::has_one_kernel`](super::Segment::has_one_kernel)).
 //!
-//! * On a network or cluster filesystem each machine maps a page cache of its own: two machines write to two copies. Its locks
-//!   may be those of a machine or of the cluster, and survive or lose their holder by rules of their own. Refused.
-//! * On FUSE a page cache stands before a user process, which another machine may stand behind, and whose death turns accesses
-//!   into SIGBUS. Refused, unless the file is mapped directly (DAX): then the mapping is memory that its server provides. So
-//!   virtiofs with DAX (the mapping is the host's page cache) and famfs are accepted, as memory that several kernels can map;
-//!   virtiofs without DAX is refused.
+//! * On a network or cluster filesystem each machine maps a page cache of its own: two machines
+//!   write to two copies. Its locks may be those of a machine or of the cluster, and survive or
+//!   lose their holder by rules of their own. Refused.
+//! * On FUSE a page cache stands before a user process, which another machine may stand behind, and
+//!   whose death turns accesses into SIGBUS. Refused, unless the file is mapped directly (DAX):
+//!   then the mapping is memory that its server provides. So virtiofs with DAX (the mapping is the
+//!   host's page cache) and famfs are accepted, as memory that several kernels can map; virtiofs
+//!   without DAX is refused.
 //! * A filesystem that is not in the table is accepted as memory that several kernels may map.
 
 use super::error::Unsuitable;
@@ -36,7 +40,8 @@ enum Kind {
     Remote,
 }
 
-/// Numbers of statfs(2), from `linux/magic.h` and, for filesystems outside of the kernel, from coreutils' `stat`.
+/// Numbers of statfs(2), from `linux/magic.h` and, for filesystems outside of the kernel, from
+/// coreutils' `stat`.
 const TABLE: [(u64, &str, Kind); 35] = [
     (TMPFS, "tmpfs", Kind::Local),
     (RAMFS, "ramfs", Kind::Local),
@@ -85,8 +90,8 @@ pub(super) fn is_local(magic: u64) -> bool {
     matches!(find(magic), Some((_, Kind::Local)))
 }
 
-/// Whether the inode number of a file on the filesystem `magic` tells it from its copies. (A file of an overlay has the number
-/// of the file below it.)
+/// Whether the inode number of a file on the filesystem `magic` tells it from its copies. (A file
+/// of an overlay has the number of the file below it.)
 pub(super) fn has_inodes(magic: u64) -> bool {
     matches!(find(magic), Some((_, Kind::Local | Kind::Overlay)))
 }
@@ -104,7 +109,8 @@ pub(crate) fn can_link() -> bool {
     !matches!(answer, Err(Errno::PERM | Errno::NOSYS))
 }
 
-/// Gives `file` the permissions `mode`. A filter that refuses fchmod(2) does no harm if it has them already.
+/// Gives `file` the permissions `mode`. A filter that refuses fchmod(2) does no harm if it has them
+/// already.
 pub(crate) fn set_mode(file: impl AsFd, mode: u32) -> Result<(), Errno> {
     match fchmod(&file, Mode::from_raw_mode(mode)) {
         Err(Errno::PERM | Errno::NOSYS) if fstat(&file)?.st_mode & 0o777 == mode => Ok(()),
@@ -130,7 +136,8 @@ fn why_not(magic: u64) -> Option<String> {
         return None;
     };
     Some(format!(
-        "it is on {name}, whose mappings are not coherent between machines and whose locks do not prove the death of a process; \
+        "it is on {name}, whose mappings are not coherent between machines and whose locks do \
+         not prove the death of a process; \
          use a file in /dev/shm for processes of one machine, or a DAX device for several machines"
     ))
 }

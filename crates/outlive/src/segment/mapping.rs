@@ -33,8 +33,8 @@ unsafe impl Send for Mapping {}
 unsafe impl Sync for Mapping {}
 
 impl Mapping {
-    /// Maps the first `len` bytes of `file`, which is at `path`, shared, for reading and writing. With `huge`, at an address
-    /// where huge pages can be mapped.
+    /// Maps the first `len` bytes of `file`, which is at `path`, shared, for reading and writing.
+    /// With `huge`, at an address where huge pages can be mapped.
     pub fn new(file: &File, path: &Path, len: u64, huge: bool) -> Result<Self, CallFailed> {
         let failed = |error| CallFailed::new("mmap", path, error);
         let len = usize::try_from(len).map_err(|_| failed(Errno::NOMEM))?;

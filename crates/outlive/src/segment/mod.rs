@@ -33,8 +33,9 @@
 //!   Only the unsafe [`unmap`](Segment::unmap) takes it away. It is not inherited by `fork`: a child that
 //!   touches it gets SIGSEGV and opens the segment for itself.
 //!
-//! Who may map a segment may destroy what is in it, and can make others fault by truncating a file (a
-//! memfd is sealed against that; [`report_bus_errors`] names the file before the process ends). The file's mode is the security; new files are 0600.
+//! Who may map a segment may destroy what is in it, and can make others fault by truncating a file
+//! (a memfd is sealed against that; [`report_bus_errors`] names the file before the process ends).
+//! The file's mode is the security; new files are 0600.
 //!
 //! # Formats
 //!
@@ -249,10 +250,11 @@ impl Segment {
         self.inner().backend.file()
     }
 
-    /// Whether one kernel at a time can map it, and all who do see one another's file locks: a file on a local filesystem, or
-    /// a memfd. A device, or a file that is mapped directly (virtiofs with DAX, famfs), can be mapped by several kernels; two
-    /// nodes of a device, or a file of an overlay and the one below it, are one memory whose locks are apart. (A file on a
-    /// network, cluster or FUSE filesystem is refused: its mappings are not coherent between machines.)
+    /// Whether one kernel at a time can map it, and all who do see one another's file locks: a file
+    /// on a local filesystem, or a memfd. A device, or a file that is mapped directly (virtiofs
+    /// with DAX, famfs), can be mapped by several kernels; two nodes of a device, or a file of an
+    /// overlay and the one below it, are one memory whose locks are apart. (A file on a network,
+    /// cluster or FUSE filesystem is refused: its mappings are not coherent between machines.)
     pub fn has_one_kernel(&self) -> bool {
         self.inner().backend.has_one_kernel()
     }

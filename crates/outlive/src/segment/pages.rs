@@ -20,9 +20,9 @@ pub enum HugePages {
     /// `/sys/kernel/mm/transparent_hugepage/shmem_enabled` or the mount's `huge=` allow it); small ones
     /// otherwise. [`Segment::pages`](super::Segment::pages) says what came.
     Transparent,
-    /// Pages from the system's pool, which an administrator has filled: for `memfd:NAME` and for a file on a
-    /// hugetlbfs mount (which has them always). Creation is refused if the pool has too few of them, and on any
-    /// other memory.
+    /// Pages from the system's pool, which an administrator has filled: for `memfd:NAME` and for a
+    /// file on a hugetlbfs mount (which has them always). Creation is refused if the pool has too
+    /// few of them, and on any other memory.
     Reserved,
 }
 
@@ -74,8 +74,8 @@ pub(super) fn require_reserved(
         return Err(Unsuitable::new(path, why).into());
     }
     if !is_pooled(backend) {
-        let why = "it is not on a hugetlbfs filesystem (`mount -t hugetlbfs none /mnt/huge`, and name a \
-                   file there)";
+        let why = "it is not on a hugetlbfs filesystem (`mount -t hugetlbfs none /mnt/huge`, and \
+                   name a file there)";
         return Err(no_huge_pages(
             path,
             why.into(),

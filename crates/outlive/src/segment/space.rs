@@ -157,8 +157,9 @@ impl Space {
 
 const PAGE: u64 = 4096;
 
-/// Looks for room for `space` in `file` and reserves every page of it. The file is at least `space.size`
-/// bytes long afterwards. On an error some pages may have been reserved: the caller drops the file.
+/// Looks for room for `space` in `file` and reserves every page of it. The file is at least
+/// `space.size` bytes long afterwards. On an error some pages may have been reserved: the caller
+/// drops the file.
 pub(super) fn reserve(
     file: &File,
     path: &Path,
