@@ -25,6 +25,15 @@ impl Failure {
         Self::Failed(paragraph.to_string())
     }
 
+    /// A thread that cannot be started.
+    pub fn no_thread(error: io::Error) -> Self {
+        Self::new(format_args!(
+            "a thread cannot be started: {error}; raise the limits on threads (`ulimit -u`, the \
+             pids limit of a container) and on \
+             memory (`ulimit -v`)"
+        ))
+    }
+
     /// Says it on standard error, and with which code the process is to exit.
     pub fn report(self) -> ExitCode {
         let (paragraph, code) = match self {

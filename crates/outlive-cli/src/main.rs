@@ -18,6 +18,7 @@ mod table;
 
 use clap::Parser;
 use commands::Outlive;
+use std::io::IsTerminal;
 use std::process::ExitCode;
 use tracing_subscriber::EnvFilter;
 
@@ -30,11 +31,19 @@ fn main() -> ExitCode {
     tracing_subscriber::fmt()
         .with_env_filter(filter)
         .with_writer(std::io::stderr)
+        .with_ansi(std::io::stderr().is_terminal() && !is_set("NO_COLOR"))
         // Else a line that cannot be written panics, in whatever thread, when whoever read stderr is gone.
         .log_internal_errors(false)
         .init();
+    // Without it a truncated file ends a command without a word, which is no reason to refuse.
+    let _ = outlive::segment::report_bus_errors();
     match command.run() {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => failure.report(),
     }
+}
+
+/// Whether the environment variable `name` is set to something.
+fn is_set(name: &str) -> bool {
+    std::env::var_os(name).is_some_and(|value| !value.is_empty())
 }

@@ -5,7 +5,7 @@ mod support;
 use serde_json::Value;
 use std::fs;
 use std::process::Stdio;
-use support::{Place, Running, outlive};
+use support::{Place, Running, command, outlive};
 
 fn json(text: &str) -> Value {
     serde_json::from_str(text).unwrap_or_else(|error| panic!("no JSON ({error}): {text}"))
@@ -172,10 +172,53 @@ fn there_is_no_room_for_more_than_there_is() {
         outlive(["pod", "destroy", place.path()]).succeeds();
     }
     outlive(["pod", "create", place.path(), "--domain", "write-back"]).fails(1, "write-back");
+    // Nor huge pages on a filesystem that has none.
+    outlive(["pod", "create", place.path(), "--huge", "reserved"])
+        .fails(1, "mount -t hugetlbfs none");
     assert!(
         !fs::exists(place.path()).unwrap(),
         "something was left behind"
     );
+}
+
+#[test]
+fn a_log_says_what_was_made_and_has_colours_on_a_terminal_only() {
+    let place = Place::new("log");
+    let mut create = command(["pod", "create", place.path(), "--size", "4M", "--ids", "16"]);
+    let ended = create
+        .env("RUST_LOG", "outlive=debug")
+        .env_remove("NO_COLOR")
+        .output()
+        .unwrap();
+    let log = String::from_utf8(ended.stderr).unwrap();
+    for word in [
+        place.path(),
+        "bytes=4194304",
+        "created a segment",
+        "area=payload",
+    ] {
+        assert!(log.contains(word), "{word:?} is not in the log: {log}");
+    }
+    assert!(!log.contains('\x1b'), "{log:?}");
+    for (colour, is_coloured) in [("", true), ("1", false)] {
+        // `script` runs its command on a terminal.
+        let program = command(["x"; 0]).get_program().to_str().unwrap().to_owned();
+        let shown = format!("{program} pod status {}", place.path());
+        let mut script = std::process::Command::new("script");
+        script
+            .args(["-qec", &shown, "/dev/null"])
+            .stdin(Stdio::null());
+        let Ok(ended) = script
+            .env("RUST_LOG", "outlive=debug")
+            .env("NO_COLOR", colour)
+            .output()
+        else {
+            return println!("skipped: there is no `script` here");
+        };
+        let shown = String::from_utf8(ended.stdout).unwrap();
+        assert!(shown.contains("opened a segment"), "{shown:?}");
+        assert_eq!(shown.contains('\x1b'), is_coloured, "{shown:?}");
+    }
 }
 
 #[test]

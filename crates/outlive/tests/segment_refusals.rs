@@ -210,29 +210,42 @@ fn impossible_sizes_and_areas_leave_nothing() {
 }
 
 #[test]
-fn without_a_pool_reserved_huge_pages_are_an_error_that_says_so() {
-    let free = "/sys/kernel/mm/hugepages/hugepages-2048kB/free_hugepages";
-    let pool: u64 = fs::read_to_string(free).map_or(0, |text| text.trim().parse().unwrap_or(0));
-    let result = Segment::builder()
-        .size(4 << 20)
-        .huge_pages(outlive::segment::HugePages::Reserved)
-        .create("memfd:huge");
-    match result {
-        Ok(segment) => assert_eq!(
-            *segment.pages(),
-            outlive::segment::Pages::Reserved { size: 2 << 20 }
-        ),
-        Err(error) => {
-            assert!(pool < 2, "{error}");
-            assert!(
-                matches!(
-                    error,
-                    CreateError::NoHugePages { .. } | CreateError::NoRoom(_)
-                ),
-                "{error}"
-            );
-        }
+fn reserved_huge_pages_are_refused_where_there_are_too_few_with_the_command_that_reserves_them() {
+    let root = tempfile::tempdir().unwrap();
+    let pool = root.path().join("sys/kernel/mm/hugepages/hugepages-2048kB");
+    fs::create_dir_all(&pool).unwrap();
+    let write = |name: &str, number: u64| fs::write(pool.join(name), number.to_string()).unwrap();
+    let create = |path: &str| {
+        let builder = Segment::builder().size(10 << 20).stand_in(root.path());
+        let huge = outlive::segment::HugePages::Reserved;
+        builder.huge_pages(huge).create(path).unwrap_err()
+    };
+    write("nr_hugepages", 7);
+    write("free_hugepages", 4);
+    write("resv_hugepages", 1);
+    let file = root.path().join("file");
+    for path in ["memfd:huge", file.to_str().unwrap()] {
+        let error = create(path);
+        let CreateError::NoHugePages {
+            needed,
+            free,
+            page_size,
+            ..
+        } = error
+        else {
+            panic!("{error}");
+        };
+        assert_eq!((needed, free, page_size), (5, 3, 2 << 20));
+        let command = "`echo 9 > /sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages`";
+        assert!(error.to_string().contains(command), "{error}");
     }
+    assert!(!file.exists());
+    // The pages that the kernel may allocate beyond the pool count as free; here there are none in
+    // truth.
+    write("nr_overcommit_hugepages", 3);
+    write("surplus_hugepages", 1);
+    let error = create(file.to_str().unwrap());
+    assert!(error.to_string().contains("mount -t hugetlbfs"), "{error}");
 }
 
 proptest! {

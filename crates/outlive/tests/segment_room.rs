@@ -85,6 +85,7 @@ fn full_filesystem(mount: &Path) {
     let count = || fs::read_dir(mount).unwrap().count();
     let found = no_room(at("large"), 4 << 20);
     assert_eq!((found.wanted, found.free), (4 << 20, 1 << 20));
+    assert_eq!(found.fits, 1 << 20);
     assert_eq!(found.limit, Limit::Filesystem);
     assert_eq!(count(), 0);
     // Nothing is left of the attempt but room for this, which fits exactly.

@@ -12,7 +12,8 @@ use crate::output;
 use clap::Args;
 use outlive::membership::{Level, Member, Process, ProcessOptions};
 use outlive::pod::Pod;
-use rustix::process::{Pid, Signal, getppid, kill_process, set_parent_process_death_signal};
+use outlive_workloads::driver::die_with;
+use rustix::process::{Pid, Signal, kill_process};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 use std::process::{Child, Command, Stdio};
@@ -63,7 +64,7 @@ impl Host {
     pub fn run(self) -> Result<(), Failure> {
         let index = match self.child.as_deref() {
             Some(&[index, parent]) => {
-                die_with(parent)?;
+                die_with(parent).map_err(Failure::new)?;
                 index
             }
             _ => 0,
@@ -166,17 +167,6 @@ fn processes_of(pod: &Pod, host: u32) -> Vec<String> {
     });
     here.map(|seen| format!("process {}, pid {}", seen.status.instance(), seen.pid()))
         .collect()
-}
-
-/// Dies when the process `parent` does, even if that has happened already.
-fn die_with(parent: u32) -> Result<(), Failure> {
-    set_parent_process_death_signal(Some(Signal::KILL))
-        .map_err(|error| Failure::new(format_args!("prctl(PR_SET_PDEATHSIG) failed: {error}")))?;
-    if getppid().map(|pid| pid.as_raw_nonzero().get() as u32) == Some(parent) {
-        Ok(())
-    } else {
-        Err(Failure::new("the process that started this one is gone"))
-    }
 }
 
 /// The other processes of the host. Dropped, they are stopped and waited for.

@@ -10,6 +10,7 @@ use clap::Args;
 use ratatui::Terminal;
 use ratatui::backend::TestBackend;
 use ratatui::crossterm::event::{self, Event, KeyCode, KeyEventKind, KeyModifiers};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use scene::Scene;
 use screen::Screen;
 use signal_hook::consts::{SIGHUP, SIGTERM};
@@ -38,6 +39,33 @@ pub struct Watch {
     #[arg(long, default_value_t = 120, requires = "once",
           value_parser = clap::value_parser!(u16).range(40..=1000))]
     width: u16,
+}
+
+/// How long a signal to end may wait for an answer.
+const ATTENTION: Duration = Duration::from_millis(250);
+/// How long the main thread may take to end after the terminal was closed.
+const GRACE: Duration = Duration::from_secs(1);
+
+/// Ends the process when its terminal is closed. The terminal library does not return from its poll
+/// then: a read from a closed terminal returns 0 bytes at once, for ever. This process is no member
+/// of the pod, so it leaves nothing behind.
+fn end_with_the_terminal(stop: Arc<AtomicBool>) -> io::Result<()> {
+    let watch = move || {
+        while !is_closed(None) {}
+        stop.store(true, Ordering::Relaxed);
+        std::thread::sleep(GRACE);
+        std::process::exit(0);
+    };
+    let watcher = std::thread::Builder::new().name("terminal".into());
+    watcher.spawn(watch).map(drop)
+}
+
+/// Whether the terminal was closed; waits for it for `timeout`, or for ever.
+fn is_closed(timeout: Option<&Timespec>) -> bool {
+    let stdin = io::stdin();
+    // No events are asked for: a hang-up is told in any case.
+    let mut polled = [PollFd::new(&stdin, PollFlags::empty())];
+    matches!(poll(&mut polled, timeout), Ok(1..))
 }
 
 fn period(text: &str) -> Result<Duration, String> {
@@ -69,10 +97,15 @@ impl Watch {
         for signal in [SIGTERM, SIGHUP] {
             signal_hook::flag::register(signal, Arc::clone(&stop)).map_err(terminal)?;
         }
+        end_with_the_terminal(Arc::clone(&stop)).map_err(terminal)?;
         // Restores the terminal on a panic too.
         let mut screen = ratatui::try_init().map_err(terminal)?;
         let outcome = self.live(&mut scene, &mut screen, &stop);
         let restored = ratatui::try_restore().map_err(terminal);
+        // What a terminal answers that has been closed does not matter.
+        if stop.load(Ordering::Relaxed) || is_closed(Some(&Timespec::default())) {
+            return Ok(());
+        }
         outcome.and(restored)
     }
 
@@ -94,7 +127,7 @@ impl Watch {
                     scene.look();
                     break;
                 }
-                if !event::poll(left).map_err(terminal)? {
+                if !event::poll(left.min(ATTENTION)).map_err(terminal)? {
                     continue;
                 }
                 match event::read().map_err(terminal)? {

@@ -89,7 +89,7 @@ impl Worker {
         };
         let (stop, ended) = (Stop::default(), AtomicBool::new(false));
         let served = std::thread::scope(|scope| {
-            scope.spawn(|| {
+            let watcher = std::thread::Builder::new().spawn_scoped(scope, || {
                 while !ended.load(Ordering::Relaxed) {
                     // Nobody can come to a pod that is removed, and of a run whose driver is dead nobody waits for anything.
                     let is_over = found.is_gone() || driver_is_gone(&pod);
@@ -110,10 +110,11 @@ impl Worker {
                 ));
             };
             let _ended = SaysSo(&ended);
-            volunteer.work_as(&pod, &pool, &stop, tell)
+            watcher.map_err(Failure::no_thread)?;
+            volunteer.work_as(&pod, &pool, &stop, tell).map_err(refused)
         });
         found.leave(&pod);
-        let served = served.map_err(refused)?;
+        let served = served?;
         let _ = output::line(format_args!(
             "left in good order; {} tasks done, {} of them begun by the dead",
             served.tasks, served.taken_over

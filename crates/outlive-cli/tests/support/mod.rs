@@ -85,7 +85,7 @@ pub fn outlive<'a>(arguments: impl IntoIterator<Item = &'a str>) -> Ended {
         output
     });
     if finished.recv_timeout(LIMIT).is_err() {
-        signal(id, Signal::KILL);
+        send(id, Signal::KILL);
         let _ = waiter.join();
         panic!("`outlive {shown}` has not ended after {LIMIT:?}");
     }
@@ -215,18 +215,28 @@ impl Running {
 
     /// Sends it a signal.
     pub fn signal(&self, number: Signal) {
-        signal(self.child.id(), number);
+        send(self.child.id(), number);
     }
 
     /// Interrupts it as Ctrl-C does.
     pub fn interrupt(&self) {
-        signal(self.child.id(), Signal::INT);
+        send(self.child.id(), Signal::INT);
     }
 
     /// Kills it and sees it gone.
     pub fn kill(&mut self) {
-        signal(self.child.id(), Signal::KILL);
+        send(self.child.id(), Signal::KILL);
         self.child.wait().unwrap();
+    }
+
+    /// Waits until it has ended, in whatever way.
+    #[track_caller]
+    pub fn wait_gone(&mut self) {
+        let until = Instant::now() + LIMIT;
+        while matches!(self.child.try_wait(), Ok(None)) {
+            assert!(Instant::now() < until, "it has not ended after {LIMIT:?}");
+            std::thread::sleep(Duration::from_millis(5));
+        }
     }
 
     /// Waits until it ends with exit code 0; all that it printed.
@@ -263,7 +273,8 @@ impl Drop for Running {
     }
 }
 
-fn signal(pid: u32, signal: Signal) {
+/// Sends a signal to a child that has not been waited for.
+pub fn send(pid: u32, signal: Signal) {
     let pid = Pid::from_raw(pid as i32).expect("a pid");
     // Every caller holds the child unwaited, so the pid is still its own.
     kill_process(pid, signal).expect("a child may be signalled");

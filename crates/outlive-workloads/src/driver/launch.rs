@@ -40,11 +40,18 @@ pub(super) fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
 /// Starts hosts as process groups of their own, which can be killed as a whole.
 pub(super) struct AsGroups {
     pub(super) running: Running,
+    /// Why a host could not be started, the last time that happened.
+    pub(super) refused: Arc<Mutex<Option<io::Error>>>,
 }
 
 impl Launch for AsGroups {
     fn launch(&self, place: &Place, command: Command) -> io::Result<Box<dyn Launched>> {
-        let group = Arc::new(Mutex::new(Group::start(command)?));
+        let started = Group::start(command).map_err(|error| {
+            let kind = error.kind();
+            *lock(&self.refused) = Some(error);
+            kind
+        });
+        let group = Arc::new(Mutex::new(started?));
         lock(&self.running).insert(place.id, Arc::clone(&group));
         Ok(Box::new(Host(group)))
     }
@@ -167,7 +174,13 @@ pub fn not_stopped_by_a_terminal() {
 /// # Errors
 /// If the parent is gone: it may have died before this was called, and then nobody tells.
 pub fn die_with(parent: u32) -> io::Result<()> {
-    rustix::process::set_parent_process_death_signal(Some(Signal::KILL))?;
+    rustix::process::set_parent_process_death_signal(Some(Signal::KILL)).map_err(|error| {
+        io::Error::other(format!(
+            "prctl(PR_SET_PDEATHSIG), by which a process dies with the one that started it, \
+             failed: {error}; \
+             `outlive doctor` says which calls the filter of a container (seccomp) refuses"
+        ))
+    })?;
     let now = rustix::process::getppid().map(|pid| pid.as_raw_nonzero().get() as u32);
     if now == Some(parent) {
         Ok(())

@@ -235,6 +235,20 @@ pub enum RunError {
     /// It was called off for what its program does not know.
     #[error("the run was called off: {0:?}")]
     CalledOff(CalledOff),
+    /// All hosts are dead, and the last ones could not be started again.
+    #[error(
+        "a host cannot be started: {0}; if that is for want of processes or memory, raise the \
+         limits (`ulimit -u`, the pids limit \
+         of a container, `ulimit -v`)"
+    )]
+    Launch(#[source] std::io::Error),
+    /// A thread of the driver cannot be started.
+    #[error(
+        "a thread of the driver cannot be started: {0}; raise the limits on threads (`ulimit \
+         -u`, the pids limit of a container) \
+         and on memory (`ulimit -v`)"
+    )]
+    Thread(#[source] std::io::Error),
     /// It was told to stop.
     #[error("interrupted")]
     Interrupted,

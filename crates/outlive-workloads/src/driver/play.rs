@@ -1,7 +1,7 @@
 //! The run itself: hosts are supervised until everything is done, and what comes out is collected.
 
 use super::director::Director;
-use super::launch::{AsGroups, Running, cpu_seconds};
+use super::launch::{AsGroups, Running, cpu_seconds, lock};
 use super::scene::{Scene, ask_for};
 use super::{Options, Outcome, Program, Progress, RunError, Supervise};
 use crate::header::CalledOff;
@@ -34,6 +34,7 @@ impl<R: super::Running> Scene<R> {
         let (crew, units) = (header.crew(), header.units());
         let hosts = crew.hosts;
         let running = Running::default();
+        let refused = Arc::default();
         let policy = match options.supervise {
             Supervise::Restart => RestartPolicy {
                 most: options.kills + 3,
@@ -49,7 +50,10 @@ impl<R: super::Running> Scene<R> {
         let mut events = process.events();
         let mut supervisor = ProcessSupervisor::new(process.clone(), &self.path)
             .policy(policy)
-            .launch(AsGroups { running })
+            .launch(AsGroups {
+                running,
+                refused: Arc::clone(&refused),
+            })
             .placement(home);
         for host in 0..hosts {
             let id = crew.first_of(host);
@@ -59,13 +63,15 @@ impl<R: super::Running> Scene<R> {
         let settled = Stop::default();
         let (over, attended, outlooks) = std::thread::scope(|scope| {
             let settled = &settled;
-            let attendant = scope.spawn(|| {
+            let thread = |name: &str| std::thread::Builder::new().name(name.into());
+            let attendant = thread("attendant").spawn_scoped(scope, || {
                 let member = process
                     .enter(Some(crew.driver_thread()), "driver")
                     .map_err(PodError::from)?;
                 program.attend(&run, &self.pod, &member.heap(&self.pod)?, settled)
             });
-            let director = scope.spawn({
+            let attendant = attendant.map_err(RunError::Thread)?;
+            let director = thread("director").spawn_scoped(scope, {
                 let end = end.clone();
                 move || {
                     // Whoever is told how far it is may ask for the end.
@@ -99,17 +105,22 @@ impl<R: super::Running> Scene<R> {
                     director
                 }
             });
-            let outlooks = supervisor.run();
+            // No host is started if nobody would direct the run.
+            let outlooks = match director.is_ok() {
+                true => supervisor.run(),
+                false => Vec::new(),
+            };
             settled.stop();
             process.ring();
             let director = director
+                .map_err(RunError::Thread)?
                 .join()
                 .unwrap_or_else(|panic| std::panic::resume_unwind(panic));
             let attended = attendant
                 .join()
                 .unwrap_or_else(|panic| std::panic::resume_unwind(panic));
-            (director, attended, outlooks)
-        });
+            Ok::<_, RunError>((director, attended, outlooks))
+        })?;
         let work = began.elapsed();
         supervisor.kill_children();
         drop(supervisor);
@@ -126,6 +137,9 @@ impl<R: super::Running> Scene<R> {
                 .iter()
                 .all(|(_, outlook)| *outlook != Outlook::Unsettled);
             debug_assert!(dead);
+            if let Some(error) = lock(&refused).take() {
+                return Err(RunError::Launch(error));
+            }
             return Err(RunError::AllDead {
                 hosts,
                 done: run.done(),

@@ -8,7 +8,7 @@ use crate::table::Blocks;
 use outlive::host::{Linux, OsError};
 use outlive::membership::{Process, ProcessOptions};
 use outlive::pod::{Pod, PodError, PodOptions};
-use outlive::segment::{CreateError, NoRoom};
+use outlive::segment::{CreateError, NoRoom, say_after_bus_error};
 use outlive::structures;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -53,6 +53,11 @@ impl<R: Running> Scene<R> {
         let estimate = size::segment_bytes(program.heap_bytes(order)?, ids);
         let bytes = options.size.unwrap_or(estimate);
         let (pod, path, elsewhere) = create(options, bytes, ids)?;
+        say_after_bus_error(&format!(
+            "outlive: the run is lost; remove what it leaves with \
+             `rm {0} && outlive pod clean --remove`\n",
+            path.display()
+        ));
         let owned = OwnPath(Some(path));
         let too_small = |wanted| RunError::Full {
             size: bytes,
@@ -138,6 +143,7 @@ impl Drop for OwnPath {
 
 impl<R> Drop for Scene<R> {
     fn drop(&mut self) {
+        say_after_bus_error("");
         let process = self.process.take();
         if process.is_some_and(|process| process.leave().is_ok()) {
             self.mapped.0 = Some(self.pod.clone());

@@ -1,8 +1,7 @@
 //! What this operating system lets us do, and what it costs where it does not.
 
 use super::robust::RobustList;
-use super::side_file::MEETING;
-use super::{Cgroup, CoreDumps, futex};
+use super::{Cgroup, CoreDumps, calls, futex, surroundings};
 use core::fmt;
 use rustix::process::{Pid, PidfdFlags, Resource, getpid, getrlimit, pidfd_open};
 use std::io::Error;
@@ -37,10 +36,10 @@ pub struct Capabilities {
 impl Capabilities {
     /// Looks. Leaves nothing behind and changes nothing of this process.
     pub fn probe() -> Self {
-        let all = vec![
-            proc(),
-            robust_list(),
-            shm(),
+        let mut all = vec![proc(), robust_list()];
+        all.extend(surroundings::probe());
+        all.extend(calls::probe());
+        all.extend([
             waitv(),
             pidfd(),
             pidfd_kill(),
@@ -48,7 +47,7 @@ impl Capabilities {
             cgroup(),
             ptrace(),
             core_dumps(),
-        ];
+        ]);
         Self { all }
     }
 
@@ -99,33 +98,13 @@ fn proc() -> Capability {
 fn robust_list() -> Capability {
     let found = RobustList::of_this_thread().map(|list| list.futex_offset());
     Capability {
-        name: "robust futexes",
+        name: "get_robust_list",
         available: found.is_ok(),
         detail: match found {
-            Ok(offset) => format!("the C library's futex offset is {offset}"),
+            Ok(offset) => format!("robust futexes; the C library's offset is {offset}"),
             Err(error) => error.to_string(),
         },
         cost: "the kernel does not tell of a thread's death",
-        needed: true,
-    }
-}
-
-fn shm() -> Capability {
-    let found = rustix::fs::statvfs(MEETING);
-    let free = found.as_ref().map_or(0, |fs| fs.f_bavail * fs.f_frsize);
-    Capability {
-        name: MEETING,
-        available: free >= 1 << 20,
-        detail: match found {
-            Ok(fs) => format!(
-                "{} of {} MiB free",
-                free >> 20,
-                (fs.f_blocks * fs.f_frsize) >> 20
-            ),
-            Err(error) => error.to_string(),
-        },
-        cost: "there is no room for obituaries and bells, nor for a pod in it (--shm-size for a \
-               container)",
         needed: true,
     }
 }

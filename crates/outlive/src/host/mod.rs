@@ -1,6 +1,7 @@
 //! What the operating system offers, behind one trait with a scripted double.
 
 mod bells;
+mod calls;
 mod capabilities;
 mod cgroup;
 mod cord;
@@ -17,6 +18,7 @@ mod scripted;
 mod service;
 mod side_file;
 mod side_file_name;
+mod surroundings;
 mod window;
 
 pub use bells::Bells;
@@ -34,4 +36,5 @@ pub use presence::{PodFile, Presence};
 pub use scripted::{Scripted, ScriptedOs};
 pub(crate) use service::spawn as spawn_service;
 pub use side_file::Access;
+pub(crate) use side_file::{MEETING, bytes as side_file_bytes};
 pub use side_file_name::SideFileEntry;

@@ -8,6 +8,7 @@
 //! holding it is also what keeps two threads of one operating system from claiming one id.
 
 use super::{Bells, Presence};
+use crate::segment::hint;
 use core::fmt::{self, Debug};
 use core::time::Duration;
 use std::path::PathBuf;
@@ -80,7 +81,7 @@ pub enum Obituary {
 #[non_exhaustive]
 pub enum OsError {
     /// The call failed.
-    #[error("{call} failed: {source}")]
+    #[error("{call} failed: {source}{}", hint(source))]
     Call {
         /// What was attempted, with its object.
         call: String,

@@ -202,7 +202,7 @@ impl PodFile {
                 ),
             },
             _ => OsError::Call {
-                call: format!("locking a byte of {}", self.path.display()),
+                call: format!("locking a byte (fcntl(F_OFD_SETLK)) of {}", self.path.display()),
                 source: error,
             },
         })
@@ -239,7 +239,7 @@ impl PodFile {
         // SAFETY: the mapping is ours. A forked child that inherited it would keep the lock of its dead parent.
         if unsafe { libc::madvise(base, self.granule, libc::MADV_DONTFORK) } != 0 {
             return Err(last_error(format!(
-                "MADV_DONTFORK on {}",
+                "madvise(MADV_DONTFORK) on {}",
                 self.path.display()
             )));
         }

@@ -251,9 +251,13 @@ pub(super) fn machine() -> u128 {
 }
 
 fn no_proc(what: &'static str, source: io::Error) -> OsError {
+    let hint = match crate::segment::hint(&source) {
+        "" => "; mount /proc",
+        hint => hint,
+    };
     OsError::Missing {
         what,
-        hint: format!("it could not be read ({source}); mount /proc"),
+        hint: format!("it could not be read ({source}){hint}"),
     }
 }
 

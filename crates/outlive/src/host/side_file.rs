@@ -42,11 +42,12 @@ use super::side_file_name::{NAMES, UNFINISHED, name, remove_locked, remove_unuse
 use super::window::{WORDS, Window, cell_at};
 use super::{Bells, OsError, PodFile, futex, futex::last_error};
 use crate::segment::ofd::{self, Kind};
+use crate::segment::{Registered, can_link, set_mode};
 use bytemuck::{Pod, Zeroable};
 use core::ptr::NonNull;
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use core::time::Duration;
-use rustix::fs::{AtFlags, CWD, FallocateFlags, Gid, Mode, OFlags, Uid};
+use rustix::fs::{AtFlags, CWD, FallocateFlags, Gid, Mode, OFlags, RenameFlags, Uid};
 use rustix::io::Errno;
 use std::collections::HashMap;
 use std::fs::File;
@@ -57,7 +58,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 /// Where the processes of an operating system meet.
-pub(super) const MEETING: &str = "/dev/shm";
+pub(crate) const MEETING: &str = "/dev/shm";
 
 const MAGIC: [u8; 8] = *b"OUTLside";
 const VERSION: u32 = 2;
@@ -170,6 +171,7 @@ pub(super) struct SideFile {
     path: PathBuf,
     /// Held open for its lock, which the mapping keeps too, and for windows. `None` once it is retired.
     file: RwLock<Option<Arc<File>>>,
+    registered: Mutex<Option<Registered>>,
     /// The windows on obituaries that threads of this process hold, or held when they died.
     windows: Mutex<HashMap<u32, Window>>,
 }
@@ -272,13 +274,14 @@ impl SideFile {
         // parent's obituary, so failing that is failing.
         unsafe {
             if libc::madvise(base, bytes, libc::MADV_DONTFORK) != 0 {
-                let error = last_error(format!("MADV_DONTFORK on {}", path.display()));
+                let error = last_error(format!("madvise(MADV_DONTFORK) on {}", path.display()));
                 libc::munmap(base, bytes);
                 return Err(error);
             }
             // Keeps it out of core dumps; failing that costs nothing but their size.
             libc::madvise(base, bytes, libc::MADV_DONTDUMP);
         }
+        let registered = Registered::new(base.cast(), bytes, path);
         Ok(Self {
             base: NonNull::new(base.cast()).expect("mmap returned null"),
             obituaries: header.obituaries,
@@ -286,6 +289,7 @@ impl SideFile {
             id: u128::from(header.id[1]) << 64 | u128::from(header.id[0]),
             path: path.to_owned(),
             file: RwLock::new(Some(Arc::new(file))),
+            registered: Mutex::new(Some(registered)),
             windows: Mutex::new(HashMap::new()),
         })
     }
@@ -345,6 +349,10 @@ impl SideFile {
         if base == libc::MAP_FAILED {
             return Err(last_error("reserving the addresses of a side file"));
         }
+        *self
+            .registered
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner) = None;
         // Of threads that died: the kernel has walked their lists.
         windows.clear();
         *self.file.write().unwrap_or_else(PoisonError::into_inner) = None;
@@ -513,6 +521,11 @@ fn words_at(obituaries: u32) -> usize {
     (HOLDERS_AT + obituaries as usize * HOLDER).next_multiple_of(PAGE)
 }
 
+/// The size of the side file of a pod with `ids` ids.
+pub(crate) fn bytes(ids: u32) -> u64 {
+    file_bytes(ids) as u64
+}
+
 fn file_bytes(obituaries: u32) -> usize {
     words_at(obituaries) + obituaries.div_ceil(WORDS) as usize * PAGE
 }
@@ -598,7 +611,7 @@ fn lock(file: &File, path: &Path) -> Result<bool, OsError> {
 
 fn cannot_lock(path: &Path, source: io::Error) -> OsError {
     OsError::Call {
-        call: format!("locking {}", path.display()),
+        call: format!("locking {} (fcntl(F_OFD_SETLK))", path.display()),
         source,
     }
 }
@@ -632,17 +645,22 @@ fn create(path: &Path, header: &Header, access: Access) -> Result<Option<File>, 
     let directory = path.parent().unwrap_or(Path::new("/"));
     let mode = Mode::from_raw_mode(0o600);
     let flags = OFlags::RDWR | OFlags::CLOEXEC;
-    match rustix::fs::open(directory, flags | OFlags::TMPFILE, mode) {
+    let nameless = match can_link() {
+        true => rustix::fs::open(directory, flags | OFlags::TMPFILE, mode),
+        false => Err(Errno::OPNOTSUPP),
+    };
+    match nameless {
         Ok(file) => {
             fill(&file, path, header, access)?;
+            let file = locked(file, path)?;
             let nameless = format!("/proc/self/fd/{}", file.as_raw_fd());
             finish(file, path, |to| {
                 rustix::fs::linkat(CWD, &nameless, CWD, to, AtFlags::SYMLINK_FOLLOW)
             })
         }
         Err(Errno::OPNOTSUPP | Errno::ISDIR | Errno::INVAL) => {
-            // No nameless files here: under a name of its own that is removed right after. Two creators
-            // take turns; what a killed one left is replaced.
+            // No nameless files here: under a name of its own that is changed right after. Two
+            // creators take turns; what a killed one left is replaced.
             let unfinished = PathBuf::from(format!("{}.{UNFINISHED}", path.display()));
             let _ = rustix::fs::unlink(&unfinished);
             let file =
@@ -651,9 +669,17 @@ fn create(path: &Path, header: &Header, access: Access) -> Result<Option<File>, 
                     Err(Errno::EXIST) => return Ok(None),
                     Err(error) => return Err(failed("creating", &unfinished, error)),
                 };
-            fill(&file, &unfinished, header, access)?;
-            let file = finish(file, path, |to| rustix::fs::link(&unfinished, to));
-            let _ = rustix::fs::unlink(&unfinished);
+            let filled = fill(&file, &unfinished, header, access)
+                .and_then(|()| locked(file, &unfinished))
+                .inspect_err(|_| {
+                    let _ = rustix::fs::unlink(&unfinished);
+                });
+            let file = finish(filled?, path, |to| {
+                rustix::fs::renameat_with(CWD, &unfinished, CWD, to, RenameFlags::NOREPLACE)
+            });
+            if !matches!(file, Ok(Some(_))) {
+                let _ = rustix::fs::unlink(&unfinished);
+            }
             file
         }
         Err(error) => Err(failed("creating a file in", directory, error)),
@@ -663,7 +689,12 @@ fn create(path: &Path, header: &Header, access: Access) -> Result<Option<File>, 
 fn fill(file: &OwnedFd, path: &Path, header: &Header, access: Access) -> Result<(), OsError> {
     let bytes = file_bytes(header.obituaries) as u64;
     rustix::fs::ftruncate(file, bytes).map_err(|error| failed("sizing", path, error))?;
-    match rustix::fs::fallocate(file, FallocateFlags::empty(), 0, bytes) {
+    let reserved = match rustix::fs::fallocate(file, FallocateFlags::empty(), 0, bytes) {
+        // A filter refuses it; pages that are written are reserved too.
+        Err(Errno::NOSYS | Errno::PERM | Errno::OPNOTSUPP) => write_zeros(file, bytes),
+        reserved => reserved,
+    };
+    match reserved {
         Ok(()) => {}
         Err(Errno::NOSPC) => {
             return Err(OsError::Missing {
@@ -674,7 +705,7 @@ fn fill(file: &OwnedFd, path: &Path, header: &Header, access: Access) -> Result<
                 ),
             });
         }
-        Err(error) => return Err(failed("reserving", path, error)),
+        Err(error) => return Err(failed("reserving (fallocate)", path, error)),
     }
     let written = rustix::io::pwrite(file, bytemuck::bytes_of(header), 0)
         .map_err(|error| failed("writing", path, error))?;
@@ -690,17 +721,34 @@ fn fill(file: &OwnedFd, path: &Path, header: &Header, access: Access) -> Result<
             .map_err(|error| failed("giving away", path, error))?;
     }
     // After the owner, whose change would take bits away; and whatever the umask.
-    rustix::fs::fchmod(file, Mode::from_raw_mode(access.mode))
-        .map_err(|error| failed("setting the mode of", path, error))
+    set_mode(file, access.mode).map_err(|error| failed("setting the mode (fchmod) of", path, error))
+}
+
+fn write_zeros(file: &OwnedFd, bytes: u64) -> Result<(), Errno> {
+    let zeros = [0; PAGE];
+    for at in (0..bytes).step_by(PAGE) {
+        // Shorter only where there is no room for more.
+        if rustix::io::pwrite(file, &zeros, at)? < PAGE {
+            return Err(Errno::NOSPC);
+        }
+    }
+    Ok(())
+}
+
+/// Takes the lock of a user before the file has its name: where locks are refused, no file is left.
+fn locked(file: OwnedFd, path: &Path) -> Result<File, OsError> {
+    let file = File::from(file);
+    ofd::lock(&file, USE_BYTE, Kind::Read).map_err(|error| cannot_lock(path, error))?;
+    Ok(file)
 }
 
 fn finish(
-    file: OwnedFd,
+    file: File,
     path: &Path,
     link: impl FnOnce(&Path) -> rustix::io::Result<()>,
 ) -> Result<Option<File>, OsError> {
     match link(path) {
-        Ok(()) => Ok(Some(file.into())),
+        Ok(()) => Ok(Some(file)),
         Err(Errno::EXIST) => Ok(None),
         Err(error) => Err(failed("naming", path, error)),
     }

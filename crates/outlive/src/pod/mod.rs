@@ -50,7 +50,7 @@ pub use repair::Repair;
 pub use status::{GroupStatus, MemberStatus, Status};
 
 use crate::heap::{self, Heap, LocalHeap};
-use crate::host::{Access, Linux, Os, OsError, OsIdentity, PodFile};
+use crate::host::{Access, Linux, MEETING, Os, OsError, OsIdentity, PodFile, side_file_bytes};
 use crate::membership::{
     AreaBytes, Extent, Instance, Member, Process, ProcessOptions, Settings, Shared, Tables,
 };
@@ -88,6 +88,8 @@ static JOINING: Mutex<()> = Mutex::new(());
 
 /// The smallest payload that a heap is made of.
 const LEAST_HEAP: u64 = 64 << 10;
+/// What joining takes in /dev/shm besides the side file: names, and the files of cords.
+const BESIDE_SIDE_FILE: u64 = 64 << 10;
 
 impl Pod {
     /// Creates a pod at `path` with `options`, and opens it.
@@ -102,7 +104,10 @@ impl Pod {
         let extent = options.extent;
         let sizes = extent.area_bytes();
         let (settings, with_heap) = (options.settings.clone(), options.heap);
-        let mut builder = options.segment;
+        let mut builder = options.segment.leave_free(
+            side_file_bytes(extent.ids) + BESIDE_SIDE_FILE,
+            Path::new(MEETING),
+        );
         if with_heap {
             let state = AreaSize::OfRest {
                 least: LEAST_HEAP,

@@ -4,13 +4,16 @@ use super::area::{Area, AreaClass, AreaKind, AreaSize, Request, pages, plan};
 use super::backend::{self, Backend, Fresh};
 use super::completion::Creation;
 use super::error::{CallFailed, CreateError};
+use super::filesystem::refuse_remote;
 use super::mapping::Mapping;
-use super::pages::{HugePages, Pages};
-use super::space::Places;
+use super::pages::{HugePages, Pages, require_reserved};
+use super::space::{Places, Space};
 use super::superblock::{MOST_AREAS, Superblock};
 use super::{LayoutError, Segment};
 use outlive_memory::{Native, PersistenceDomain, WriteBackInstruction};
+use rustix::fs::{fstat, stat};
 use std::fmt;
+use std::fs::File;
 use std::path::Path;
 use std::time::{SystemTime, UNIX_EPOCH};
 use uuid::Uuid;
@@ -37,6 +40,7 @@ pub struct SegmentBuilder<'a> {
     huge: HugePages,
     prefault: Option<Box<Progress<'a>>>,
     accept_unproven: bool,
+    beside: Option<(&'a Path, u64)>,
     fresh: Fresh,
     areas: Vec<Request>,
     initialise: Option<Box<Initialise<'a>>>,
@@ -58,6 +62,7 @@ impl<'a> SegmentBuilder<'a> {
             huge: HugePages::Off,
             prefault: None,
             accept_unproven: false,
+            beside: None,
             fresh: Fresh {
                 mode: 0o600,
                 replace: false,
@@ -146,6 +151,13 @@ impl<'a> SegmentBuilder<'a> {
         self
     }
 
+    /// Leaves `bytes` bytes free for files in `directory`, if the segment is on the same
+    /// filesystem.
+    pub(crate) fn leave_free(mut self, bytes: u64, directory: &'a Path) -> Self {
+        self.beside = Some((directory, bytes));
+        self
+    }
+
     /// Creates a segment in the write-back domain although what would live in it has not been explored
     /// under lost caches: for that exploration.
     #[doc(hidden)]
@@ -187,16 +199,30 @@ impl<'a> SegmentBuilder<'a> {
             }
         }
         let (mut backend, seen) = backend::for_creation(path, &self.fresh, &self.places)?;
+        refuse_remote(backend.file(), path)?;
         let plan = plan(self.size_on(backend.as_ref())?, &self.areas, MOST_AREAS)?;
         let mapped = plan
             .size
             .checked_next_multiple_of(backend.granule())
             .ok_or(LayoutError::TooLarge(plan.size))?;
-        backend.reserve(mapped, &self.places)?;
+        if self.huge == HugePages::Reserved {
+            require_reserved(backend.as_ref(), path, mapped, &self.places)?;
+        }
+        let space = Space {
+            size: mapped,
+            beside: self.beside_on(backend.file()),
+        };
+        tracing::debug!(
+            path = %path.display(),
+            backend = %backend.kind(),
+            bytes = mapped,
+            left_free = space.beside,
+            "reserving the pages of a new segment"
+        );
+        backend.reserve(space, &self.places)?;
 
         let transparent = self.huge.are_transparent_on(backend.as_ref());
-        let mapping = Mapping::new(backend.file(), mapped, transparent)
-            .map_err(|error| CallFailed::new("mmap", path, error))?;
+        let mapping = Mapping::new(backend.file(), backend.path(), mapped, transparent)?;
         // SAFETY: the mapping lives as long as the segment, or is dropped on an error in this function,
         // which then gives the handle to nobody. Others keep to the rules by the room's documentation.
         let memory = unsafe { mapping.memory(plan.size, self.domain) }?;
@@ -231,11 +257,36 @@ impl<'a> SegmentBuilder<'a> {
         if let Some(initialise) = self.initialise.take() {
             initialise(memory, &superblock.areas);
         }
+        for area in &superblock.areas {
+            let at = area.offset.byte();
+            tracing::debug!(area = %area.name, at, bytes = area.size, "laid out");
+        }
         creation.complete(&superblock.encode()).map_err(busy)?;
         backend.publish()?;
         // From "being created", if it was, to "in use"; where locks are missing nothing is lost but a check.
         backend::share(backend.file());
+        tracing::debug!(
+            path = %backend.path().display(),
+            uuid = %superblock.uuid,
+            %pages,
+            has_one_kernel = backend.has_one_kernel(),
+            "created a segment"
+        );
         Ok(Segment::new(superblock, memory, pages, backend, mapping))
+    }
+
+    /// How many bytes are to stay free on the filesystem of `file`.
+    fn beside_on(&self, file: &File) -> u64 {
+        let Some((directory, bytes)) = self.beside else {
+            return 0;
+        };
+        let same =
+            |file: rustix::fs::Stat| stat(directory).is_ok_and(|it| it.st_dev == file.st_dev);
+        if fstat(file).is_ok_and(same) {
+            bytes
+        } else {
+            0
+        }
     }
 
     /// The size to plan with: what was said, or what the medium has.

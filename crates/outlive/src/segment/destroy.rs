@@ -40,8 +40,7 @@ fn erase_device(backend: &dyn Backend, path: &Path, seen: u64) -> Result<(), Des
     if !backend::lock(backend.file()) {
         return Err(busy());
     }
-    let mapping = Mapping::new(backend.file(), backend.granule(), false)
-        .map_err(|error| CallFailed::new("mmap", path, error))?;
+    let mapping = Mapping::new(backend.file(), backend.path(), backend.granule(), false)?;
     // In whatever domain it was: written back at once, where that can be done.
     let domain = match WriteBackInstruction::detect() {
         Some(_) => PersistenceDomain::WriteBack,

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 
 /// A call to the operating system that failed.
 #[derive(Debug, thiserror::Error)]
-#[error("{call} failed for {}: {source}", path.display())]
+#[error("{call} failed for {}: {source}{}", path.display(), hint(source))]
 pub struct CallFailed {
     /// What was attempted.
     pub call: &'static str,
@@ -26,6 +26,18 @@ impl CallFailed {
             path: path.into(),
             source: source.into(),
         }
+    }
+}
+
+/// What to do about an error that the surroundings give rather than the call's object.
+pub(crate) fn hint(error: &io::Error) -> &'static str {
+    match error.raw_os_error() {
+        Some(libc::EPERM | libc::ENOSYS) => {
+            "; `outlive doctor` says which calls the filter of a container (seccomp) refuses"
+        }
+        Some(libc::EMFILE) => "; raise the limit on open descriptors (RLIMIT_NOFILE, `ulimit -n`)",
+        Some(libc::EROFS) => "; remount that filesystem for writing (`mount -o remount,rw`)",
+        _ => "",
     }
 }
 
@@ -100,21 +112,37 @@ pub enum CreateError {
     /// The processor lacks what shared words need.
     #[error(transparent)]
     NoWideAtomics(#[from] NoWideAtomics),
-    /// Huge pages from the system's pool were asked for and cannot be had.
+    /// Huge pages from the system's pool were asked for and are not available.
     #[error(
-        "no huge pages could be taken for {} ({source}): reserve some in \
-         /proc/sys/vm/nr_hugepages or ask for transparent ones",
-        path.display()
+        "{} gets no reserved huge pages: {why}; {needed} pages of {page_size} bytes are needed and \
+         {free} are free; reserve them as root: {}",
+        path.display(), reserve_command(*page_size, *reserve)
     )]
     NoHugePages {
         /// The segment.
         path: PathBuf,
-        /// What the operating system said.
-        source: io::Error,
+        /// The cause.
+        why: String,
+        /// The number of pages that the segment needs.
+        needed: u64,
+        /// The number of pages that the pool has free.
+        free: u64,
+        /// The size of such a page in bytes.
+        page_size: u64,
+        /// The size of the pool, in pages, at which the segment fits.
+        reserve: u64,
     },
     /// A call failed.
     #[error(transparent)]
     Call(#[from] CallFailed),
+}
+
+/// The command that enlarges the pool of huge pages to `reserve` pages.
+fn reserve_command(page_size: u64, reserve: u64) -> String {
+    format!(
+        "`echo {reserve} > /sys/kernel/mm/hugepages/hugepages-{}kB/nr_hugepages`",
+        page_size >> 10
+    )
 }
 
 /// Why a segment was not opened.

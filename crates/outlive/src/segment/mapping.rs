@@ -1,12 +1,16 @@
 //! The mapping of a segment into this process.
 
+use super::bus_error::Registered;
 use super::completion::load_page;
+use super::error::CallFailed;
 use super::superblock::{Page, SUPERBLOCK_BYTES};
 use outlive_memory::{Memory, Native, NoWideAtomics, Offset, Ordering, PersistenceDomain};
 use rustix::io::Errno;
 use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap, mmap_anonymous, munmap};
 use std::fs::File;
+use std::path::Path;
 use std::ptr::NonNull;
+use std::sync::{Mutex, PoisonError};
 
 /// The size of a huge page on x86-64 and on Arm with pages of 4096.
 const HUGE: u64 = 2 << 20;
@@ -21,6 +25,7 @@ const MADV_COLLAPSE: i32 = 25;
 pub(super) struct Mapping {
     base: NonNull<u8>,
     len: usize,
+    registered: Mutex<Option<Registered>>,
 }
 
 // SAFETY: it is an address; whoever accesses what is there answers for it.
@@ -29,12 +34,13 @@ unsafe impl Send for Mapping {}
 unsafe impl Sync for Mapping {}
 
 impl Mapping {
-    /// Maps the first `len` bytes of `file`, shared, for reading and writing. With `huge`, at an address
-    /// where huge pages can be mapped.
-    pub fn new(file: &File, len: u64, huge: bool) -> Result<Self, Errno> {
-        let len = usize::try_from(len).map_err(|_| Errno::NOMEM)?;
+    /// Maps the first `len` bytes of `file`, which is at `path`, shared, for reading and writing.
+    /// With `huge`, at an address where huge pages can be mapped.
+    pub fn new(file: &File, path: &Path, len: u64, huge: bool) -> Result<Self, CallFailed> {
+        let failed = |error| CallFailed::new("mmap", path, error);
+        let len = usize::try_from(len).map_err(|_| failed(Errno::NOMEM))?;
         let (at, fixed) = if huge && len as u64 >= HUGE {
-            (aligned_place(len)?, MapFlags::FIXED)
+            (aligned_place(len).map_err(failed)?, MapFlags::FIXED)
         } else {
             (core::ptr::null_mut(), MapFlags::empty())
         };
@@ -54,15 +60,22 @@ impl Mapping {
                 // SAFETY: the place was reserved for this mapping and nobody knows of it.
                 let _ = unsafe { munmap(at, len) };
             }
-        })?;
-        let base: NonNull<u8> = NonNull::new(base.cast()).ok_or(Errno::NOMEM)?;
+        });
+        let base: NonNull<u8> =
+            NonNull::new(base.map_err(failed)?.cast()).ok_or_else(|| failed(Errno::NOMEM))?;
         // Addresses in the mapping are made from numbers too (self-relative pointers).
         base.as_ptr().expose_provenance();
-        let mapping = Self { base, len };
-        // A forked child could write after its parent's death was told; a core dump would delay the
-        // telling by seconds.
-        mapping.advise(Advice::LinuxDontFork)?;
-        mapping.advise(Advice::LinuxDontDump)?;
+        let mapping = Self {
+            base,
+            len,
+            registered: Mutex::new(Some(Registered::new(base.as_ptr(), len, path))),
+        };
+        // A forked child could write after its parent's death was told.
+        mapping
+            .advise(Advice::LinuxDontFork)
+            .map_err(|error| CallFailed::new("madvise(MADV_DONTFORK)", path, error))?;
+        // A core dump would delay the telling by seconds; that is all.
+        let _ = mapping.advise(Advice::LinuxDontDump);
         Ok(mapping)
     }
 
@@ -93,7 +106,16 @@ impl Mapping {
                 flags,
             )
         }?;
+        self.unregister();
         Ok(())
+    }
+
+    fn unregister(&self) {
+        let mut registered = self
+            .registered
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        *registered = None;
     }
 
     fn advise(&self, advice: Advice) -> Result<(), Errno> {
@@ -196,6 +218,8 @@ impl Mapping {
 
 impl Drop for Mapping {
     fn drop(&mut self) {
+        // Before the address can be another mapping's.
+        self.unregister();
         // SAFETY: the mapping is ours, and who holds a handle on it promised not to use it from now on.
         let _ = unsafe { munmap(self.base.as_ptr().cast(), self.len) };
     }
@@ -227,10 +251,10 @@ fn aligned_place(len: usize) -> Result<*mut core::ffi::c_void, Errno> {
 }
 
 /// Loads the first page of a device, which can be mapped but not read, in units of `granule` bytes.
-pub(super) fn map_page(file: &File, granule: u64) -> Result<Page, std::io::Error> {
-    let mapping = Mapping::new(file, granule, false)?;
+pub(super) fn map_page(file: &File, path: &Path, granule: u64) -> Result<Page, CallFailed> {
+    let mapping = Mapping::new(file, path, granule, false)?;
     // SAFETY: the handle is used in this function only; whoever else maps the device keeps to the rules.
     let memory = unsafe { mapping.memory(SUPERBLOCK_BYTES, PersistenceDomain::Flushed) }
-        .map_err(std::io::Error::other)?;
+        .map_err(|error| CallFailed::new("mmap", path, std::io::Error::other(error)))?;
     Ok(load_page(memory))
 }

@@ -34,8 +34,9 @@
 //!   [`unmap`](Segment::unmap) gives those back too. It is not inherited by `fork`: a child that
 //!   touches it gets SIGSEGV and opens the segment for itself.
 //!
-//! Who may map a segment may destroy what is in it, and can make others fault by truncating a file (a
-//! memfd is sealed against that). The file's mode is the security; new files are 0600.
+//! Who may map a segment may destroy what is in it, and can make others fault by truncating a file
+//! (a memfd is sealed against that; [`report_bus_errors`] names the file before the process ends).
+//! The file's mode is the security; new files are 0600.
 //!
 //! # Formats
 //!
@@ -58,11 +59,13 @@
 
 mod area;
 pub(crate) mod backend;
+mod bus_error;
 mod cgroup;
 mod completion;
 mod create;
 mod destroy;
 mod error;
+mod filesystem;
 mod layout;
 mod mapping;
 #[cfg(test)]
@@ -76,9 +79,13 @@ mod superblock;
 
 pub use area::{Area, AreaClass, AreaKind, AreaName, AreaSize, LayoutError};
 pub use backend::BackendKind;
+pub(crate) use bus_error::Registered;
+pub use bus_error::{report_bus_errors, say_after_bus_error};
 pub use completion::CreatePoint;
 pub use create::SegmentBuilder;
+pub(crate) use error::hint;
 pub use error::{CallFailed, CreateError, DestroyError, OpenError, Unsuitable};
+pub(crate) use filesystem::{can_link, set_mode};
 pub use layout::{Field, Shape, Shared, TypeLayout};
 pub use open::OpenOptions;
 pub use pages::{HugePages, Pages};
@@ -258,9 +265,11 @@ impl Segment {
         Arc::clone(self.medium().file())
     }
 
-    /// Whether one kernel at a time can map it, and all who do see one another's file locks: a file on a local filesystem, or
-    /// a memfd. A device, or a file on a network or cluster filesystem, can be mapped by several machines; two nodes of a
-    /// device, or a file of an overlay and the one below it, are one memory whose locks are apart.
+    /// Whether one kernel at a time can map it, and all who do see one another's file locks: a file
+    /// on a local filesystem, or a memfd. A device, or a file that is mapped directly (virtiofs
+    /// with DAX, famfs), can be mapped by several kernels; two nodes of a device, or a file of an
+    /// overlay and the one below it, are one memory whose locks are apart. (A file on a network,
+    /// cluster or FUSE filesystem is refused: its mappings are not coherent between machines.)
     pub fn has_one_kernel(&self) -> bool {
         self.medium().has_one_kernel()
     }

@@ -4,9 +4,10 @@ use super::Segment;
 use super::backend::{self, Backend};
 use super::create::Progress;
 use super::error::{CallFailed, CreateError, OpenError};
+use super::filesystem::refuse_remote;
 use super::mapping::Mapping;
 use super::pages::{HugePages, Pages};
-use super::space::Places;
+use super::space::{Places, Space};
 use super::superblock::Superblock;
 use outlive_memory::{Memory, Offset, PersistenceDomain, WriteBackInstruction};
 use rustix::fs::fstat;
@@ -100,6 +101,7 @@ impl<'a> OpenOptions<'a> {
 
     fn open_backend(mut self, mut backend: Box<dyn Backend>) -> Result<Segment, OpenError> {
         let path = backend.path().to_owned();
+        refuse_remote(backend.file(), &path)?;
         let refused = |refusal| OpenError::Refused {
             path: path.clone(),
             refusal,
@@ -118,8 +120,7 @@ impl<'a> OpenOptions<'a> {
 
         let mapped = superblock.size.next_multiple_of(backend.granule());
         let transparent = self.huge.are_transparent_on(backend.as_ref());
-        let mapping = Mapping::new(backend.file(), mapped, transparent)
-            .map_err(|error| CallFailed::new("mmap", &path, error))?;
+        let mapping = Mapping::new(backend.file(), backend.path(), mapped, transparent)?;
         // SAFETY: the mapping lives as long as the segment, or is dropped on an error in this function,
         // which then gives the handle to nobody. Others keep to the rules by the room's documentation.
         let memory = unsafe { mapping.memory(superblock.size, superblock.domain) }?;
@@ -133,6 +134,15 @@ impl<'a> OpenOptions<'a> {
                 .map_err(|error| CallFailed::new("madvise", &path, error))?;
         }
         let pages = pages.after_prefault(&mapping, prefaulted);
+        tracing::debug!(
+            path = %backend.path().display(),
+            backend = %backend.kind(),
+            uuid = %superblock.uuid,
+            bytes = superblock.size,
+            %pages,
+            has_one_kernel = backend.has_one_kernel(),
+            "opened a segment"
+        );
         Ok(Segment::new(superblock, memory, pages, backend, mapping))
     }
 }
@@ -146,7 +156,8 @@ fn fill_holes(backend: &mut dyn Backend, size: u64, places: &Places) -> Result<(
     if !is_file || stat.st_blocks as u64 * 512 >= size {
         return Ok(());
     }
-    backend.reserve(size, places).map_err(|error| match error {
+    let space = Space { size, beside: 0 };
+    backend.reserve(space, places).map_err(|error| match error {
         CreateError::NoRoom(no_room) => OpenError::NoRoom(no_room),
         CreateError::Call(call) => OpenError::Call(call),
         other => super::Unsuitable::new(backend.path(), other.to_string()).into(),

@@ -1,10 +1,13 @@
 //! What pages a segment is mapped with.
 
 use super::backend::{Backend, BackendKind};
+use super::error::{CreateError, Unsuitable};
+use super::filesystem::{HUGETLBFS, filesystem};
 use super::mapping::Mapping;
-use super::space::{HUGETLBFS_MAGIC, filesystem};
+use super::space::Places;
 use core::fmt;
 use outlive_memory::Native;
+use std::path::Path;
 
 /// What pages to ask for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -17,8 +20,9 @@ pub enum HugePages {
     /// `/sys/kernel/mm/transparent_hugepage/shmem_enabled` or the mount's `huge=` allow it); small ones
     /// otherwise. [`Segment::pages`](super::Segment::pages) says what came.
     Transparent,
-    /// Pages from the system's pool, which an administrator has filled: for `memfd:NAME`. (A file on a
-    /// hugetlbfs mount has them always.)
+    /// Pages from the system's pool, which an administrator has filled: for `memfd:NAME` and for a
+    /// file on a hugetlbfs mount (which has them always). Creation is refused if the pool has too
+    /// few of them, and on any other memory.
     Reserved,
 }
 
@@ -58,6 +62,94 @@ impl HugePages {
     }
 }
 
+/// Refuses a segment of `bytes` bytes that is to have reserved huge pages and would not get them.
+pub(super) fn require_reserved(
+    backend: &dyn Backend,
+    path: &Path,
+    bytes: u64,
+    places: &Places,
+) -> Result<(), CreateError> {
+    if matches!(backend.kind(), BackendKind::DaxDevice | BackendKind::PciBar) {
+        let why = "a device has pages of its own sizes; do not ask for reserved huge pages on it";
+        return Err(Unsuitable::new(path, why).into());
+    }
+    if !is_pooled(backend) {
+        let why = "it is not on a hugetlbfs filesystem (`mount -t hugetlbfs none /mnt/huge`, and \
+                   name a file there)";
+        return Err(no_huge_pages(
+            path,
+            why.into(),
+            bytes,
+            default_size(places),
+            places,
+        ));
+    }
+    let pool = Pool::read(backend.granule(), places);
+    if pool.free < bytes.div_ceil(backend.granule()) {
+        let why = "the system's pool of them is too small".into();
+        return Err(no_huge_pages(path, why, bytes, backend.granule(), places));
+    }
+    Ok(())
+}
+
+/// The error for a segment of `bytes` bytes that gets no pages of `size` bytes from the pool.
+fn no_huge_pages(
+    path: &Path,
+    why: String,
+    bytes: u64,
+    page_size: u64,
+    places: &Places,
+) -> CreateError {
+    let pool = Pool::read(page_size, places);
+    let needed = bytes.div_ceil(page_size);
+    CreateError::NoHugePages {
+        path: path.into(),
+        why,
+        needed,
+        free: pool.free,
+        page_size,
+        reserve: pool.reserved + needed.saturating_sub(pool.free),
+    }
+}
+
+/// The size of the huge pages of a mount or memfd that names no size.
+fn default_size(places: &Places) -> u64 {
+    places.meminfo("Hugepagesize").unwrap_or(2 << 20)
+}
+
+/// Whether the pages of the memory come from the system's pool of huge pages.
+fn is_pooled(backend: &dyn Backend) -> bool {
+    backend.kind() == BackendKind::Memfd && backend.granule() > Native::GRANULE
+        || filesystem(backend.file()) == Ok(HUGETLBFS)
+}
+
+/// The system's pool of huge pages of one size, in pages.
+struct Pool {
+    /// Those that an administrator has reserved.
+    reserved: u64,
+    /// Those that a new mapping can have.
+    free: u64,
+}
+
+impl Pool {
+    fn read(page_size: u64, places: &Places) -> Self {
+        let directory = format!("sys/kernel/mm/hugepages/hugepages-{}kB", page_size >> 10);
+        let number = |name: &str| -> u64 {
+            let text = std::fs::read_to_string(places.at(&directory).join(name));
+            text.ok()
+                .and_then(|text| text.trim().parse().ok())
+                .unwrap_or(0)
+        };
+        // The kernel allocates surplus pages on demand, up to the overcommit limit.
+        let surplus = number("nr_overcommit_hugepages").saturating_sub(number("surplus_hugepages"));
+        let free = number("free_hugepages").saturating_sub(number("resv_hugepages"));
+        Self {
+            reserved: number("nr_hugepages"),
+            free: free + surplus,
+        }
+    }
+}
+
 impl fmt::Display for Pages {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -77,9 +169,7 @@ impl Pages {
     /// transparent ones if they are wanted.
     pub(super) fn of(backend: &dyn Backend, mapping: &Mapping, transparent: bool) -> Self {
         let size = backend.granule();
-        let pooled = backend.kind() == BackendKind::Memfd && size > Native::GRANULE
-            || filesystem(backend.file()) == Ok(HUGETLBFS_MAGIC);
-        if pooled {
+        if is_pooled(backend) {
             return Self::Reserved { size };
         }
         match backend.kind() {

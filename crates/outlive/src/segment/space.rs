@@ -7,8 +7,9 @@
 
 use super::cgroup;
 use super::error::CallFailed;
+use super::filesystem::{RAMFS, TMPFS, filesystem};
 use core::fmt;
-use rustix::fs::{FallocateFlags, fallocate, fstat, fstatfs, fstatvfs, ftruncate};
+use rustix::fs::{FallocateFlags, fallocate, fstat, fstatvfs, ftruncate};
 use rustix::io::Errno;
 use rustix::process::{Resource, getrlimit};
 use std::fs::File;
@@ -39,6 +40,16 @@ impl Places {
 
     pub fn at(&self, path: &str) -> PathBuf {
         self.root.join(path.trim_start_matches('/'))
+    }
+
+    /// The entry `key` of `/proc/meminfo`, in bytes.
+    pub fn meminfo(&self, key: &str) -> Option<u64> {
+        let text = std::fs::read_to_string(self.at("proc/meminfo")).ok()?;
+        let value = text
+            .lines()
+            .find_map(|line| line.strip_prefix(key)?.strip_prefix(':'))?;
+        let kib: u64 = value.trim().strip_suffix("kB")?.trim().parse().ok()?;
+        Some(kib * 1024)
     }
 }
 
@@ -76,18 +87,36 @@ impl fmt::Display for Limit {
 /// There is no room for a segment's pages.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "no room for a segment at {}: {wanted} bytes are wanted and {limit} {free}; \
-     ask for a smaller segment or make room", path.display()
+    "no room for a segment at {}: {wanted} bytes are needed{} and {limit} {free}; {}",
+    path.display(), and_beside(*beside), advice(*fits)
 )]
 pub struct NoRoom {
     /// The segment's path.
     pub path: PathBuf,
     /// How many bytes were still to be reserved.
     pub wanted: u64,
+    /// How many more are to stay free, for what processes that join put on the same filesystem.
+    pub beside: u64,
     /// How many there are.
     pub free: u64,
+    /// The size of the largest segment that fits.
+    pub fits: u64,
     /// Who has no more.
     pub limit: Limit,
+}
+
+fn and_beside(bytes: u64) -> String {
+    match bytes {
+        0 => String::new(),
+        bytes => format!(", besides {bytes} for the processes that join,"),
+    }
+}
+
+fn advice(fits: u64) -> String {
+    match fits {
+        0 => "make room".into(),
+        fits => format!("ask for at most {fits} bytes, or make room"),
+    }
 }
 
 /// Why pages were not reserved.
@@ -97,53 +126,52 @@ pub(super) enum NotReserved {
     Call(CallFailed),
 }
 
-const TMPFS_MAGIC: u64 = 0x0102_1994;
-const RAMFS_MAGIC: u64 = 0x8584_58f6;
-pub(super) const HUGETLBFS_MAGIC: u64 = 0x9584_58f6;
-
-/// Filesystems that one kernel at a time mounts from memory or disks of its own: ext2 to ext4, XFS, Btrfs, F2FS, ZFS,
-/// and bcachefs. Network, cluster and FUSE filesystems, famfs and virtiofs among them, are none of these; nor are overlays,
-/// whose file shares its pages, and not its locks, with the file below it.
-const LOCAL_MAGICS: [u64; 6] = [
-    0xef53,
-    0x5846_5342,
-    0x9123_683e,
-    0xf2f5_2010,
-    0x2fc1_2fc1,
-    0xca45_1a4e,
-];
-
-pub(super) const OVERLAY_MAGIC: u64 = 0x794c_7630;
-
-/// Whether a file on the kind of filesystem `magic` can be mapped by one kernel at a time only.
-pub(super) fn is_local(magic: u64) -> bool {
-    matches!(magic, TMPFS_MAGIC | RAMFS_MAGIC | HUGETLBFS_MAGIC) || LOCAL_MAGICS.contains(&magic)
-}
-
-/// The kernel's number for the kind of filesystem that `file` is on.
-pub(super) fn filesystem(file: &File) -> Result<u64, Errno> {
-    // The field's type differs between processors; the numbers have 32 bits.
-    Ok(u64::from(fstatfs(file)?.f_type as u32))
-}
-
 /// So much is reserved by one call, at most and at least. A signal that arrives in the middle of a call makes
 /// tmpfs undo all of it, so calls become smaller until they get through between a timer's signals.
 const MOST_STEP: u64 = 32 << 20;
 const LEAST_STEP: u64 = 64 << 10;
 
-/// Looks for room for `size` bytes in `file` and reserves every page of them. The file is at least `size`
-/// bytes long afterwards. On an error some pages may have been reserved: the caller drops the file.
+/// What is to be reserved.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Space {
+    /// The size of the file, all of whose pages are reserved.
+    pub size: u64,
+    /// How many bytes more its filesystem is to have left then.
+    pub beside: u64,
+}
+
+impl Space {
+    /// The error of a `limit` that has `free` bytes where `wanted` are still to be reserved.
+    fn lacks(self, path: &Path, wanted: u64, free: u64, limit: Limit) -> NotReserved {
+        let lacking = wanted.saturating_add(self.beside).saturating_sub(free);
+        NotReserved::NoRoom(NoRoom {
+            path: path.into(),
+            wanted,
+            beside: self.beside,
+            free,
+            fits: self.size.saturating_sub(lacking) / PAGE * PAGE,
+            limit,
+        })
+    }
+}
+
+const PAGE: u64 = 4096;
+
+/// Looks for room for `space` in `file` and reserves every page of it. The file is at least
+/// `space.size` bytes long afterwards. On an error some pages may have been reserved: the caller
+/// drops the file.
 pub(super) fn reserve(
     file: &File,
     path: &Path,
-    size: u64,
+    space: Space,
     places: &Places,
 ) -> Result<(), NotReserved> {
+    let size = space.size;
     let call = |call, error: Errno| NotReserved::Call(CallFailed::new(call, path, error));
     let stat = fstat(file).map_err(|error| call("fstat", error))?;
     // Blocks of 512 bytes, whatever the filesystem's own are.
     let wanted = size.saturating_sub(stat.st_blocks as u64 * 512);
-    look(file, path, size, wanted, places)?;
+    look(file, path, space, wanted, places)?;
     let length = stat.st_size as u64;
     let mut at = 0;
     let mut step = MOST_STEP;
@@ -152,17 +180,14 @@ pub(super) fn reserve(
         match fallocate(file, FallocateFlags::empty(), at, len) {
             Ok(()) => at += len,
             Err(Errno::INTR) => step = (step / 2).max(LEAST_STEP),
-            Err(Errno::OPNOTSUPP | Errno::NOSYS) => {
-                return write_zeros(file, path, length, size);
+            // The filesystem or the kernel does not have it, or a filter refuses it.
+            Err(Errno::OPNOTSUPP | Errno::NOSYS | Errno::PERM) => {
+                return write_zeros(file, path, length, space);
             }
-            // Somebody else took the room after the look.
+            // Another process took the room after the look.
             Err(Errno::NOSPC | Errno::DQUOT | Errno::NOMEM) => {
-                return Err(NotReserved::NoRoom(NoRoom {
-                    path: path.into(),
-                    wanted: size - at,
-                    free: free_space(file).unwrap_or(0),
-                    limit: Limit::Filesystem,
-                }));
+                let free = free_space(file).unwrap_or(0);
+                return Err(space.lacks(path, size - at, free, Limit::Filesystem));
             }
             Err(error) => return Err(call("fallocate", error)),
         }
@@ -172,24 +197,20 @@ pub(super) fn reserve(
 
 /// Reserves by writing, where the filesystem cannot reserve: what lies beyond the old end is written
 /// with zeros; what lies before it stays as it is, since others may be using it.
-fn write_zeros(file: &File, path: &Path, length: u64, size: u64) -> Result<(), NotReserved> {
+fn write_zeros(file: &File, path: &Path, length: u64, space: Space) -> Result<(), NotReserved> {
     let zeros = vec![0; 1 << 20];
-    let mut at = length.next_multiple_of(4096).min(size);
+    let mut at = length.next_multiple_of(PAGE).min(space.size);
     if length < at {
         ftruncate(file, at)
             .map_err(|error| NotReserved::Call(CallFailed::new("ftruncate", path, error)))?;
     }
-    while at < size {
-        let len = (zeros.len() as u64).min(size - at);
+    while at < space.size {
+        let len = (zeros.len() as u64).min(space.size - at);
         match file.write_all_at(&zeros[..len as usize], at) {
             Ok(()) => at += len,
             Err(error) if error.raw_os_error() == Some(Errno::NOSPC.raw_os_error()) => {
-                return Err(NotReserved::NoRoom(NoRoom {
-                    path: path.into(),
-                    wanted: size - at,
-                    free: free_space(file).unwrap_or(0),
-                    limit: Limit::Filesystem,
-                }));
+                let free = free_space(file).unwrap_or(0);
+                return Err(space.lacks(path, space.size - at, free, Limit::Filesystem));
             }
             Err(error) => return Err(NotReserved::Call(CallFailed::new("write", path, error))),
         }
@@ -206,41 +227,33 @@ fn free_space(file: &File) -> Option<u64> {
 fn look(
     file: &File,
     path: &Path,
-    size: u64,
+    space: Space,
     wanted: u64,
     places: &Places,
 ) -> Result<(), NotReserved> {
-    let enough = |needed: u64, free: Option<u64>, limit: &dyn Fn() -> Limit| match free {
-        Some(free) if free < needed => Err(NotReserved::NoRoom(NoRoom {
-            path: path.into(),
-            wanted: needed,
-            free,
-            limit: limit(),
-        })),
-        _ => Ok(()),
-    };
-    // Beyond this limit the kernel sends SIGXFSZ.
+    // Beyond this limit the kernel sends SIGXFSZ. Nothing beside the file counts there.
+    let alone = Space { beside: 0, ..space };
+    let enough =
+        |space: Space, wanted: u64, free: Option<u64>, limit: &dyn Fn() -> Limit| match free {
+            Some(free) if free < wanted.saturating_add(space.beside) => {
+                Err(space.lacks(path, wanted, free, limit()))
+            }
+            _ => Ok(()),
+        };
     let most = getrlimit(Resource::Fsize).current;
-    enough(size, most, &|| Limit::FileSize)?;
-    enough(wanted, free_space(file), &|| Limit::Filesystem)?;
+    enough(alone, space.size, most, &|| Limit::FileSize)?;
+    enough(space, wanted, free_space(file), &|| Limit::Filesystem)?;
     let kind = filesystem(file)
         .map_err(|error| NotReserved::Call(CallFailed::new("fstatfs", path, error)))?;
-    if matches!(kind, TMPFS_MAGIC | RAMFS_MAGIC) {
+    if matches!(kind, TMPFS | RAMFS) {
         if let Some(left) = cgroup::left(places) {
             let limit = || Limit::ControlGroup(left.group.clone());
-            enough(wanted, Some(left.bytes), &limit)?;
+            enough(space, wanted, Some(left.bytes), &limit)?;
         }
-        enough(wanted, available_memory(places), &|| Limit::Machine)?;
+        // What the kernel reckons it can give without swapping.
+        enough(space, wanted, places.meminfo("MemAvailable"), &|| {
+            Limit::Machine
+        })?;
     }
     Ok(())
-}
-
-/// What the kernel reckons can be had without swapping.
-fn available_memory(places: &Places) -> Option<u64> {
-    let text = std::fs::read_to_string(places.at("proc/meminfo")).ok()?;
-    let line = text
-        .lines()
-        .find_map(|line| line.strip_prefix("MemAvailable:"))?;
-    let kib: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
-    Some(kib * 1024)
 }

@@ -40,7 +40,9 @@ impl Interrupted {
         &self,
         work: impl FnOnce() -> T + Send + 'static,
     ) -> Result<T, Failure> {
-        let work = thread::spawn(work);
+        let work = thread::Builder::new()
+            .spawn(work)
+            .map_err(Failure::no_thread)?;
         while !work.is_finished() {
             if self.is_heard() {
                 return Err(Failure::new("interrupted"));
@@ -56,10 +58,18 @@ impl Interrupted {
 pub fn loading<T>(what: String, load: impl FnOnce() -> T) -> T {
     let spinner = ProgressBar::new_spinner();
     spinner.set_message(what);
-    spinner.enable_steady_tick(Duration::from_millis(100));
+    tick(&spinner);
     let loaded = load();
     spinner.finish_and_clear();
     loaded
+}
+
+/// Keeps a bar moving by a thread of its own, if it is shown and one can be started (the bar would
+/// panic otherwise).
+fn tick(bar: &ProgressBar) {
+    if !bar.is_hidden() && thread::Builder::new().spawn(|| ()).is_ok() {
+        bar.enable_steady_tick(Duration::from_millis(100));
+    }
 }
 
 /// Runs `program` on hosts that are this program. `what` is shown beside the bar: of what there is so much.
@@ -79,7 +89,7 @@ pub fn play<P: Program>(
     let is_over = AtomicBool::new(false);
     let outcome = thread::scope(|scope| {
         // Also when there is no progress: what a segment should have had room for is counted afterwards.
-        scope.spawn(|| {
+        let listener = thread::Builder::new().spawn_scoped(scope, || {
             while !is_over.load(Ordering::Relaxed) {
                 if interrupted.is_heard() {
                     stop.stop();
@@ -88,6 +98,7 @@ pub fn play<P: Program>(
             }
         });
         let _over = Over(&is_over);
+        listener.map_err(RunError::Thread)?;
         driver::run(options, program, command, &stop, &mut progress)
     });
     bar.finish_and_clear();
@@ -116,7 +127,7 @@ impl Drop for Over<'_> {
 fn bar(what: String) -> ProgressBar {
     let bar = ProgressBar::new(1);
     bar.set_message(what);
-    bar.enable_steady_tick(Duration::from_millis(100));
+    tick(&bar);
     match ProgressStyle::with_template("{prefix:7} {wide_bar} {pos}/{len} {msg} {elapsed}") {
         Ok(style) => bar.with_style(style),
         Err(_) => bar,

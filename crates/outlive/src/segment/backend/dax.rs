@@ -7,7 +7,7 @@
 use super::{Backend, BackendKind};
 use crate::segment::error::{CallFailed, CreateError, Unsuitable};
 use crate::segment::mapping::map_page;
-use crate::segment::space::Places;
+use crate::segment::space::{Places, Space};
 use outlive_memory::Native;
 use std::fs::{self, File, Metadata};
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
@@ -131,12 +131,10 @@ impl Backend for DaxDevice {
     }
 
     fn first_page(&self) -> Result<Vec<u8>, CallFailed> {
-        map_page(&self.file, self.attributes.align)
-            .map(|page| page.to_vec())
-            .map_err(|error| CallFailed::new("mmap", &self.path, error))
+        map_page(&self.file, &self.path, self.attributes.align).map(|page| page.to_vec())
     }
 
-    fn reserve(&mut self, size: u64, _places: &Places) -> Result<(), CreateError> {
+    fn reserve(&mut self, Space { size, .. }: Space, _places: &Places) -> Result<(), CreateError> {
         let found = self.attributes.size;
         if size > found {
             return Err(CreateError::MediumTooSmall {

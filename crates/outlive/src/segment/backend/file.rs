@@ -8,12 +8,11 @@
 
 use super::{Backend, BackendKind, Fresh, read_first_page};
 use crate::segment::error::{CallFailed, CreateError, Unsuitable};
-use crate::segment::space::{
-    HUGETLBFS_MAGIC, NotReserved, OVERLAY_MAGIC, Places, filesystem, is_local, reserve,
-};
+use crate::segment::filesystem::{HUGETLBFS, can_link, filesystem, has_inodes, is_local, set_mode};
+use crate::segment::space::{NotReserved, Places, Space, reserve};
 use crate::segment::superblock::{SUPERBLOCK_BYTES, incomplete_word};
 use outlive_memory::Native;
-use rustix::fs::{AtFlags, CWD, Mode, OFlags, fchmod, fstat, fstatfs, linkat, openat};
+use rustix::fs::{AtFlags, CWD, Mode, OFlags, fstat, fstatfs, linkat, openat};
 use rustix::io::Errno;
 use std::fs::File;
 use std::os::fd::AsRawFd;
@@ -53,7 +52,7 @@ impl RegularFile {
         let flags = OFlags::RDWR | OFlags::CLOEXEC;
         // Nobody else may open it before its mode is set.
         let private = Mode::RUSR | Mode::WUSR;
-        let unnamed = if options.named_from_the_start {
+        let unnamed = if options.named_from_the_start || !can_link() {
             Err(Errno::OPNOTSUPP)
         } else {
             openat(CWD, directory, flags | OFlags::TMPFILE, private)
@@ -75,7 +74,7 @@ impl RegularFile {
             word = file.mark()?;
         }
         // After the mark: an early death leaves a file that its owner alone may open.
-        fchmod(&file.file, Mode::from_raw_mode(options.mode))
+        set_mode(&file.file, options.mode)
             .map_err(|error| CallFailed::new("fchmod", path, error))?;
         Ok((file, word))
     }
@@ -93,7 +92,7 @@ impl RegularFile {
             name,
         };
         let failed = |error| CallFailed::new("fstatfs", path, error);
-        if filesystem(&this.file).map_err(failed)? == HUGETLBFS_MAGIC {
+        if filesystem(&this.file).map_err(failed)? == HUGETLBFS {
             this.granule = fstatfs(&this.file).map_err(failed)?.f_bsize as u64;
         }
         Ok(this)
@@ -158,8 +157,8 @@ impl Backend for RegularFile {
         read_first_page(&self.file, &self.path)
     }
 
-    fn reserve(&mut self, size: u64, places: &Places) -> Result<(), CreateError> {
-        reserve(&self.file, &self.path, size, places).map_err(|error| match error {
+    fn reserve(&mut self, space: Space, places: &Places) -> Result<(), CreateError> {
+        reserve(&self.file, &self.path, space, places).map_err(|error| match error {
             NotReserved::NoRoom(no_room) => CreateError::NoRoom(no_room),
             NotReserved::Call(call) => CreateError::Call(call),
         })
@@ -170,8 +169,7 @@ impl Backend for RegularFile {
     }
 
     fn is_known_by_inode(&self) -> bool {
-        // An overlay's file has the number of the file below it.
-        filesystem(&self.file).is_ok_and(|magic| is_local(magic) || magic == OVERLAY_MAGIC)
+        filesystem(&self.file).is_ok_and(has_inodes)
     }
 
     fn publish(&mut self) -> Result<(), CreateError> {

@@ -7,11 +7,11 @@
 
 use super::{Backend, BackendKind, Fresh, read_first_page};
 use crate::segment::error::{CallFailed, CreateError, Unsuitable};
-use crate::segment::space::{NotReserved, Places, reserve};
+use crate::segment::filesystem::set_mode;
+use crate::segment::space::{NotReserved, Places, Space, reserve};
 use outlive_memory::Native;
 use rustix::fs::{
-    MemfdFlags, Mode, SealFlags, fchmod, fcntl_add_seals, fcntl_get_seals, fstat, fstatfs,
-    memfd_create,
+    MemfdFlags, SealFlags, fcntl_add_seals, fcntl_get_seals, fstat, fstatfs, memfd_create,
 };
 use rustix::io::Errno;
 use std::fs::File;
@@ -61,18 +61,14 @@ impl Memfd {
             Err(Errno::INVAL) => memfd_create(name, flags),
             created => created,
         };
-        let fd = created.map_err(|error| match error {
-            error if options.reserved_huge_pages && error != Errno::INVAL => {
-                CreateError::NoHugePages {
-                    path: path.into(),
-                    source: error.into(),
-                }
-            }
-            error => CallFailed::new("memfd_create", path, error).into(),
-        })?;
+        let call = if options.reserved_huge_pages {
+            "memfd_create(MFD_HUGETLB)"
+        } else {
+            "memfd_create"
+        };
+        let fd = created.map_err(|error| CallFailed::new(call, path, error))?;
         let file = File::from(fd);
-        fchmod(&file, Mode::from_raw_mode(options.mode))
-            .map_err(|error| CallFailed::new("fchmod", path, error))?;
+        set_mode(&file, options.mode).map_err(|error| CallFailed::new("fchmod", path, error))?;
         let path = format!("/proc/{}/fd/{}", std::process::id(), file.as_raw_fd());
         Ok(Self::new(file, path.into(), true)?)
     }
@@ -131,8 +127,8 @@ impl Backend for Memfd {
         read_first_page(&self.file, &self.path)
     }
 
-    fn reserve(&mut self, size: u64, places: &Places) -> Result<(), CreateError> {
-        reserve(&self.file, &self.path, size, places).map_err(|error| match error {
+    fn reserve(&mut self, space: Space, places: &Places) -> Result<(), CreateError> {
+        reserve(&self.file, &self.path, space, places).map_err(|error| match error {
             NotReserved::NoRoom(no_room) => CreateError::NoRoom(no_room),
             NotReserved::Call(call) => CreateError::Call(call),
         })?;

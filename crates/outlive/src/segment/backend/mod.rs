@@ -23,7 +23,7 @@ pub(super) mod pci;
 
 use super::error::{CallFailed, CreateError, OpenError, Unsuitable};
 use super::ofd::{self, Kind};
-use super::space::Places;
+use super::space::{Places, Space};
 use super::superblock::{Magic, Page, Refusal, SUPERBLOCK_BYTES, Superblock};
 use core::fmt;
 use std::fs::{self, File, Metadata, OpenOptions};
@@ -79,8 +79,8 @@ pub(super) trait Backend: fmt::Debug + Send + Sync {
     /// Copies the first page (fewer bytes if there are fewer) into private memory.
     fn first_page(&self) -> Result<Vec<u8>, CallFailed>;
 
-    /// Makes sure that `size` bytes are there with all their pages.
-    fn reserve(&mut self, size: u64, places: &Places) -> Result<(), CreateError>;
+    /// Makes sure that the bytes of `space` are there with all their pages.
+    fn reserve(&mut self, space: Space, places: &Places) -> Result<(), CreateError>;
 
     /// Whether one kernel at a time can map it, so that all who do see one another's file locks.
     fn has_one_kernel(&self) -> bool;

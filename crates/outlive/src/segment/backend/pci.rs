@@ -11,7 +11,7 @@
 use super::{Backend, BackendKind, OpenError, open};
 use crate::segment::error::{CallFailed, CreateError, Unsuitable};
 use crate::segment::mapping::map_page;
-use crate::segment::space::Places;
+use crate::segment::space::{Places, Space};
 use outlive_memory::Native;
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -137,12 +137,10 @@ impl Backend for PciBar {
     }
 
     fn first_page(&self) -> Result<Vec<u8>, CallFailed> {
-        map_page(&self.file, Native::GRANULE)
-            .map(|page| page.to_vec())
-            .map_err(|error| CallFailed::new("mmap", &self.path, error))
+        map_page(&self.file, &self.path, Native::GRANULE).map(|page| page.to_vec())
     }
 
-    fn reserve(&mut self, size: u64, _places: &Places) -> Result<(), CreateError> {
+    fn reserve(&mut self, Space { size, .. }: Space, _places: &Places) -> Result<(), CreateError> {
         if size > self.size {
             return Err(CreateError::MediumTooSmall {
                 path: self.path.clone(),

@@ -1,0 +1,103 @@
+//! The live view ends with its terminal, and when it is told to.
+
+mod support;
+
+use rustix::process::Signal;
+use std::ffi::CStr;
+use std::fs::File;
+use std::io::{self, Read};
+use std::os::fd::FromRawFd;
+use std::os::unix::process::CommandExt;
+use std::process::{Child, Command};
+use std::time::{Duration, Instant};
+use support::{Place, command, outlive};
+
+const LIMIT: Duration = Duration::from_secs(60);
+
+/// A new pseudo-terminal: the side of the terminal's program, and that of the command.
+fn terminal() -> (File, File) {
+    // SAFETY: calls on a new descriptor; the name is copied before another call changes it.
+    unsafe {
+        let master = libc::posix_openpt(libc::O_RDWR | libc::O_NOCTTY | libc::O_CLOEXEC);
+        assert!(master >= 0, "{}", io::Error::last_os_error());
+        let master = File::from_raw_fd(master);
+        let fd = std::os::fd::AsRawFd::as_raw_fd(&master);
+        assert!(libc::grantpt(fd) == 0 && libc::unlockpt(fd) == 0);
+        let mut name = [0; 64];
+        assert_eq!(libc::ptsname_r(fd, name.as_mut_ptr(), name.len()), 0);
+        let slave = libc::open(
+            name.as_ptr(),
+            libc::O_RDWR | libc::O_NOCTTY | libc::O_CLOEXEC,
+        );
+        assert!(slave >= 0, "{:?}", CStr::from_ptr(name.as_ptr()));
+        (master, File::from_raw_fd(slave))
+    }
+}
+
+/// `outlive pod watch` on a terminal, after it has drawn something. With `is_controlling` the
+/// terminal sends it SIGHUP, too.
+fn watch(path: &str, is_controlling: bool) -> (Child, File) {
+    let (mut master, slave) = terminal();
+    let mut watch: Command = command(["pod", "watch", path]);
+    watch
+        .stdin(slave.try_clone().unwrap())
+        .stdout(slave.try_clone().unwrap())
+        .stderr(slave);
+    let prepare = move || {
+        // SAFETY: system calls alone.
+        let done = unsafe {
+            libc::setsid() >= 0 && (!is_controlling || libc::ioctl(0, libc::TIOCSCTTY, 0) == 0)
+        };
+        if done {
+            Ok(())
+        } else {
+            Err(io::Error::last_os_error())
+        }
+    };
+    // SAFETY: `prepare` makes system calls only.
+    unsafe { watch.pre_exec(prepare) };
+    let child = watch.spawn().unwrap();
+    // The descriptors of the slave side that `watch` has are closed with it.
+    drop(watch);
+    assert!(master.read(&mut [0; 64]).unwrap() > 0);
+    (child, master)
+}
+
+#[track_caller]
+fn ends(mut child: Child) {
+    let until = Instant::now() + LIMIT;
+    loop {
+        match child.try_wait().unwrap() {
+            Some(status) => return assert!(status.success(), "{status}"),
+            None if Instant::now() < until => std::thread::sleep(Duration::from_millis(5)),
+            None => {
+                child.kill().unwrap();
+                child.wait().unwrap();
+                panic!("it has not ended after {LIMIT:?}");
+            }
+        }
+    }
+}
+
+#[test]
+fn the_live_view_ends_when_its_terminal_is_closed() {
+    let place = Place::new("terminal");
+    outlive(["pod", "create", place.path(), "--size", "4M", "--ids", "16"]).succeeds();
+    for is_controlling in [false, true] {
+        let (child, master) = watch(place.path(), is_controlling);
+        drop(master);
+        ends(child);
+    }
+}
+
+#[test]
+fn the_live_view_ends_when_it_is_told_to() {
+    let place = Place::new("told");
+    outlive(["pod", "create", place.path(), "--size", "4M", "--ids", "16"]).succeeds();
+    let (child, mut master) = watch(place.path(), false);
+    // What it draws is read, so that it does not wait for that.
+    std::thread::spawn(move || while matches!(master.read(&mut [0; 4096]), Ok(1..)) {});
+    // As late as the library reads keys: its handlers are installed before the first frame.
+    support::send(child.id(), Signal::TERM);
+    ends(child);
+}

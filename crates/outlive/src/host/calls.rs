@@ -1,0 +1,171 @@
+//! Calls that a container may refuse (seccomp), each tried on a file of its own in `/dev/shm`.
+
+use super::Capability;
+use super::side_file::MEETING;
+use crate::segment::can_link;
+use crate::segment::ofd;
+use rustix::fs::{FallocateFlags, FlockOperation, Mode, OFlags};
+use rustix::io::Errno;
+use std::fs::File;
+use std::io::{Error, Result};
+use std::os::fd::AsRawFd;
+
+const PAGE: usize = 4096;
+
+/// A call, whether it works, what is lost without it, and whether nothing works then.
+type Tried = (&'static str, Result<()>, &'static str, bool);
+
+/// What there is of the calls. Where no file can be made nothing is tried.
+pub(super) fn probe() -> Vec<Capability> {
+    let Ok(file) = nameless() else {
+        return Vec::new();
+    };
+    let tried: [Tried; 10] = [
+        (
+            "fallocate",
+            rustix::fs::fallocate(&file, FallocateFlags::empty(), 0, PAGE as u64)
+                .map_err(Error::from),
+            "pages are reserved by writing zeros, which takes longer",
+            false,
+        ),
+        (
+            "linkat",
+            if can_link() {
+                Ok(())
+            } else {
+                Err(Errno::PERM.into())
+            },
+            "new files have their names before they are complete, and a creator that is killed \
+             leaves one",
+            false,
+        ),
+        (
+            "fchmod",
+            rustix::fs::fchmod(&file, Mode::RUSR | Mode::WUSR).map_err(Error::from),
+            "a pod can be created with the permissions 600 only (`pod create --mode`)",
+            false,
+        ),
+        (
+            "flock",
+            rustix::fs::flock(&file, FlockOperation::NonBlockingLockShared).map_err(Error::from),
+            "`pod create --replace` and `pod check --repair` do not notice that a segment is in \
+             use",
+            false,
+        ),
+        (
+            "fcntl(F_OFD_SETLK)",
+            ofd::lock(&file, 0, ofd::Kind::Read).map(|_| ()),
+            "the death of a process cannot be proven, so no process can join a pod",
+            true,
+        ),
+        (
+            "fcntl(F_SETLEASE)",
+            lease(),
+            "a stopped host in another container, or of another user, is killed by a fence \
+             command only",
+            false,
+        ),
+        (
+            "madvise",
+            advise(&file),
+            "no pod can be opened: a forked child could write after its parent's death was told",
+            true,
+        ),
+        (
+            "mlock",
+            lock_page(),
+            "under memory pressure an obituary's mark comes late",
+            false,
+        ),
+        (
+            "memfd_create",
+            rustix::fs::memfd_create("outlive.probe", rustix::fs::MemfdFlags::CLOEXEC)
+                .map(drop)
+                .map_err(Error::from),
+            "no segment can be created at `memfd:NAME`",
+            false,
+        ),
+        (
+            "prctl",
+            rustix::process::parent_process_death_signal()
+                .map(drop)
+                .map_err(Error::from),
+            "`outlive run`, `prove chaos` and `pod host --processes` cannot start the processes \
+             that are to die with them",
+            false,
+        ),
+    ];
+    let row = |(name, result, cost, needed): Tried| Capability {
+        name,
+        available: result.is_ok(),
+        detail: result.map_or_else(
+            |error| format!("refused by a filter (seccomp), or missing: {error}"),
+            |()| "works".into(),
+        ),
+        cost,
+        needed,
+    };
+    tried.into_iter().map(row).collect()
+}
+
+/// A new file in `/dev/shm` that has no name.
+pub(super) fn nameless() -> Result<File> {
+    let flags = OFlags::RDWR | OFlags::CLOEXEC | OFlags::TMPFILE;
+    let file = File::from(rustix::fs::open(MEETING, flags, Mode::RUSR | Mode::WUSR)?);
+    file.set_len(PAGE as u64)?;
+    Ok(file)
+}
+
+/// Takes a read lease, for which no description may be open for writing.
+fn lease() -> Result<()> {
+    let writer = nameless()?;
+    let path = format!("/proc/self/fd/{}", writer.as_raw_fd());
+    let file = File::from(rustix::fs::open(
+        path,
+        OFlags::RDONLY | OFlags::CLOEXEC,
+        Mode::empty(),
+    )?);
+    drop(writer);
+    // SAFETY: a command that takes a number; the lease goes with the description.
+    match unsafe { libc::fcntl(file.as_raw_fd(), libc::F_SETLEASE, libc::F_RDLCK) } {
+        0 => Ok(()),
+        _ => Err(Error::last_os_error()),
+    }
+}
+
+fn advise(file: &File) -> Result<()> {
+    with_page(Some(file), |page| {
+        // SAFETY: the page is mapped; the advice changes nothing that is loaded.
+        unsafe { libc::madvise(page, PAGE, libc::MADV_DONTFORK) }
+    })
+}
+
+fn lock_page() -> Result<()> {
+    with_page(None, |page| {
+        // SAFETY: the page is mapped.
+        unsafe { libc::mlock(page, PAGE) }
+    })
+}
+
+/// Runs `call` on a page that is mapped for it, of `file` if one is given.
+fn with_page(
+    file: Option<&File>,
+    call: impl FnOnce(*mut libc::c_void) -> libc::c_int,
+) -> Result<()> {
+    let (kind, fd) = match file {
+        Some(file) => (libc::MAP_SHARED, file.as_raw_fd()),
+        None => (libc::MAP_PRIVATE | libc::MAP_ANONYMOUS, -1),
+    };
+    // SAFETY: a new mapping at an address of the kernel's choice, which is undone below.
+    let page = unsafe { libc::mmap(core::ptr::null_mut(), PAGE, libc::PROT_READ, kind, fd, 0) };
+    if page == libc::MAP_FAILED {
+        return Err(Error::last_os_error());
+    }
+    let result = match call(page) {
+        0 => Ok(()),
+        _ => Err(Error::last_os_error()),
+    };
+    // SAFETY: the mapping of above.
+    unsafe { libc::munmap(page, PAGE) };
+    result
+}

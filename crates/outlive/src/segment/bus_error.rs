@@ -1,0 +1,247 @@
+//! A line on standard error when a process dies because a mapping has lost its memory.
+//!
+//! When another process truncates a file, or a page of memory fails, the next access to the mapping
+//! raises SIGBUS, and the process ends without a word. A handler can say which file it was. A
+//! library does not install signal handlers on its own: a program that wants the line calls
+//! [`report_bus_errors`], as the `outlive` command does.
+//!
+//! Mappings stand in a static table of atomics, which the handler reads without locks. It reads no
+//! slot that is being reused: the slot that contains the faulting address belongs to a mapping that
+//! a thread is accessing, so it does not change.
+//!
+//! Tests: tests/segment_bus_error.rs.
+
+use core::ptr::null_mut;
+use core::sync::atomic::{AtomicPtr, AtomicU8, AtomicUsize, Ordering};
+use libc::{c_int, c_void, siginfo_t};
+use std::io;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+use std::sync::OnceLock;
+
+/// How many mappings the table holds. A fault in a mapping beyond them is not explained.
+const SLOTS: usize = 512;
+/// How many bytes of a path are kept: its end.
+const PATH_BYTES: usize = 232;
+/// `start` of a slot that is free, and of one that is being written.
+const FREE: usize = 0;
+const TAKEN: usize = 1;
+
+struct Slot {
+    /// The first address, written last.
+    start: AtomicUsize,
+    len: AtomicUsize,
+    path_len: AtomicUsize,
+    path: [AtomicU8; PATH_BYTES],
+}
+
+static TABLE: [Slot; SLOTS] = [const {
+    Slot {
+        start: AtomicUsize::new(FREE),
+        len: AtomicUsize::new(0),
+        path_len: AtomicUsize::new(0),
+        path: [const { AtomicU8::new(0) }; PATH_BYTES],
+    }
+}; SLOTS];
+
+/// An entry of the table. Dropped, it is removed: before the mapping is, so that no other mapping
+/// is taken for it.
+#[derive(Debug)]
+pub(crate) struct Registered(Option<usize>);
+
+impl Registered {
+    /// Enters the mapping of `len` bytes at `start` of the file at `path`.
+    pub fn new(start: *const u8, len: usize, path: &Path) -> Self {
+        // Acquire: the writes below come after those of the slot's earlier owner.
+        let take = |slot: &&Slot| {
+            let (free, taken) = (Ordering::Acquire, Ordering::Relaxed);
+            slot.start
+                .compare_exchange(FREE, TAKEN, free, taken)
+                .is_ok()
+        };
+        let Some(at) = TABLE.iter().position(|slot| take(&slot)) else {
+            return Self(None);
+        };
+        let slot = &TABLE[at];
+        let path = path.as_os_str().as_bytes();
+        let end = &path[path.len().saturating_sub(PATH_BYTES)..];
+        for (cell, byte) in slot.path.iter().zip(end) {
+            cell.store(*byte, Ordering::Relaxed);
+        }
+        slot.path_len.store(end.len(), Ordering::Relaxed);
+        slot.len.store(len, Ordering::Relaxed);
+        // Release: a handler that sees the address sees the rest.
+        slot.start.store(start as usize, Ordering::Release);
+        Self(Some(at))
+    }
+}
+
+impl Drop for Registered {
+    fn drop(&mut self) {
+        if let Some(at) = self.0 {
+            // Release: a next owner's writes come after all of ours.
+            TABLE[at].start.store(FREE, Ordering::Release);
+        }
+    }
+}
+
+/// The disposition that was replaced. It is not changed after the handler has been installed.
+static BEFORE: OnceLock<libc::sigaction> = OnceLock::new();
+/// Bytes that are written after the line, and their number.
+static MORE: AtomicPtr<u8> = AtomicPtr::new(null_mut());
+static MORE_LEN: AtomicUsize = AtomicUsize::new(0);
+/// Whether a thread reports: 0, 1 while it does, 2 afterwards. Of several threads that fault at
+/// once, one does.
+static REPORT: AtomicU8 = AtomicU8::new(0);
+/// How often a thread that faults gives way to the one that reports, before it ends the process.
+const MOST_YIELDS: u32 = 10_000;
+
+/// Installs a handler of SIGBUS that names the file whose mapping has lost its memory, on standard
+/// error, before the process dies as it would without the handler.
+///
+/// The handler is async-signal-safe. After its line it restores the disposition that was there
+/// before and returns, so that the access is repeated and answered by it: the process dies, or the
+/// earlier handler runs. A fault at any other address goes to the earlier handler. Install handlers
+/// of your own before this, or call the one that they replace. Calling this again does nothing.
+///
+/// # Errors
+/// If the handler cannot be installed.
+pub fn report_bus_errors() -> io::Result<()> {
+    if BEFORE.get().is_some() {
+        return Ok(());
+    }
+    // SAFETY: zeros are a valid `sigaction`, which the calls read and write; the handler is
+    // async-signal-safe.
+    unsafe {
+        let mut before: libc::sigaction = core::mem::zeroed();
+        if libc::sigaction(libc::SIGBUS, core::ptr::null(), &raw mut before) != 0 {
+            return Err(io::Error::last_os_error());
+        }
+        // Known before the handler can run.
+        if BEFORE.set(before).is_err() {
+            return Ok(());
+        }
+        let mut action: libc::sigaction = core::mem::zeroed();
+        action.sa_sigaction = on_bus_error as *const () as usize;
+        action.sa_flags = libc::SA_SIGINFO | libc::SA_ONSTACK;
+        if libc::sigaction(libc::SIGBUS, &raw const action, null_mut()) != 0 {
+            return Err(io::Error::last_os_error());
+        }
+    }
+    Ok(())
+}
+
+/// Has `text` written after the line of [`report_bus_errors`]: what the process leaves behind, and
+/// how to remove it.
+pub fn say_after_bus_error(text: &str) {
+    // Leaked: the handler may be reading an earlier text.
+    let text: &'static mut [u8] = Vec::leak(text.as_bytes().to_vec());
+    // The length is zero while the two do not belong together.
+    MORE_LEN.store(0, Ordering::SeqCst);
+    MORE.store(text.as_mut_ptr(), Ordering::SeqCst);
+    MORE_LEN.store(text.len(), Ordering::SeqCst);
+}
+
+extern "C" fn on_bus_error(signal: c_int, info: *mut siginfo_t, context: *mut c_void) {
+    let Some(before) = BEFORE.get() else {
+        return;
+    };
+    // SAFETY: the kernel gives a valid `siginfo_t`; a fault's has an address.
+    let (code, at) = unsafe { ((*info).si_code, (*info).si_addr() as usize) };
+    // Codes above zero are the kernel's: a fault.
+    let slot = if code > 0 { find(at) } else { None };
+    if let Some(slot) = slot {
+        report_once(slot, code);
+        restore(signal, before);
+        return;
+    }
+    match before.sa_sigaction {
+        libc::SIG_DFL | libc::SIG_IGN => {
+            restore(signal, before);
+            if code <= 0 {
+                // Sent by a process: it is not repeated by itself.
+                // SAFETY: async-signal-safe; blocked until this returns.
+                unsafe { libc::raise(signal) };
+            }
+        }
+        handler if before.sa_flags & libc::SA_SIGINFO != 0 => {
+            // SAFETY: the program has installed this address as a handler of this kind.
+            let handler: extern "C" fn(c_int, *mut siginfo_t, *mut c_void) =
+                unsafe { core::mem::transmute(handler) };
+            handler(signal, info, context);
+        }
+        handler => {
+            // SAFETY: as above.
+            let handler: extern "C" fn(c_int) = unsafe { core::mem::transmute(handler) };
+            handler(signal);
+        }
+    }
+}
+
+fn restore(signal: c_int, before: &libc::sigaction) {
+    // SAFETY: async-signal-safe; `before` is what the kernel gave.
+    unsafe { libc::sigaction(signal, before, null_mut()) };
+}
+
+fn find(at: usize) -> Option<&'static Slot> {
+    TABLE.iter().find(|slot| {
+        let start = slot.start.load(Ordering::Acquire);
+        start > TAKEN && at.wrapping_sub(start) < slot.len.load(Ordering::Relaxed)
+    })
+}
+
+fn report_once(slot: &Slot, code: c_int) {
+    // Relaxed: only the line itself matters, which the kernel has once `report` returns.
+    let (order, failure) = (Ordering::Relaxed, Ordering::Relaxed);
+    if REPORT.compare_exchange(0, 1, order, failure).is_ok() {
+        report(slot, code);
+        REPORT.store(2, order);
+        return;
+    }
+    for _ in 0..MOST_YIELDS {
+        if REPORT.load(order) == 2 {
+            return;
+        }
+        // SAFETY: a system call without arguments.
+        unsafe { libc::sched_yield() };
+    }
+}
+
+/// Writes the line. Called in a signal handler: nothing here allocates, locks or panics.
+fn report(slot: &Slot, code: c_int) {
+    /// `BUS_MCEERR_AR`, the first of the codes of failed memory.
+    const MEMORY_FAILED: c_int = 4;
+    let mut line = [0; PATH_BYTES + 256];
+    let mut len = 0;
+    let mut put = |bytes: &[u8]| {
+        for byte in bytes {
+            if let Some(cell) = line.get_mut(len) {
+                *cell = *byte;
+                len += 1;
+            }
+        }
+    };
+    put(b"outlive: ");
+    let path_len = slot.path_len.load(Ordering::Relaxed).min(PATH_BYTES);
+    for cell in slot.path.iter().take(path_len) {
+        put(&[cell.load(Ordering::Relaxed)]);
+    }
+    put(if code >= MEMORY_FAILED {
+        b" has lost a page: its memory failed; this process ends by SIGBUS\n"
+    } else {
+        b" has lost pages that were mapped: another program truncated it, or its device failed; \
+          this process ends by SIGBUS\n"
+    });
+    write(line.get(..len).unwrap_or_default());
+    let more = MORE_LEN.load(Ordering::SeqCst);
+    if more > 0 {
+        // SAFETY: a leaked text of at least this length: the length is stored after the pointer,
+        // and 0 before it.
+        write(unsafe { core::slice::from_raw_parts(MORE.load(Ordering::SeqCst), more) });
+    }
+}
+
+fn write(bytes: &[u8]) {
+    // SAFETY: async-signal-safe; what is not written is lost.
+    let _ = unsafe { libc::write(libc::STDERR_FILENO, bytes.as_ptr().cast(), bytes.len()) };
+}

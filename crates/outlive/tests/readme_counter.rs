@@ -1,0 +1,133 @@
+//! The README's program, run as the README says: processes are killed and stopped at any moment,
+//! and the count goes on.
+
+use outlive::membership::ProcessOptions;
+use outlive::pod::Pod;
+use outlive::sync::RecoverableMutex;
+use std::error::Error;
+use std::os::unix::process::ExitStatusExt;
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::mpsc::channel;
+use std::time::{Duration, Instant};
+
+/// How long anything may take.
+const LIMIT: Duration = Duration::from_secs(60);
+const HOSTS: u32 = 3;
+
+mod counter {
+    include!("readme/counter.rs");
+
+    pub fn run() -> Result<(), Box<dyn std::error::Error>> {
+        main()
+    }
+}
+
+fn main() -> Result<(), Box<dyn Error>> {
+    if std::env::args()
+        .nth(1)
+        .is_some_and(|path| path.starts_with("/dev/shm/"))
+    {
+        return counter::run();
+    }
+    let readme = include_str!("../../../README.md");
+    assert!(
+        readme.contains(include_str!("readme/counter.rs")),
+        "the README has another program"
+    );
+    let (done, ended) = channel();
+    let tester = std::thread::spawn(move || {
+        hosts_that_are_killed_or_stopped_hold_nobody_up();
+        done.send(()).unwrap();
+    });
+    if ended.recv_timeout(4 * LIMIT) == Err(std::sync::mpsc::RecvTimeoutError::Timeout) {
+        panic!("not within {:?}", 4 * LIMIT);
+    }
+    tester.join().map_err(|_| "it failed".into())
+}
+
+/// A process of the program, killed when this is dropped.
+struct Host(Child);
+
+impl Host {
+    fn start(path: &str, what: &str) -> Self {
+        let mut command = Command::new(std::env::current_exe().unwrap());
+        Self(
+            command
+                .args([path, what])
+                .stdout(Stdio::null())
+                .spawn()
+                .unwrap(),
+        )
+    }
+
+    fn signal(&self, signal: libc::c_int) {
+        // SAFETY: a child that has not been waited for.
+        assert_eq!(unsafe { libc::kill(self.0.id() as i32, signal) }, 0);
+    }
+
+    fn ends(&mut self) -> ExitStatus {
+        let until = Instant::now() + LIMIT;
+        loop {
+            match self.0.try_wait().unwrap() {
+                Some(status) => return status,
+                None => assert!(Instant::now() < until, "it was not ended within {LIMIT:?}"),
+            }
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+}
+
+impl Drop for Host {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+struct Place(String);
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        let _ = Pod::destroy(&self.0);
+    }
+}
+
+fn hosts_that_are_killed_or_stopped_hold_nobody_up() {
+    let place = Place(format!("/dev/shm/outlive-readme-{}", std::process::id()));
+    let path = &place.0;
+    assert!(Host::start(path, "create").ends().success());
+    let mut hosts: Vec<_> = (0..HOSTS)
+        .map(|host| Host::start(path, &host.to_string()))
+        .collect();
+    let pod = Pod::open(path).unwrap();
+    let process = pod.join(ProcessOptions::on_host(HOSTS)).unwrap();
+    {
+        let member = process.enter(None, "test").unwrap();
+        let at = pod.payload().unwrap().offset;
+        let counter = RecoverableMutex::<u64>::at(pod.segment().memory(), at);
+        let count = || *counter.lock(&member).unwrap();
+        let goes_on = || {
+            let (before, until) = (count(), Instant::now() + LIMIT);
+            while count() < before + 1000 {
+                assert!(Instant::now() < until, "nobody counts");
+                std::thread::sleep(Duration::from_millis(1));
+            }
+        };
+        goes_on();
+        for round in 0..2 * HOSTS {
+            let id = round % HOSTS;
+            let host = &mut hosts[id as usize];
+            // In turn: killed, and stopped, for which it is killed by another.
+            host.signal(if round % 2 == 0 {
+                libc::SIGKILL
+            } else {
+                libc::SIGSTOP
+            });
+            assert_eq!(host.ends().signal(), Some(libc::SIGKILL));
+            goes_on();
+            *host = Host::start(path, &id.to_string());
+        }
+    }
+    drop(hosts);
+    process.leave().unwrap();
+}
