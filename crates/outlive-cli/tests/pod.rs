@@ -516,6 +516,8 @@ fn a_reader_who_goes_away_ends_the_command_quietly() {
     // A host whose reader has gone leaves in good order.
     let mut host = Running::start_and_stop_reading(["pod", "host", path, "--host", "0"]);
     let mut other = Running::start(["pod", "host", path, "--host", "1"]);
+    // Before that an interrupt would kill it.
+    other.wait_for(&["joined"]);
     host.ends();
     other.interrupt();
     other.ends();
