@@ -1,11 +1,17 @@
 //! How one waits for the living: spin, then yield, then sleep.
 //!
 //! Spinning is best while the holder runs on another core; with more waiters than cores the holder may be
-//! waiting for ours, so yield; and who has waited for long had better sleep. A sleeper raises a flag that
-//! the releaser looks at just before it releases; it then lowers it and rings the lock's bell. To look
+//! waiting for ours, so yield; and who has waited for long had better sleep. A sleeper raises a flag. The
+//! releaser reads and lowers it just before it releases, and rings the lock's bell afterwards. To read the flag
 //! after the release would take a fence that costs as much as the release itself. So a ring can be
 //! missed, which costs the sleeper the rest of its nap and nothing else.
 //! The flag is no count, so a sleeper that dies leaves at most one needless ring.
+//!
+//! *A released lock is not accessed.* Its next owner may free the memory that it is in, so the releaser neither
+//! reads nor writes the flag after the release, and a bell is rung by its key alone. A survivor that releases a
+//! dead owner's lock cannot lower the flag before, because the lock may be another's by then; it leaves the flag and
+//! always rings. A waiter raises the flag of a lock that it is about to acquire: to free that lock is an error of
+//! the program, as it is with any lock. The node of a queue lock, which has a flag too, is in a log and never freed.
 
 use crate::membership::Member;
 use core::any::TypeId;
@@ -196,19 +202,18 @@ impl<'m, M: Memory> Waiter<'m, M> {
     }
 }
 
-/// Wakes those who sleep at `flag`: after the release.
-#[inline(always)]
-pub(super) fn wake<M: Memory>(member: &Member<M>, flag: Offset) {
-    if member.memory().load::<u64>(flag, Ordering::Relaxed) != 0 {
-        ring(member, flag);
+/// Lowers `flag`, before the release, and returns whether it was up: then [`ring`] after the release.
+pub(super) fn lower<M: Memory>(memory: M, flag: Offset) -> bool {
+    // Relaxed: the release orders both before the next owner's accesses.
+    let asleep = memory.load::<u64>(flag, Ordering::Relaxed) != 0;
+    if asleep {
+        memory.store(flag, 0u64, Ordering::Relaxed);
     }
+    asleep
 }
 
-/// Lowers the flag and rings.
-#[cold]
-#[inline(never)]
+/// Wakes those that sleep at `flag`, after the release. Accesses no memory of the lock.
 pub(super) fn ring<M: Memory>(member: &Member<M>, flag: Offset) {
-    member.memory().store(flag, 0u64, Ordering::Relaxed);
     if let Some(bells) = member.bells() {
         bells.ring(flag.raw());
     }

@@ -35,7 +35,7 @@ mod mend;
 pub(super) use mend::LeaveQueue;
 
 use super::LockError;
-use super::wait::{Waiter, Waiting, wake};
+use super::wait::{Waiter, Waiting, lower, ring};
 use crate::membership::{InstanceId, Member};
 use crate::recovery::{Listed, LockKind, Logs, OwnLog, Recovered, Recoverers};
 use core::time::Duration;
@@ -140,6 +140,9 @@ pub struct QueueLock<M: Memory = Native> {
 
 impl<M: Memory> QueueLock<M> {
     /// How many bytes the lock takes: two lines, the second touched only when a queue is mended.
+    ///
+    /// They may be reused when no member waits for the lock, and none that has died waiting for it is yet to
+    /// be recovered: its recovery mends the queue.
     pub const BYTES: u64 = 128;
 
     /// The lock at `at` (aligned to 64), which is zeroed memory at first: free.
@@ -577,12 +580,16 @@ impl<M: Memory> Drop for QueueGuard<'_, M> {
 fn pass_on_and_wake<M: Memory>(member: &Member<M>, listed: Listed, turn: u64) {
     // In the member's memory, as in `tatas/release.rs`.
     let (memory, log) = (member.memory(), OwnLog::of(member));
+    let flag = log.node(listed) + SLEEPER;
+    let asleep = lower(memory, flag);
     // Release: what was done under the lock.
     memory.store(log.node(listed) + DONE, turn, Ordering::Release);
     memory.crash_point(QueuePoint::Released);
     log.unlist(listed);
     memory.crash_point(QueuePoint::Struck);
-    wake(member, log.node(listed) + SLEEPER);
+    if asleep {
+        ring(member, flag);
+    }
 }
 
 /// A member's log, and so its nodes, are in its memory.
