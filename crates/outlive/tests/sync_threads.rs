@@ -117,7 +117,7 @@ fn the_queue_lock_counts_exactly_under_deaths_and_impatience() {
     let pod = contend(|pod, member, dies| {
         let waiting = Waiting {
             spins: 20,
-            yields: 5,
+            yielding: Duration::from_micros(5),
             nap: Duration::from_micros(100),
         };
         let lock = QueueLock::new(pod.memory, LOCK).waiting(waiting);

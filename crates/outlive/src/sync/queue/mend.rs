@@ -14,7 +14,7 @@
 use super::{DONE, PREDECESSOR, QueueLock, QueuePoint, SLEEPER, TURN, Ticket, is_over};
 use crate::membership::{Instance, Member};
 use crate::recovery::{LockEntry, Logs, RecoverError, RecoverLock, Recovering};
-use crate::sync::wait::{self, Waiter, ring};
+use crate::sync::wait::{Waiter, Waiting, ring};
 use outlive_memory::{Memory, Offset, Ordering};
 
 const MENDER: u64 = 64;
@@ -64,7 +64,7 @@ struct Mending<M: Memory> {
 impl<M: Memory> Mending<M> {
     fn begin(lock: QueueLock<M>, member: &Member<M>) -> Self {
         let (memory, at) = (lock.memory, lock.at + MENDER);
-        let mut waiter = Waiter::new(member, wait::NEVER_SLEEP, at, None);
+        let mut waiter = Waiter::new(member, Waiting::DEFAULT, None, None);
         loop {
             // Acquire, for the generation that the mender joined with.
             let held: u64 = memory.load(at, Ordering::Acquire);

@@ -294,7 +294,7 @@ impl<M: Memory> QueueLock<M> {
             }
             self.memory.spin_hint();
         }
-        let mut waiter = Waiter::new(member, self.waiting, self.at, timeout);
+        let mut waiter = Waiter::new(member, self.waiting, None, timeout);
         let failed = loop {
             let link = place.link();
             let before = match self.before(logs, link) {

@@ -140,7 +140,7 @@ impl<M: Memory> BareTatas<M> {
     }
 
     fn waiter<'m>(&self, member: &'m Member<M>, timeout: Option<Duration>) -> Waiter<'m, M> {
-        Waiter::new(member, self.waiting, self.at + SLEEPERS, timeout)
+        Waiter::new(member, self.waiting, Some(self.at + SLEEPERS), timeout)
     }
 
     #[cold]
