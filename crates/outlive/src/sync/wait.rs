@@ -49,6 +49,8 @@ impl Waiting {
     };
     /// How often a waiter spins at most before it first looks whether the holder lives.
     const BLIND: u32 = 100;
+    /// How often at least to try to take a lock that others take and release all the time.
+    pub(super) const TRIES: u32 = 3;
     /// How many naps are short, and hear no bell.
     const SHORT_NAPS: u32 = 100;
     const SHORT_NAP: Duration = Duration::from_micros(50);
@@ -77,6 +79,8 @@ pub(super) struct Waiter<'m, M: Memory> {
     /// When the yielding ends; set when it begins.
     yields_until: Option<Instant>,
     naps: u32,
+    /// How often another was faster.
+    tries: u32,
     until: Until,
 }
 
@@ -122,6 +126,7 @@ impl<'m, M: Memory> Waiter<'m, M> {
             round: 0,
             yields_until: None,
             naps: 0,
+            tries: 0,
             until,
         }
     }
@@ -156,11 +161,18 @@ impl<'m, M: Memory> Waiter<'m, M> {
         true
     }
 
+    /// Whether to try once more, without a pause, because another member was faster. A waiter without time tries
+    /// three times.
+    pub(super) fn tries_again(&mut self) -> bool {
+        self.tries = self.tries.saturating_add(1);
+        self.tries < Waiting::TRIES || !self.is_over()
+    }
+
     fn is_over(&self) -> bool {
         match self.until {
             Until::Forever => false,
             Until::Time(end) => Instant::now() >= end,
-            Until::Rounds(most) => self.round >= most,
+            Until::Rounds(most) => self.round.saturating_add(self.tries) >= most,
         }
     }
 

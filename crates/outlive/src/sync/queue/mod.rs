@@ -217,7 +217,8 @@ impl<M: Memory> QueueLock<M> {
         Ok(Some(place.guard()))
     }
 
-    /// Acquires it if nobody alive holds it or waits for it; never enters the queue otherwise.
+    /// Acquires it if no live member holds it or waits for it; never enters the queue otherwise. `None` too after
+    /// three tries at each of which another member was faster.
     ///
     /// # Errors
     /// See [`LockError`].
@@ -227,7 +228,7 @@ impl<M: Memory> QueueLock<M> {
         recoverers: &Recoverers<M>,
     ) -> Result<Option<QueueGuard<'m, M>>, LockError> {
         let logs = recoverers.logs();
-        loop {
+        for _ in 0..Waiting::TRIES {
             let tail: u64 = self.memory.load(self.at, Ordering::Acquire);
             if tail != NOBODY {
                 let last = self.ticket(logs, tail)?;
@@ -246,6 +247,7 @@ impl<M: Memory> QueueLock<M> {
             place.strike();
             self.memory.spin_hint();
         }
+        Ok(None)
     }
 
     /// Whether the link of `place`, which is `link` and leads to `before`, makes it the holder.
@@ -282,6 +284,7 @@ impl<M: Memory> QueueLock<M> {
         timeout: Option<Duration>,
     ) -> Result<bool, LockError> {
         let (place, logs) = (Place::find(*self, member, listed), recoverers.logs());
+        let mut waiter = Waiter::new(member, self.waiting, None, timeout);
         loop {
             let tail: u64 = self.memory.load(self.at, Ordering::Acquire);
             // Checked before it is relied on, and before this instance stands behind it.
@@ -292,9 +295,12 @@ impl<M: Memory> QueueLock<M> {
             if place.enter(tail) {
                 break;
             }
+            if !waiter.tries_again() {
+                place.strike();
+                return Ok(false);
+            }
             self.memory.spin_hint();
         }
-        let mut waiter = Waiter::new(member, self.waiting, None, timeout);
         let failed = loop {
             let link = place.link();
             let before = match self.before(logs, link) {
@@ -318,7 +324,8 @@ impl<M: Memory> QueueLock<M> {
             }
             match self.look_after(member, recoverers, before) {
                 Ok(Look::Alive) => {}
-                Ok(Look::Changed) => continue,
+                Ok(Look::Changed) if waiter.tries_again() => continue,
+                Ok(Look::Changed) => break None,
                 Err(error) => break Some(error),
             }
             waiter.watch(logs.of(before.id).node(before.slot) + SLEEPER);

@@ -105,7 +105,8 @@ impl<M: Memory> Tatas<M> {
         }
     }
 
-    /// Acquires it if nobody alive holds it. A dead owner is recovered.
+    /// Acquires it if no live member holds it. A dead owner is recovered. `None` too after three tries at each of
+    /// which another member was faster.
     ///
     /// # Errors
     /// See [`LockError`].
