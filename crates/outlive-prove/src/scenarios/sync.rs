@@ -5,7 +5,7 @@ use super::{Proof, Reach};
 use crate::fixtures::pod::{DATA, LOCK, Pod, SIZE};
 use crate::schedule::{self, Bounds, End, Ghost, Scenario, Scheduled};
 use core::time::Duration;
-use outlive::recovery::{OwnLog, Recovered};
+use outlive::recovery::Recovered;
 use outlive::sync::{BareTatas, QueueLock, RecoverableMutex, Tatas};
 use outlive_memory::{Memory, Ordering};
 use std::sync::OnceLock;
@@ -180,7 +180,7 @@ fn logged_update(m: Scheduled, id: u32, inside: Option<&Inside>) {
     if let Some(inside) = inside {
         pass(m, inside, id);
     }
-    let mut redo = OwnLog::of(&member).redo().unwrap();
+    let mut redo = held.redo().unwrap();
     for word in [DATA, DATA + 8] {
         let sum = redo.load::<u64>(word) + 1;
         redo.store(word, sum).unwrap();

@@ -37,7 +37,7 @@ pub(super) use mend::LeaveQueue;
 use super::LockError;
 use super::wait::{Waiter, Waiting, lower, ring};
 use crate::membership::{InstanceId, Member};
-use crate::recovery::{Listed, LockKind, Logs, OwnLog, Recovered, Recoverers};
+use crate::recovery::{Listed, LockKind, Logs, OwnLog, Recovered, Recoverers, Redo, RedoError};
 use core::time::Duration;
 use outlive_memory::{Memory, Native, Offset, Ordering, PersistenceDomain};
 
@@ -537,7 +537,7 @@ impl<'m, M: Memory> Place<'m, M> {
     }
 }
 
-/// The right that a held [`QueueLock`] gives: under it, the owner's [redo](OwnLog::redo) transactions are
+/// The right that a held [`QueueLock`] gives: under it, the owner's [redo](Self::redo) transactions are
 /// safe. Dropping it passes the lock on.
 #[derive(Debug)]
 #[must_use = "the lock is released when this is dropped"]
@@ -557,6 +557,28 @@ impl<'m, M: Memory> QueueGuard<'m, M> {
     #[inline]
     pub fn member(&self) -> &'m Member<M> {
         self.member
+    }
+
+    /// Begins a redo transaction, which ends before the lock is released:
+    ///
+    /// ```compile_fail,E0505
+    /// # use outlive::memory::Offset;
+    /// # use outlive::sync::QueueGuard;
+    /// fn late(guard: QueueGuard, at: Offset) {
+    ///     let mut change = guard.redo().unwrap();
+    ///     change.store(at, 1u64).unwrap();
+    ///     drop(guard); // another owner may store there from here on
+    ///     change.commit();
+    /// }
+    /// ```
+    ///
+    /// For more than one lock see [`OwnLog::redo_under`].
+    ///
+    /// # Errors
+    /// If another one is open.
+    #[inline]
+    pub fn redo(&self) -> Result<Redo<'_, M>, RedoError> {
+        OwnLog::of(self.member).redo_under(self)
     }
 }
 
