@@ -81,6 +81,14 @@ fn a_damaged_link_is_reported_and_ends_the_iteration() {
             }
         }
         assert!(rings > 0, "no damage has ended a walk");
+        // Nor does a search for what would stand behind a node that leads to itself end in a loop.
+        let node = links[50].1;
+        memory.store(Offset::new(node + 24), node, Ordering::Relaxed);
+        let search = || (0..100 * ENTRIES).any(|key| key >= ENTRIES && map.contains(&heap, &key));
+        assert!(catch_unwind(AssertUnwindSafe(search)).is_err());
+        for (at, word) in &before {
+            memory.store(Offset::new(*at), *word, Ordering::Relaxed);
+        }
         drop(heap);
         drop(thread);
         process.leave().expect("nobody is left");

@@ -7,6 +7,7 @@
 //! A walk pins the heap for a few entries at a time, and finds its place again by the sort of the last one: so it
 //! holds back little of what others retire, however long it takes.
 
+use super::chain::Ring;
 use super::datum::Datum;
 use super::header::{Header, Kind};
 use super::node::{MARK, NEXT, OPENING, SEALED, SORT, Typed, VALUE, target};
@@ -189,25 +190,6 @@ fn walk<M: Memory>(
             link = node + NEXT;
             word = next;
         }
-    }
-}
-
-/// Finds that a walk goes round (Brent): each node is compared with one that it met before, which is a later one
-/// after twice as many steps.
-#[derive(Default)]
-struct Ring {
-    met: Option<Offset>,
-    steps: u64,
-}
-
-impl Ring {
-    fn closes(&mut self, node: Offset) -> bool {
-        let closes = self.met == Some(node);
-        self.steps += 1;
-        if self.steps.is_power_of_two() {
-            self.met = Some(node);
-        }
-        closes
     }
 }
 
