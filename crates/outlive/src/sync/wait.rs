@@ -3,10 +3,11 @@
 //! Spinning is best while the holder runs on another core. With more waiters than cores the holder may be
 //! waiting for ours, so the waiter yields. A yield costs whole time slices where other programs want the core, so
 //! it is the clock that ends the yielding, and not a count; and a thread one of whose yields took all of that time
-//! does not yield for ten seconds. Then the waiter sleeps: first some naps of 50 microseconds, after which it looks by
-//! itself (the kernel lets a short sleeper run soon, and the releaser makes no system call), then longer ones. Before
-//! a longer nap it raises a flag. The releaser reads and lowers it just before it releases, and rings the lock's bell afterwards. To read the flag
-//! after the release would take a fence that costs as much as the release itself. So a ring can be
+//! does not yield for ten seconds. Then the waiter sleeps. One that competes for the lock first takes some naps of 50
+//! microseconds, after which it looks by itself (the kernel lets a short sleeper run soon, and the releaser makes no
+//! system call), then longer ones. Before a longer nap it raises a flag. The releaser reads and lowers the flag just
+//! before it releases, and rings the lock's bell afterwards. To read the flag after the release would
+//! take a fence that costs as much as the release itself. So a ring can be
 //! missed, which costs the sleeper the rest of its nap and nothing else.
 //! The flag is no count, so a sleeper that dies leaves at most one needless ring.
 //!
@@ -51,7 +52,7 @@ impl Waiting {
     const BLIND: u32 = 100;
     /// How often at least to try to take a lock that others take and release all the time.
     pub(super) const TRIES: u32 = 3;
-    /// How many naps are short, and hear no bell.
+    /// How many naps of those that compete for a lock are short, and hear no bell.
     const SHORT_NAPS: u32 = 100;
     const SHORT_NAP: Duration = Duration::from_micros(50);
     /// How long a thread does not yield after a yield that took all the time for yielding.
@@ -75,6 +76,8 @@ pub(super) struct Waiter<'m, M: Memory> {
     waiting: Waiting,
     /// The flag that says that a waiter sleeps; its place is also the bell's key. `None` where no bell is rung.
     flag: Option<Offset>,
+    /// Whether it is handed the lock, and does not compete for it.
+    is_next: bool,
     round: u32,
     /// When the yielding ends; set when it begins.
     yields_until: Option<Instant>,
@@ -123,6 +126,7 @@ impl<'m, M: Memory> Waiter<'m, M> {
             member,
             waiting,
             flag,
+            is_next: false,
             round: 0,
             yields_until: None,
             naps: 0,
@@ -131,9 +135,9 @@ impl<'m, M: Memory> Waiter<'m, M> {
         }
     }
 
-    /// Sleeps from now on at this flag.
+    /// Sleeps from now on at this flag, whose owner hands the lock on to this waiter: it hears each bell.
     pub(super) fn watch(&mut self, flag: Offset) {
-        self.flag = Some(flag);
+        (self.flag, self.is_next) = (Some(flag), true);
     }
 
     /// Spins, if it is not yet time for more, and says so: whoever holds the lock for a moment only is waited
@@ -241,7 +245,8 @@ impl<'m, M: Memory> Waiter<'m, M> {
 
     #[cold]
     fn sleep(&self, nap: Duration, still: impl FnOnce() -> bool) {
-        let short = native::<M>() && self.naps <= Waiting::SHORT_NAPS;
+        // All others wait for a waiter that is handed the lock and sleeps on.
+        let short = native::<M>() && !self.is_next && self.naps <= Waiting::SHORT_NAPS;
         let (Some(bells), Some(flag), false) = (self.member.bells(), self.flag, short) else {
             return self.nap_unheard(nap);
         };
