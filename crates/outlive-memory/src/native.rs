@@ -5,9 +5,10 @@
 //! of the standard library.
 
 use crate::persist::{PersistenceDomain, drain_write_backs, write_back_lines};
-use crate::{Memory, Offset, Ordering, Word};
+use crate::{CrashPoint, Memory, Offset, Ordering, Word};
 use core::fmt;
 use core::ptr::NonNull;
+use core::sync::atomic::compiler_fence;
 
 /// Memory of this process, shared with others or not, accessed by the processor's own instructions.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -290,6 +291,14 @@ unsafe impl Memory for Native {
     #[inline(always)]
     fn spin_hint(self) {
         core::hint::spin_loop();
+    }
+
+    #[inline(always)]
+    fn crash_point<P: CrashPoint>(self, _point: P) {
+        // A thread that is killed has executed its instructions up to one of them, and a survivor sees all their
+        // stores. So processor order is enough, and the compiler alone could move a store that comes after this point,
+        // relaxed, before one that comes before it, release. It moves none across this, which is no instruction.
+        compiler_fence(Ordering::SeqCst);
     }
 }
 

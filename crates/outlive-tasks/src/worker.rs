@@ -248,7 +248,7 @@ impl<'w> Worker<'w> {
             *idle = idle.saturating_add(1);
             let waiting = Waiting {
                 spins: 50,
-                yields: 10,
+                yielding: Duration::from_micros(5),
                 nap,
             };
             match seat.wait(ticket, waiting, Some(nap))? {

@@ -38,7 +38,7 @@ fn transfer(pod: &Pod<Countdown>, member: &outlive::membership::Member<Countdown
     let held = Tatas::new(pod.memory, LOCK)
         .lock(member, &pod.recoverers)
         .unwrap();
-    let mut redo = log.redo().unwrap();
+    let mut redo = held.redo().unwrap();
     let sum = redo.load::<u64>(DATA) + 5;
     redo.store(DATA, sum).unwrap();
     redo.store(DATA + 8, sum as u32).unwrap();
@@ -267,12 +267,11 @@ fn an_old_commit_validates_no_new_records() {
     let pod = Pod::new(memory);
     let commit_word = pod.logs.at(0) + 0x308;
     let dead = pod.join(0);
-    let log = OwnLog::of(&dead);
     let held = Tatas::new(memory, LOCK)
         .lock(&dead, &pod.recoverers)
         .unwrap();
     let one_store = |value: u64| {
-        let mut redo = log.redo().unwrap();
+        let mut redo = held.redo().unwrap();
         redo.store(DATA, value).unwrap();
         redo
     };
@@ -289,7 +288,8 @@ fn an_old_commit_validates_no_new_records() {
     // It is retired, and other records are appended. If lost caches bring the old word back, it must not
     // make the new records count.
     memory.store(commit_word, 0u64, Ordering::Relaxed);
-    std::mem::forget((one_store(2), held));
+    std::mem::forget(one_store(2));
+    std::mem::forget(held);
     memory.store(commit_word, committed, Ordering::Relaxed);
     assert!(!pod.logs.of(0).redo_committed());
     pod.set(0, 0);
@@ -342,15 +342,15 @@ fn misuse_is_an_error() {
     let member = pod.join(0);
     let log = OwnLog::of(&member);
     assert!(matches!(
-        log.redo(),
+        log.redo_under(()),
         Err(outlive::recovery::RedoError::NoLock { .. })
     ));
     let held = Tatas::new(memory, LOCK)
         .lock(&member, &pod.recoverers)
         .unwrap();
-    let mut redo = log.redo().unwrap();
+    let mut redo = held.redo().unwrap();
     assert!(matches!(
-        log.redo(),
+        held.redo(),
         Err(outlive::recovery::RedoError::Nested { .. })
     ));
     for bad in [Offset::new(pod::SIZE), DATA + 3] {

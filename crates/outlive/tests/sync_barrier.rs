@@ -17,7 +17,7 @@ fn barrier(memory: Native) -> GroupBarrier {
 
 const SOON: Waiting = Waiting {
     spins: 50,
-    yields: 20,
+    yielding: Duration::from_micros(20),
     nap: Duration::from_micros(200),
 };
 

@@ -12,7 +12,7 @@ use outlive::sync::{
     self, Abandoned, BareTatas, LockError, MutexPoint, QueueLock, QueuePoint, RecoverableMutex,
     Repair, Tatas, TatasLockPoint, TatasUnlockPoint, audit_own_locks,
 };
-use pod::{Countdown, DATA, IDS, LOCK, OTHER_LOCK, Pod, cut, declared, native, sweep};
+use pod::{Countdown, DATA, IDS, LOCK, OTHER_LOCK, Pod, cut, declared, losing, native, sweep};
 use std::collections::BTreeSet;
 use std::time::Duration;
 
@@ -437,4 +437,47 @@ fn bare_locks_and_mutexes_that_fell_back_are_released_by_the_audit_too() {
     let held = bare.lock(&member).unwrap();
     assert!(!bare.audit(&member));
     drop(held);
+}
+
+/// Where others take and release a lock all the time, a try ends, and so does a time-out; nothing is held then.
+#[test]
+fn tries_and_time_outs_end_although_another_is_always_faster() {
+    let pod = Pod::new(Countdown::new());
+    let member = pod.join(0);
+    let (memory, recoverers) = (pod.memory, &pod.recoverers);
+    let bare = BareTatas::new(memory, LOCK);
+    let logged = Tatas::new(memory, LOCK);
+    let queue = QueueLock::new(memory, LOCK);
+    const FEW: u64 = 10;
+    const SOME: u64 = 1000;
+    let time = Duration::from_micros(SOME);
+    let lost = |most, takes: &dyn Fn() -> bool| {
+        let times = losing(LOCK, most, || assert!(!takes()));
+        assert!((1..=most).contains(&times), "{times} tries");
+    };
+    lost(FEW, &|| bare.try_lock(&member).unwrap().is_some());
+    lost(FEW, &|| {
+        logged.try_lock(&member, recoverers).unwrap().is_some()
+    });
+    lost(FEW, &|| {
+        queue.try_lock(&member, recoverers).unwrap().is_some()
+    });
+    lost(SOME + FEW, &|| {
+        bare.lock_for(&member, time).unwrap().is_some()
+    });
+    lost(SOME + FEW, &|| {
+        let held = logged.lock_for(&member, recoverers, time).unwrap();
+        held.is_some()
+    });
+    lost(SOME + FEW, &|| {
+        let held = queue.lock_for(&member, recoverers, time).unwrap();
+        held.is_some()
+    });
+    drop(
+        queue
+            .try_lock(&member, recoverers)
+            .unwrap()
+            .expect("it is free"),
+    );
+    pod.leave(member);
 }

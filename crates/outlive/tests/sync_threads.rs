@@ -5,7 +5,6 @@ mod pod;
 
 use outlive::membership::{Instance, Member, State, Status};
 use outlive::memory::{Memory, Native, Ordering};
-use outlive::recovery::OwnLog;
 use outlive::sync::{BareTatas, QueueLock, RecoverableMutex, Tatas, Waiting};
 use pod::{DATA, IDS, LOCK, Pod, native};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -93,13 +92,14 @@ fn logged_tatas_redoes_what_the_dead_had_committed() {
         let held = Tatas::new(pod.memory, LOCK)
             .lock(member, &pod.recoverers)
             .unwrap();
-        let mut redo = OwnLog::of(member).redo().unwrap();
+        let mut redo = held.redo().unwrap();
         for word in 0..4 {
             let value = redo.load::<u64>(DATA + word * 8) + 1;
             redo.store(DATA + word * 8, value).unwrap();
         }
         if dies {
-            std::mem::forget((redo, held));
+            std::mem::forget(redo);
+            std::mem::forget(held);
         } else {
             redo.commit();
         }
@@ -117,7 +117,7 @@ fn the_queue_lock_counts_exactly_under_deaths_and_impatience() {
     let pod = contend(|pod, member, dies| {
         let waiting = Waiting {
             spins: 20,
-            yields: 5,
+            yielding: Duration::from_micros(5),
             nap: Duration::from_micros(100),
         };
         let lock = QueueLock::new(pod.memory, LOCK).waiting(waiting);

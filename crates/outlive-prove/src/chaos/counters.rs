@@ -12,7 +12,7 @@ use super::stage::{COUNT, MOST_WORKERS, Stage, text};
 use super::worker::Hands;
 use bytemuck::{Pod, Zeroable};
 use outlive::membership::Member;
-use outlive::recovery::{OwnLog, Progress, Recoverers};
+use outlive::recovery::{OwnLog, Progress, Recoverers, Redo, RedoError};
 use outlive::sync::{Abandoned, QueueLock, RecoverableMutex, Repair, Tatas};
 use outlive_memory::{Memory, Offset, Ordering};
 
@@ -59,13 +59,13 @@ pub fn count(hands: &Hands<'_>, intent: Intent) -> Result<bool, String> {
     match kind(intent.which) {
         Kind::Tatas => {
             let lock = Tatas::new(stage.memory, at);
-            let _held = lock.lock(member, hands.recoverers).map_err(text)?;
-            add(hands, at, intent)?;
+            let held = lock.lock(member, hands.recoverers).map_err(text)?;
+            add(hands, at, intent, || held.redo())?;
         }
         Kind::Queue => {
             let lock = QueueLock::new(stage.memory, at);
-            let _held = lock.lock(member, hands.recoverers).map_err(text)?;
-            add(hands, at, intent)?;
+            let held = lock.lock(member, hands.recoverers).map_err(text)?;
+            add(hands, at, intent, || held.redo())?;
         }
         Kind::Mutex => {
             let mutex = RecoverableMutex::<Purse>::at(stage.memory, at);
@@ -87,10 +87,15 @@ pub fn count(hands: &Hands<'_>, intent: Intent) -> Result<bool, String> {
     Ok(true)
 }
 
-fn add(hands: &Hands<'_>, at: Offset, intent: Intent) -> Result<(), String> {
+fn add<'g>(
+    hands: &Hands<'_>,
+    at: Offset,
+    intent: Intent,
+    redo: impl FnOnce() -> Result<Redo<'g>, RedoError>,
+) -> Result<(), String> {
     let log = OwnLog::of(hands.member);
     let operation = log.begin(COUNT, &[intent.sequence, intent.which]);
-    let mut redo = log.redo().map_err(text)?;
+    let mut redo = redo().map_err(text)?;
     let (count, mirror): (u64, u64) = (redo.load(at + COUNT_AT), redo.load(at + MIRROR_AT));
     if count != mirror {
         return Err(format!(

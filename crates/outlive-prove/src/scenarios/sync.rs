@@ -5,7 +5,7 @@ use super::{Proof, Reach};
 use crate::fixtures::pod::{DATA, LOCK, Pod, SIZE};
 use crate::schedule::{self, Bounds, End, Ghost, Scenario, Scheduled};
 use core::time::Duration;
-use outlive::recovery::{OwnLog, Recovered};
+use outlive::recovery::Recovered;
 use outlive::sync::{BareTatas, QueueLock, RecoverableMutex, Tatas};
 use outlive_memory::{Memory, Ordering};
 use std::sync::OnceLock;
@@ -51,6 +51,10 @@ pub fn all() -> Vec<Proof> {
             30_000,
         ),
         every(mutex(), 2),
+        every(freed("bare tatas, freed", Kind::Bare), 1),
+        every(freed("logged tatas, freed", Kind::Logged), 1),
+        every(freed("queue, freed", Kind::Queue), 1),
+        every(freed("mutex, freed", Kind::Mutex), 1),
     ]
 }
 
@@ -176,7 +180,7 @@ fn logged_update(m: Scheduled, id: u32, inside: Option<&Inside>) {
     if let Some(inside) = inside {
         pass(m, inside, id);
     }
-    let mut redo = OwnLog::of(&member).redo().unwrap();
+    let mut redo = held.redo().unwrap();
     for word in [DATA, DATA + 8] {
         let sum = redo.load::<u64>(word) + 1;
         redo.store(word, sum).unwrap();
@@ -327,6 +331,81 @@ fn mutex() -> Scenario {
             assert!((3 - end.deaths() as u64..=3).contains(&value[0]));
         })
 }
+
+/// A kind of lock.
+#[derive(Clone, Copy, PartialEq)]
+enum Kind {
+    Bare,
+    Logged,
+    Queue,
+    Mutex,
+}
+
+/// Runs `inside` while `id` holds the lock, and releases it if that says so.
+fn hold(m: Scheduled, id: u32, kind: Kind, inside: impl FnOnce() -> bool) {
+    fn then<G>(guard: G, inside: impl FnOnce() -> bool) {
+        if !inside() {
+            core::mem::forget(guard);
+        }
+    }
+    let (member, recoverers) = (pod(m).act_as(id), &pod(m).recoverers);
+    let (logged, queue) = (Tatas::new(m, LOCK), QueueLock::new(m, LOCK));
+    let mutex = RecoverableMutex::<u64, _>::at(m, LOCK);
+    match kind {
+        Kind::Bare => then(BareTatas::new(m, LOCK).lock(&member).unwrap(), inside),
+        Kind::Logged => then(logged.lock(&member, recoverers).unwrap(), inside),
+        Kind::Queue => then(queue.lock(&member, recoverers).unwrap(), inside),
+        Kind::Mutex => then(mutex.lock(&member).unwrap(), inside),
+    }
+}
+
+/// The next owner frees the lock's memory, which is another object's then: neither the releaser nor the
+/// recovery of the releaser writes there.
+fn freed(name: &str, kind: Kind) -> Scenario {
+    let words = match kind {
+        Kind::Queue => [LOCK, LOCK + 64],
+        _ => [LOCK, LOCK + 8],
+    };
+    members(name)
+        .mortal("owner", move |m| {
+            hold(m, 0, kind, || {
+                if kind == Kind::Queue {
+                    m.store(pod(m).logs.of(0).node(0) + 24, 1u64, Ordering::Relaxed);
+                } else {
+                    m.store(LOCK + 8, 1u64, Ordering::Relaxed); // as a sleeper does
+                }
+                m.store(DATA, 1u64, Ordering::Release);
+                true
+            });
+        })
+        .thread("next owner", move |m| {
+            while m.load::<u64>(DATA, Ordering::Acquire) == 0 && !is_dead(m, 0) {
+                m.spin_hint();
+            }
+            hold(m, 1, kind, || {
+                if m.load::<u64>(DATA, Ordering::Acquire) == 0 {
+                    // A queue lock is not freed before a waiter that died is recovered.
+                    return true;
+                }
+                m.store(DATA + 8, 1u64, Ordering::Relaxed);
+                for at in words {
+                    m.store(at, REUSED, Ordering::Relaxed);
+                }
+                false
+            });
+        })
+        .after_death("recoverer", |m| {
+            pod(m).recoverers.recover(&pod(m).act_as(2), 0).unwrap();
+        })
+        .check(move |m, _| {
+            for at in words.into_iter().filter(|_| get(m, 1) == 1) {
+                assert_eq!(m.load::<u64>(at, Ordering::Relaxed), REUSED, "at {at}");
+            }
+        })
+}
+
+/// What the object holds that is made of a freed lock's memory.
+const REUSED: u64 = 0x5EED_5EED_5EED_5EED;
 
 /// Broken: a release that does not release.
 fn relaxed_unlock() -> Scenario {

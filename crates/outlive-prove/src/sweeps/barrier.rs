@@ -133,7 +133,7 @@ fn victim<M: Memory>(memory: M) -> Member<M> {
 
 const AT_ONCE: Waiting = Waiting {
     spins: 0,
-    yields: 0,
+    yielding: Duration::ZERO,
     nap: Duration::from_millis(1),
 };
 

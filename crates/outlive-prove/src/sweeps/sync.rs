@@ -107,7 +107,7 @@ fn update(pod: &Pod<Marked>, member: &Member<Marked>, what: What) {
         operation.finish(&[]);
         return drop(held);
     }
-    let mut redo = log.redo().unwrap();
+    let mut redo = held.redo().unwrap();
     // Without its entry for a while: the commit itself would notice.
     let entry = pod.logs.at(0) + 0x200;
     let listed = pod.memory.load::<u64>(entry, Ordering::Relaxed);
@@ -153,9 +153,10 @@ impl Sweep for Killed {
                 let held = Tatas::new(memory, LOCK)
                     .lock(&third, &pod.recoverers)
                     .unwrap();
-                let mut redo = OwnLog::of(&third).redo().unwrap();
+                let mut redo = held.redo().unwrap();
                 redo.store(DATA, 9u64).unwrap();
-                std::mem::forget((redo, held));
+                std::mem::forget(redo);
+                std::mem::forget(held);
                 pod.declare_dead(3);
             }
             ImpatientQueue | QueueAfterADeath => {

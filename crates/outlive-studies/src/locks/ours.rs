@@ -1,11 +1,12 @@
 //! Our locks, as programs use them.
 
 use crate::stage::Bench;
+use core::time::Duration;
 use outlive::sync::{BareTatas, QueueLock, RecoverableMutex, Tatas, Waiting};
 
 /// As the peers wait: they never sleep.
 const AWAKE: Waiting = Waiting {
-    yields: u32::MAX,
+    yielding: Duration::MAX,
     ..Waiting::DEFAULT
 };
 

@@ -293,6 +293,30 @@ impl<M: Memory> Heap<M> {
         findings
     }
 
+    /// The allocated blocks of slabs whose blocks have at least `bytes`, as far as the words of the heap are sound.
+    pub(crate) fn allocated_blocks(&self, bytes: u64) -> impl Iterator<Item = Offset> {
+        let (memory, table) = (self.memory, &self.table);
+        let sound = |slab: &Slab| {
+            owner_of(table, *slab).is_some() && self.block_at(table.start(*slab)) == Some(SLAB)
+        };
+        let slabs = table.all().filter(sound);
+        slabs.flat_map(move |slab| {
+            let class = table
+                .class_of(slab)
+                .filter(|class| u64::from(class.size) >= bytes);
+            let words = class
+                .into_iter()
+                .flat_map(|class| (0..WORDS).map(move |word| (class, word)));
+            words.flat_map(move |(class, word)| {
+                let local: u64 = memory.load(table.local(slab, word), Ordering::Relaxed);
+                let remote: u64 = memory.load(table.remote(slab, word), Ordering::Relaxed);
+                let bits = local & !remote & class.mask(word);
+                let blocks = (0..64).filter(move |bit| bits & 1 << bit != 0);
+                blocks.map(move |bit| table.start(slab) + (word * 64 + bit) * u64::from(class.size))
+            })
+        })
+    }
+
     /// Mends what can be mended without doubt, and says what that was: bits that stand for no block, entries
     /// and debts without a block in the buddy allocator, collections cut short. What has leaked
     /// is not freed, for only the program knows what it reaches.

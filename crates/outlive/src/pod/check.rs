@@ -3,6 +3,7 @@
 use super::Pod;
 use crate::heap::{Heap, HeapStatistics};
 use crate::membership::{GroupId, Instance, InstanceId, Level, Standing, State, Status};
+use crate::structures::{self, Finding};
 use core::fmt;
 use outlive_memory::Offset;
 
@@ -71,28 +72,50 @@ impl Check {
         check.look_at_groups(pod);
         if let Some(heap) = pod.heap() {
             check.look_at_heap(pod, heap);
+            check.look_at_structures(heap);
         }
         check
     }
 
     fn look_at_heap(&mut self, pod: &Pod, heap: Heap) {
         let logs = pod.logs();
-        let (mut wrong, report) = heap_violations(pod, heap);
-        for _ in 1..LOOKS {
-            if self.alive == 0 || wrong.is_empty() {
-                break;
-            }
-            std::thread::sleep(core::time::Duration::from_millis(2));
-            let again = heap_violations(pod, heap).0;
-            wrong.retain(|violation| again.contains(violation));
-        }
-        self.violations.extend(wrong);
+        let (wrong, report) = heap_violations(pod, heap);
+        self.look_again(wrong, || heap_violations(pod, heap).0);
         self.heap = Some(HeapCheck {
             statistics: report,
             retired: (0..logs.capacity())
                 .map(|id| heap.retired(logs.of(id)).count() as u64)
                 .sum(),
         });
+    }
+
+    /// The lists and maps in the heap.
+    fn look_at_structures(&mut self, heap: Heap) {
+        let look = || -> Vec<Violation> {
+            let violation = |finding: Finding| Violation {
+                room: "structures",
+                at: Some(finding.at),
+                what: finding.what,
+            };
+            structures::check_all(&heap)
+                .into_iter()
+                .map(violation)
+                .collect()
+        };
+        self.look_again(look(), look);
+    }
+
+    /// Notes what of `wrong` is seen at every look.
+    fn look_again(&mut self, mut wrong: Vec<Violation>, look: impl Fn() -> Vec<Violation>) {
+        for _ in 1..LOOKS {
+            if self.alive == 0 || wrong.is_empty() {
+                break;
+            }
+            std::thread::sleep(core::time::Duration::from_millis(2));
+            let again = look();
+            wrong.retain(|violation| again.contains(violation));
+        }
+        self.violations.extend(wrong);
     }
 
     fn violated(&mut self, room: &'static str, at: Option<Offset>, what: String) {

@@ -511,11 +511,18 @@ impl<'m, M: Memory> OwnLog<'m, M> {
         operation::begin(self, kind, arguments)
     }
 
-    /// Begins a redo transaction.
+    /// Begins a redo transaction under `guards`, references to the guards of the locks that keep other members from
+    /// what it stores: none of these locks is released, or taken anew, before the transaction ends. A single guard
+    /// has a method for this, such as [`TatasGuard::redo`](crate::sync::TatasGuard::redo).
     ///
     /// # Errors
     /// If another one is open, or no lock is listed under which it could be replayed.
-    pub fn redo(self) -> Result<Redo<'m, M>, RedoError> {
+    #[inline]
+    pub fn redo_under<'g, G: Copy + 'g>(self, guards: G) -> Result<Redo<'g, M>, RedoError>
+    where
+        'm: 'g,
+    {
+        let _ = guards; // it is their lifetime that counts
         redo::begin(self)
     }
 

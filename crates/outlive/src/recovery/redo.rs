@@ -67,15 +67,17 @@ pub enum RedoError {
 
 /// A transaction of stores, carried out by [`commit`](Self::commit): all of them or, if the owner dies
 /// before, none. Dropped without it, none.
+///
+/// It borrows the guards of the locks that it was begun under, so none of them is released before it ends.
 #[derive(Debug)]
-pub struct Redo<'m, M: Memory = Native> {
+pub struct Redo<'g, M: Memory = Native> {
     log: Log<M>,
     instance: Instance,
     count: usize,
-    /// The locks that were listed when it began, and their entries mixed together: they are what keeps
-    /// others from what it changes, until it is committed.
+    /// The locks that were listed when it began, and their entries mixed together. They keep others from what it
+    /// changes until it is committed; this finds those that were released without being borrowed.
     locks: (u32, u64),
-    member: PhantomData<&'m Member<M>>,
+    guards: PhantomData<&'g Member<M>>,
 }
 
 /// Which entries of `log` (of those in `among`) list a lock other than a bare one, and a mix of them.
@@ -91,7 +93,7 @@ fn locks<M: Memory>(log: Log<M>, among: u32) -> (u32, u64) {
         })
 }
 
-pub(super) fn begin<M: Memory>(own: OwnLog<'_, M>) -> Result<Redo<'_, M>, RedoError> {
+pub(super) fn begin<'g, M: Memory>(own: OwnLog<'_, M>) -> Result<Redo<'g, M>, RedoError> {
     let (log, memory, instance) = (own.log(), own.log().memory(), own.instance());
     let locks = locks(log, u32::MAX);
     if locks.0 == 0 {
@@ -108,7 +110,7 @@ pub(super) fn begin<M: Memory>(own: OwnLog<'_, M>) -> Result<Redo<'_, M>, RedoEr
         instance,
         count: 0,
         locks,
-        member: PhantomData,
+        guards: PhantomData,
     })
 }
 

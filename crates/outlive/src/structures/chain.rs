@@ -44,6 +44,9 @@ pub(super) enum Place {
 /// removed on the way. Lock-free.
 ///
 /// What it returns is protected by `pin`.
+///
+/// # Panics
+/// If the list is damaged and leads round: a search of it would not end.
 #[inline(always)]
 pub(super) fn seek<M: Memory>(
     memory: M,
@@ -52,6 +55,7 @@ pub(super) fn seek<M: Memory>(
     sort: u64,
     mut judge: impl FnMut(Offset) -> Judgement,
 ) -> Place {
+    let mut steps = 0u32;
     'walk: loop {
         let mut link = start + NEXT;
         let mut word = pin.load(link);
@@ -93,9 +97,54 @@ pub(super) fn seek<M: Memory>(
                     }
                 }
             }
+            steps = steps.wrapping_add(1);
+            if steps.is_multiple_of(STEPS_BETWEEN_CHECKS) {
+                refuse_ring(pin, start);
+            }
             link = node + NEXT;
             word = next;
         }
+    }
+}
+
+/// How many nodes a search passes before it looks whether it goes round.
+const STEPS_BETWEEN_CHECKS: u32 = 1 << 20;
+
+/// Panics if the list from `start` leads round.
+#[cold]
+#[inline(never)]
+fn refuse_ring<M: Memory>(pin: &Pinned<'_, M>, start: Offset) {
+    let (mut node, mut ring) = (start, Ring::default());
+    loop {
+        let next = pin.load(node + NEXT);
+        // What stands behind a removed node is not protected: the search that takes it out looks again later.
+        if next == 0 || next & MARK != 0 {
+            return;
+        }
+        node = target(next);
+        assert!(
+            !ring.closes(node),
+            "a list is damaged at {node}: it leads round; run `outlive pod check`"
+        );
+    }
+}
+
+/// Finds that a walk goes round (Brent): each node is compared with one that it met before, which is a later one
+/// after twice as many steps.
+#[derive(Default)]
+pub(super) struct Ring {
+    met: Option<Offset>,
+    steps: u64,
+}
+
+impl Ring {
+    pub(super) fn closes(&mut self, node: Offset) -> bool {
+        let closes = self.met == Some(node);
+        self.steps += 1;
+        if self.steps.is_power_of_two() {
+            self.met = Some(node);
+        }
+        closes
     }
 }
 

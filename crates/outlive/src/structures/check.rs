@@ -8,6 +8,7 @@ use super::header::{ENTRY_BYTES, Header, Kind};
 use super::node::{
     CLAIMED, INLINE, MARK, NEXT, OPENING, SEALED, SORT, VALUE, entry_as_node, target,
 };
+use crate::heap::Heap;
 use core::fmt;
 use outlive_memory::{Memory, Offset, Ordering};
 use std::collections::{BTreeMap, BTreeSet};
@@ -76,6 +77,21 @@ impl fmt::Display for Report {
         let mut findings = self.findings.iter();
         findings.try_for_each(|finding| write!(f, "\n  {finding}"))
     }
+}
+
+/// Checks every list and map whose header is in `heap`, and returns what is wrong with them.
+pub(crate) fn check_all<M: Memory>(heap: &Heap<M>) -> Vec<Finding> {
+    let headers = heap.allocated_blocks(Header::<M>::LEAST_BYTES);
+    let headers = headers.filter_map(|at| Header::read(heap.memory(), at).ok());
+    let named = |header: Header<M>| {
+        let (kind, at) = (header.kind.name(), header.at);
+        let name = move |finding: Finding| Finding {
+            what: format!("{} (in the {kind} at {at})", finding.what),
+            ..finding
+        };
+        header.check().findings.into_iter().map(name)
+    };
+    headers.flat_map(named).collect()
 }
 
 impl<M: Memory> Header<M> {

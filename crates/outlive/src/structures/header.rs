@@ -129,6 +129,9 @@ fn checksum(words: [u64; 7]) -> u64 {
 }
 
 impl<M: Memory> Header<M> {
+    /// The least that a header takes.
+    pub const LEAST_BYTES: u64 = COUNTERS + COUNTER_BYTES;
+
     /// How many bytes a header takes.
     pub fn bytes(sizes: Sizes) -> u64 {
         COUNTERS + (COUNTER_BYTES << sizes.counters)
@@ -297,7 +300,7 @@ impl<M: Memory> Header<M> {
 }
 
 impl Kind {
-    fn name(self) -> &'static str {
+    pub fn name(self) -> &'static str {
         match self {
             Self::List => "list",
             Self::Map => "map",

@@ -1,8 +1,13 @@
 //! Walking over all entries.
 //!
+//! Of a damaged list, one that is a ring or not sorted, a walk ends early and logs an error. Its nodes come in the
+//! order of their sorts, and while a pin is held none of them is used again, so a walk that meets a smaller sort, or
+//! the same node twice, is on such a list.
+//!
 //! A walk pins the heap for a few entries at a time, and finds its place again by the sort of the last one: so it
 //! holds back little of what others retire, however long it takes.
 
+use super::chain::Ring;
 use super::datum::Datum;
 use super::header::{Header, Kind};
 use super::node::{MARK, NEXT, OPENING, SEALED, SORT, Typed, VALUE, target};
@@ -15,6 +20,8 @@ use std::collections::VecDeque;
 const AT_ONCE: usize = 64;
 
 /// The entries of a [`Map`](super::Map) or [`List`](super::List).
+///
+/// Ends early if the list is damaged, and logs an error; `outlive pod check` reports what is wrong.
 ///
 /// What is there during the whole iteration comes exactly once; what is inserted or removed meanwhile comes or
 /// does not. A key that is removed and inserted again meanwhile may come twice, each time as another entry, or
@@ -90,7 +97,7 @@ impl<'h, T, M: Memory> Walk<'h, T, M> {
         };
         let (read, ready) = (self.read, &mut self.ready);
         let whole_run = self.last;
-        let ended = walk(memory, &pin, start, |node, sort| {
+        let ended = walk(header, &pin, start, |node, sort| {
             if header.kind == Kind::Map && sort & 1 == 0 {
                 return true;
             }
@@ -134,19 +141,24 @@ impl<T, M: Memory> Iterator for Walk<'_, T, M> {
 }
 
 /// Shows the nodes and buckets behind `start` to `visit` until it has enough; from `start` again whenever the
-/// way back is lost. Whether the end was reached.
+/// way back is lost. Whether the end was reached, or the list is damaged.
 fn walk<M: Memory>(
-    memory: M,
+    header: Header<M>,
     pin: &Pinned<'_, M>,
     start: Offset,
     mut visit: impl FnMut(Offset, u64) -> bool,
 ) -> bool {
+    let memory = header.memory;
     'walk: loop {
         let mut link = start + NEXT;
         let mut word = pin.load(link);
+        let (mut last, mut ring) = (0, Ring::default());
         loop {
             let node = target(word);
             let next = pin.load(node + NEXT);
+            if (next & MARK != 0 || next & OPENING == 0) && ring.closes(node) {
+                return damaged(header, node, "the list is a ring");
+            }
             if next & MARK != 0 {
                 // As in `seek`: what stands behind a removed node is not protected until it is out.
                 let order = (Ordering::AcqRel, Ordering::Relaxed);
@@ -165,9 +177,13 @@ fn walk<M: Memory>(
                 continue;
             }
             if next == 0 {
-                return true;
+                return node == header.tail() || damaged(header, node, "the list is cut");
             }
             let sort: u64 = memory.load(node + SORT, Ordering::Relaxed);
+            if sort < last {
+                return damaged(header, node, "the list is not sorted");
+            }
+            last = sort;
             if !visit(node, sort) {
                 return false;
             }
@@ -175,4 +191,14 @@ fn walk<M: Memory>(
             word = next;
         }
     }
+}
+
+/// Ends a walk.
+#[cold]
+fn damaged<M: Memory>(header: Header<M>, node: Offset, what: &str) -> bool {
+    let (kind, at) = (header.kind.name(), header.at);
+    tracing::error!(
+        "the {kind} at {at} is damaged at {node}: {what}; its iteration ends here: run `outlive pod check`"
+    );
+    true
 }

@@ -80,6 +80,7 @@ mod operation;
 mod outcome;
 mod recover;
 
+pub(crate) use check::check_all;
 pub use check::{Blocks, Finding, Report};
 pub use datum::{Datum, OrderedDatum};
 pub use destroy::{DestroyError, DestroyPoint};

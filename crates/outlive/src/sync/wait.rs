@@ -1,14 +1,25 @@
 //! How one waits for the living: spin, then yield, then sleep.
 //!
-//! Spinning is best while the holder runs on another core; with more waiters than cores the holder may be
-//! waiting for ours, so yield; and who has waited for long had better sleep. A sleeper raises a flag that
-//! the releaser looks at just before it releases; it then lowers it and rings the lock's bell. To look
-//! after the release would take a fence that costs as much as the release itself. So a ring can be
+//! Spinning is best while the holder runs on another core. With more waiters than cores the holder may be
+//! waiting for ours, so the waiter yields. A yield costs whole time slices where other programs want the core, so
+//! it is the clock that ends the yielding, and not a count; and a thread one of whose yields took all of that time
+//! does not yield for ten seconds. Then the waiter sleeps. One that competes for the lock first takes some naps of 50
+//! microseconds, after which it looks by itself (the kernel lets a short sleeper run soon, and the releaser makes no
+//! system call), then longer ones. Before a longer nap it raises a flag. The releaser reads and lowers the flag just
+//! before it releases, and rings the lock's bell afterwards. To read the flag after the release would
+//! take a fence that costs as much as the release itself. So a ring can be
 //! missed, which costs the sleeper the rest of its nap and nothing else.
 //! The flag is no count, so a sleeper that dies leaves at most one needless ring.
+//!
+//! *A released lock is not accessed.* Its next owner may free the memory that it is in, so the releaser neither
+//! reads nor writes the flag after the release, and a bell is rung by its key alone. A survivor that releases a
+//! dead owner's lock cannot lower the flag before, because the lock may be another's by then; it leaves the flag and
+//! always rings. A waiter raises the flag of a lock that it is about to acquire: to free that lock is an error of
+//! the program, as it is with any lock. The node of a queue lock, which has a flag too, is in a log and never freed.
 
 use crate::membership::Member;
 use core::any::TypeId;
+use core::cell::Cell;
 use core::time::Duration;
 use outlive_memory::{Memory, Native, Offset, Ordering};
 use std::time::Instant;
@@ -16,37 +27,37 @@ use std::time::Instant;
 /// How long one spins and yields before one sleeps, and for how long at most one sleeps at a time.
 ///
 /// Over a memory other than [`Native`] a waiter without bells does nothing but
-/// [`spin_hint`](outlive_memory::Memory::spin_hint), and each hint counts as a microsecond.
+/// [`spin_hint`](outlive_memory::Memory::spin_hint), and each hint counts as a microsecond; so does each yield of a
+/// waiter with bells.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Waiting {
     /// How often to spin. (The first hundred times nobody looks whether the holder lives.)
     pub spins: u32,
-    /// How often to give the core away, after that.
-    pub yields: u32,
+    /// For how long to give the core away, after that. A yield that has begun is not cut short.
+    pub yielding: Duration,
     /// How long to sleep at a time, after that: the cost of a missed ring, and the longest that a
     /// sleeper overlooks a death.
     pub nap: Duration,
 }
 
 impl Waiting {
-    /// The default: some microseconds of spinning, then some hundred of yielding (or as many time slices,
-    /// where cores are wanted), then naps of up to a millisecond.
+    /// The default: some microseconds of spinning, then 100 of yielding (or one yield, where that takes
+    /// longer), then naps, of up to a millisecond after the first hundred.
     pub const DEFAULT: Self = Self {
         spins: 100,
-        yields: 1000,
+        yielding: Duration::from_micros(100),
         nap: Duration::from_millis(1),
     };
     /// How often a waiter spins at most before it first looks whether the holder lives.
     const BLIND: u32 = 100;
-    /// Where there are no bells nobody wakes a sleeper, so its first naps are short.
-    const FIRST_UNHEARD_NAP: Duration = Duration::from_micros(20);
+    /// How often at least to try to take a lock that others take and release all the time.
+    pub(super) const TRIES: u32 = 3;
+    /// How many naps of those that compete for a lock are short, and hear no bell.
+    const SHORT_NAPS: u32 = 100;
+    const SHORT_NAP: Duration = Duration::from_micros(50);
+    /// How long a thread does not yield after a yield that took all the time for yielding.
+    const NO_YIELDS: Duration = Duration::from_secs(10);
 }
-
-/// For what is held for a moment only.
-pub(super) const NEVER_SLEEP: Waiting = Waiting {
-    yields: u32::MAX,
-    ..Waiting::DEFAULT
-};
 
 impl Default for Waiting {
     fn default() -> Self {
@@ -54,13 +65,25 @@ impl Default for Waiting {
     }
 }
 
+thread_local! {
+    /// Until when this thread does not yield.
+    static NO_YIELDS_UNTIL: Cell<Option<Instant>> = const { Cell::new(None) };
+}
+
 /// One wait for one lock.
 pub(super) struct Waiter<'m, M: Memory> {
     member: &'m Member<M>,
     waiting: Waiting,
-    /// The flag that says that somebody sleeps; its place is also the bell's key.
-    flag: Offset,
+    /// The flag that says that a waiter sleeps; its place is also the bell's key. `None` where no bell is rung.
+    flag: Option<Offset>,
+    /// Whether it is handed the lock, and does not compete for it.
+    is_next: bool,
     round: u32,
+    /// When the yielding ends; set when it begins.
+    yields_until: Option<Instant>,
+    naps: u32,
+    /// How often another was faster.
+    tries: u32,
     until: Until,
 }
 
@@ -88,7 +111,7 @@ impl<'m, M: Memory> Waiter<'m, M> {
     pub(super) fn new(
         member: &'m Member<M>,
         waiting: Waiting,
-        flag: Offset,
+        flag: Option<Offset>,
         timeout: Option<Duration>,
     ) -> Self {
         let until = match timeout {
@@ -103,14 +126,18 @@ impl<'m, M: Memory> Waiter<'m, M> {
             member,
             waiting,
             flag,
+            is_next: false,
             round: 0,
+            yields_until: None,
+            naps: 0,
+            tries: 0,
             until,
         }
     }
 
-    /// Sleeps from now on at this flag.
+    /// Sleeps from now on at this flag, whose owner hands the lock on to this waiter: it hears each bell.
     pub(super) fn watch(&mut self, flag: Offset) {
-        self.flag = flag;
+        (self.flag, self.is_next) = (Some(flag), true);
     }
 
     /// Spins, if it is not yet time for more, and says so: whoever holds the lock for a moment only is waited
@@ -138,28 +165,39 @@ impl<'m, M: Memory> Waiter<'m, M> {
         true
     }
 
+    /// Whether to try once more, without a pause, because another member was faster. A waiter without time tries
+    /// three times.
+    pub(super) fn tries_again(&mut self) -> bool {
+        self.tries = self.tries.saturating_add(1);
+        self.tries < Waiting::TRIES || !self.is_over()
+    }
+
+    fn is_over(&self) -> bool {
+        match self.until {
+            Until::Forever => false,
+            Until::Time(end) => Instant::now() >= end,
+            Until::Rounds(most) => self.round.saturating_add(self.tries) >= most,
+        }
+    }
+
     /// Spins or yields, or says that it is time to sleep, for whoever sleeps in a way of its own.
     pub(super) fn rest(&mut self) -> Rest {
-        let Waiting { spins, yields, nap } = self.waiting;
+        let Waiting { spins, nap, .. } = self.waiting;
         let round = self.round;
-        self.round = round.saturating_add(1);
-        match self.until {
-            Until::Rounds(most) if round >= most => return Rest::Over,
-            // The clock is read seldom: sixteen spins are a microsecond or two.
-            Until::Time(end)
-                if (round.is_multiple_of(16) || round >= spins) && Instant::now() >= end =>
-            {
-                return Rest::Over;
-            }
-            _ => {}
+        // The clock is read seldom: sixteen spins are a microsecond or two.
+        let looks = !native::<M>() || round.is_multiple_of(16) || round >= spins;
+        if looks && self.is_over() {
+            return Rest::Over;
         }
+        self.round = round.saturating_add(1);
         // Bells over another memory than native are a proof's own.
         let sleeps = native::<M>() || self.member.bells().is_some();
         if !sleeps || round < spins {
             self.member.memory().spin_hint();
-        } else if round - spins < yields {
+        } else if self.yields(round - spins) {
             std::thread::yield_now();
         } else {
+            self.naps = self.naps.saturating_add(1);
             return Rest::Sleep(match self.until {
                 Until::Time(end) => nap.min(end.saturating_duration_since(Instant::now())),
                 _ => nap,
@@ -168,26 +206,53 @@ impl<'m, M: Memory> Waiter<'m, M> {
         Rest::Awake
     }
 
+    /// Whether to yield once more, after `yields` times.
+    fn yields(&mut self, yields: u32) -> bool {
+        let most = self.waiting.yielding;
+        if !native::<M>() {
+            return u128::from(yields) < most.as_micros();
+        }
+        if self.naps > 0 || most.is_zero() {
+            return false;
+        }
+        let now = Instant::now();
+        if yields == 0 {
+            // A time that no clock reaches is for ever.
+            self.yields_until = now.checked_add(most);
+            return self.yields_until.is_none()
+                || NO_YIELDS_UNTIL.get().is_none_or(|end| now >= end);
+        }
+        let more = self.yields_until.is_none_or(|end| now < end);
+        if !more && yields == 1 {
+            NO_YIELDS_UNTIL.set(now.checked_add(Waiting::NO_YIELDS));
+        }
+        more
+    }
+
     /// Whether this many spins are over, so that it is worth while to look about; then at every 64th pause.
     pub(super) fn looks_about(&self) -> bool {
         !native::<M>() || self.round >= self.waiting.spins && self.round.is_multiple_of(64)
     }
 
-    /// Sleeps where nobody rings: the longer, the longer it has slept.
+    /// Sleeps without a bell: the longer, the longer it has slept.
     pub(super) fn nap_unheard(&self, nap: Duration) {
-        let naps = self.round - self.waiting.spins - self.waiting.yields;
-        let longer = Waiting::FIRST_UNHEARD_NAP.saturating_mul(naps.min(1 << 16));
-        std::thread::sleep(nap.min(longer));
+        let times = self
+            .naps
+            .saturating_sub(Waiting::SHORT_NAPS)
+            .clamp(1, 1 << 16);
+        std::thread::sleep(nap.min(Waiting::SHORT_NAP * times));
     }
 
     #[cold]
     fn sleep(&self, nap: Duration, still: impl FnOnce() -> bool) {
-        let Some(bells) = self.member.bells() else {
+        // All others wait for a waiter that is handed the lock and sleeps on.
+        let short = native::<M>() && !self.is_next && self.naps <= Waiting::SHORT_NAPS;
+        let (Some(bells), Some(flag), false) = (self.member.bells(), self.flag, short) else {
             return self.nap_unheard(nap);
         };
-        let (memory, key) = (self.member.memory(), self.flag.raw());
+        let (memory, key) = (self.member.memory(), flag.raw());
         let seen = bells.read(key);
-        memory.store(self.flag, 1u64, Ordering::Relaxed);
+        memory.store(flag, 1u64, Ordering::Relaxed);
         // SeqCst: the flag is up before we look a last time. (The releaser's side has no such fence.)
         memory.fence(Ordering::SeqCst);
         if still() {
@@ -196,20 +261,59 @@ impl<'m, M: Memory> Waiter<'m, M> {
     }
 }
 
-/// Wakes those who sleep at `flag`: after the release.
-#[inline(always)]
-pub(super) fn wake<M: Memory>(member: &Member<M>, flag: Offset) {
-    if member.memory().load::<u64>(flag, Ordering::Relaxed) != 0 {
-        ring(member, flag);
+/// Lowers `flag`, before the release, and returns whether it was up: then [`ring`] after the release.
+pub(super) fn lower<M: Memory>(memory: M, flag: Offset) -> bool {
+    // Relaxed: the release orders both before the next owner's accesses.
+    let asleep = memory.load::<u64>(flag, Ordering::Relaxed) != 0;
+    if asleep {
+        memory.store(flag, 0u64, Ordering::Relaxed);
+    }
+    asleep
+}
+
+/// Wakes those that sleep at `flag`, after the release. Accesses no memory of the lock.
+pub(super) fn ring<M: Memory>(member: &Member<M>, flag: Offset) {
+    if let Some(bells) = member.bells() {
+        bells.ring(flag.raw());
     }
 }
 
-/// Lowers the flag and rings.
-#[cold]
-#[inline(never)]
-pub(super) fn ring<M: Memory>(member: &Member<M>, flag: Offset) {
-    member.memory().store(flag, 0u64, Ordering::Relaxed);
-    if let Some(bells) = member.bells() {
-        bells.ring(flag.raw());
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::membership::{Generations, Instance};
+    use crate::recovery::Logs;
+    use outlive_memory::PersistenceDomain;
+
+    /// What a waiter that does not spin does first, and what it does when `between` has passed.
+    fn rests(yielding: Duration, between: Duration) -> [bool; 2] {
+        let memory = Native::leaked(1 << 16, PersistenceDomain::Flushed);
+        let generations = Generations::new(memory, Offset::new(0), 1);
+        let log = Logs::new(memory, Offset::new(4096), 1).at(0);
+        // SAFETY: nobody else knows this memory.
+        let member = unsafe { Member::assume(memory, generations, Instance::new(0, 1), log, None) };
+        let waiting = Waiting {
+            spins: 0,
+            yielding,
+            nap: Duration::from_micros(1),
+        };
+        let mut waiter = Waiter::new(&member, waiting, None, None);
+        let mut sleeps = || matches!(waiter.rest(), Rest::Sleep(_));
+        let first = sleeps();
+        std::thread::sleep(between);
+        [first, sleeps()]
+    }
+
+    #[test]
+    fn the_clock_ends_the_yielding() {
+        let (short, long) = (Duration::from_millis(1), Duration::from_secs(1000));
+        assert_eq!(rests(long, short * 2), [false, false]);
+        assert_eq!(rests(Duration::MAX, short * 2), [false, false]);
+        assert_eq!(rests(Duration::ZERO, Duration::ZERO), [true, true]);
+        assert_eq!(rests(short, short * 2), [false, true]);
+        // The one yield has taken all the time: this thread does not yield for a while.
+        assert_eq!(rests(short, short * 2), [true, true]);
+        // Whoever is to yield for ever does nevertheless.
+        assert_eq!(rests(Duration::MAX, short * 2), [false, false]);
     }
 }

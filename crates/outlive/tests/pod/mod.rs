@@ -22,6 +22,28 @@ thread_local! {
     static PASSED: Cell<Option<BTreeSet<(&'static str, &'static str)>>> = const { Cell::new(None) };
 }
 
+thread_local! {
+    static LOSES: Cell<Option<(Offset, u64)>> = const { Cell::new(None) };
+}
+
+/// Runs `live` while another member is faster at each compare-and-swap of the word at `at`, and returns how often
+/// it was. Panics after a thousand times `most`.
+pub fn losing(at: Offset, most: u64, live: impl FnOnce()) -> u64 {
+    LOSES.set(Some((at, most * 1000)));
+    live();
+    let (_, left) = LOSES.take().expect("set above");
+    most * 1000 - left
+}
+
+fn loses(at: Offset) -> bool {
+    let Some((_, left)) = LOSES.get().filter(|(word, _)| *word == at) else {
+        return false;
+    };
+    assert!(left > 0, "tried without end");
+    LOSES.set(Some((at, left - 1)));
+    true
+}
+
 struct Died;
 
 /// Runs `live` until it has made `accesses` accesses to [`Countdown`] memory: the next one does not take
@@ -128,7 +150,9 @@ unsafe impl Memory for Countdown {
         success: Ordering,
         failure: Ordering,
     ) -> Result<W, W> {
-        if self.lives() {
+        if loses(at) {
+            Err(new)
+        } else if self.lives() {
             self.0.compare_exchange(at, current, new, success, failure)
         } else {
             Err(W::default())

@@ -52,10 +52,11 @@ fn a_forgotten_guard_is_taken_from_who_has_left() {
     assert_eq!(guard.abandoned_by().map(|owner| owner.id), Some(9));
 }
 
-/// A transaction is not committed after the lock under which it began was released.
+/// A transaction is not committed after a lock under which it stores was released, though it does not borrow that
+/// lock's guard.
 #[test]
 #[should_panic(expected = "was released")]
-fn a_transaction_that_outlives_its_lock_is_refused() {
+fn a_transaction_that_outlives_another_lock_is_refused() {
     let scene = Scene::new(settings());
     let process = scene.join(0);
     let member = process.enter(None, "late").expect("a thread joins");
@@ -64,11 +65,12 @@ fn a_transaction_that_outlives_its_lock_is_refused() {
         scene.pod.payload().expect("payload").offset,
     );
     let recoverers = outlive::sync::recoverers(scene.pod.logs());
-    let lock = Tatas::new(memory, at);
+    let [lock, other] = [at, at + 128].map(|at| Tatas::new(memory, at));
     let guard = lock.lock(&member, &recoverers).expect("a free lock");
-    let mut redo = OwnLog::of(&member).redo().expect("a lock is held");
+    let forgotten = other.lock(&member, &recoverers).expect("a free lock");
+    let mut redo = guard.redo().expect("a lock is held");
     redo.store(at + 64, 1u64).expect("a word");
-    drop(guard);
+    drop(forgotten);
     redo.commit();
 }
 

@@ -52,7 +52,7 @@ fn sleeper<M: Memory>(m: Scheduled, memory: M, id: u32) -> Member<M> {
 
 const AT_ONCE: Waiting = Waiting {
     spins: 0,
-    yields: 0,
+    yielding: Duration::ZERO,
     nap: Duration::from_secs(1),
 };
 

@@ -52,7 +52,7 @@ pub use error::{AllocateError, CorruptTree, FreeError, OpenError, RegionError};
 pub use operation::{BuddyAllocatePoint, BuddyFreePoint, BuddyOperation, Outcome, recoverers};
 
 use crate::membership::Member;
-use crate::recovery::{OwnLog, Recoverers, Redo, RedoError};
+use crate::recovery::{Recoverers, Redo, RedoError};
 use crate::sync::{LockError, Tatas, TatasGuard};
 use outlive_memory::{Memory, Native, Offset, Ordering};
 use shape::{MOST_ORDERS, Places, Shape};
@@ -377,7 +377,7 @@ impl<M: Memory> Locked<'_, M> {
     /// # Errors
     /// If another one is open.
     pub fn redo(&self) -> Result<Redo<'_, M>, RedoError> {
-        OwnLog::of(self.guard.member()).redo()
+        self.guard.redo()
     }
 
     /// Allocates a block of at least `bytes` as part of `redo`, a transaction of the lock's holder

@@ -23,6 +23,7 @@ mod subscription;
 use super::tables::Extent;
 use super::{Generations, Instance, Status};
 use core::fmt;
+use core::time::Duration;
 use outlive_memory::{Memory, Native, Offset, Ordering};
 
 pub use event::{Event, EventKind};
@@ -275,7 +276,8 @@ impl<M: Memory> Creating<M> {
                 return Self { groups, creator };
             }
             memory.spin_hint();
-            std::thread::yield_now();
+            // A yield would cost whole time slices where other programs want the core.
+            std::thread::sleep(Duration::from_micros(50));
         }
     }
 }

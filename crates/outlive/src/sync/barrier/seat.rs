@@ -186,7 +186,7 @@ impl<'m, M: Memory> Seat<'m, M> {
         timeout: Option<Duration>,
     ) -> Result<Outcome, BarrierError> {
         let barrier = self.barrier;
-        let mut waiter = Waiter::new(self.member, waiting, barrier.at, timeout);
+        let mut waiter = Waiter::new(self.member, waiting, None, timeout);
         loop {
             if let Some(outcome) = ticket.outcome(barrier.load()?) {
                 barrier.go_on();

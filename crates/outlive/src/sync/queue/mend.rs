@@ -14,7 +14,7 @@
 use super::{DONE, PREDECESSOR, QueueLock, QueuePoint, SLEEPER, TURN, Ticket, is_over};
 use crate::membership::{Instance, Member};
 use crate::recovery::{LockEntry, Logs, RecoverError, RecoverLock, Recovering};
-use crate::sync::wait::{self, Waiter, wake};
+use crate::sync::wait::{Waiter, Waiting, ring};
 use outlive_memory::{Memory, Offset, Ordering};
 
 const MENDER: u64 = 64;
@@ -50,19 +50,21 @@ pub(super) fn cut<M: Memory>(
     }
     memory.crash_point(QueuePoint::Cut);
     drop(mending);
-    wake(member, node + SLEEPER);
+    // The dead may have lowered the flag of its node without ringing.
+    ring(member, node + SLEEPER);
 }
 
 /// The exclusive right to mend one queue.
 struct Mending<M: Memory> {
     memory: M,
     at: Offset,
+    mender: u64,
 }
 
 impl<M: Memory> Mending<M> {
     fn begin(lock: QueueLock<M>, member: &Member<M>) -> Self {
         let (memory, at) = (lock.memory, lock.at + MENDER);
-        let mut waiter = Waiter::new(member, wait::NEVER_SLEEP, at, None);
+        let mut waiter = Waiter::new(member, Waiting::DEFAULT, None, None);
         loop {
             // Acquire, for the generation that the mender joined with.
             let held: u64 = memory.load(at, Ordering::Acquire);
@@ -76,7 +78,11 @@ impl<M: Memory> Mending<M> {
                     .compare_exchange(at, held, word, order.0, order.1)
                     .is_ok()
             {
-                return Self { memory, at };
+                return Self {
+                    memory,
+                    at,
+                    mender: word,
+                };
             }
             waiter.pause(|| true);
         }
@@ -85,8 +91,11 @@ impl<M: Memory> Mending<M> {
 
 impl<M: Memory> Drop for Mending<M> {
     fn drop(&mut self) {
-        self.memory
-            .store(self.at, Instance::NOBODY, Ordering::Release);
+        // Release: the cut. By compare-and-swap, because the cut may have made the lock its next owner's, which
+        // may have freed it since: then the word does not name the mender.
+        let order = (Ordering::Release, Ordering::Relaxed);
+        let (mender, free) = (self.mender, Instance::NOBODY);
+        let _ = (self.memory).compare_exchange(self.at, mender, free, order.0, order.1);
     }
 }
 
@@ -105,7 +114,7 @@ impl<M: Memory> RecoverLock<M> for LeaveQueue<M> {
         let turn: u64 = memory.load(node + TURN, Ordering::Relaxed);
         if is_over(memory.load(node + DONE, Ordering::Relaxed), turn) {
             // It had not begun to queue, or it had released the lock. It may not have rung.
-            wake(member, node + SLEEPER);
+            ring(member, node + SLEEPER);
             return Ok(());
         }
         let ticket = Ticket {

@@ -35,9 +35,9 @@ mod mend;
 pub(super) use mend::LeaveQueue;
 
 use super::LockError;
-use super::wait::{Waiter, Waiting, wake};
+use super::wait::{Waiter, Waiting, lower, ring};
 use crate::membership::{InstanceId, Member};
-use crate::recovery::{Listed, LockKind, Logs, OwnLog, Recovered, Recoverers};
+use crate::recovery::{Listed, LockKind, Logs, OwnLog, Recovered, Recoverers, Redo, RedoError};
 use core::time::Duration;
 use outlive_memory::{Memory, Native, Offset, Ordering, PersistenceDomain};
 
@@ -140,6 +140,9 @@ pub struct QueueLock<M: Memory = Native> {
 
 impl<M: Memory> QueueLock<M> {
     /// How many bytes the lock takes: two lines, the second touched only when a queue is mended.
+    ///
+    /// They may be reused when no member waits for the lock, and none that has died waiting for it is yet to
+    /// be recovered: its recovery mends the queue.
     pub const BYTES: u64 = 128;
 
     /// The lock at `at` (aligned to 64), which is zeroed memory at first: free.
@@ -214,7 +217,8 @@ impl<M: Memory> QueueLock<M> {
         Ok(Some(place.guard()))
     }
 
-    /// Acquires it if nobody alive holds it or waits for it; never enters the queue otherwise.
+    /// Acquires it if no live member holds it or waits for it; never enters the queue otherwise. `None` too after
+    /// three tries at each of which another member was faster.
     ///
     /// # Errors
     /// See [`LockError`].
@@ -224,7 +228,7 @@ impl<M: Memory> QueueLock<M> {
         recoverers: &Recoverers<M>,
     ) -> Result<Option<QueueGuard<'m, M>>, LockError> {
         let logs = recoverers.logs();
-        loop {
+        for _ in 0..Waiting::TRIES {
             let tail: u64 = self.memory.load(self.at, Ordering::Acquire);
             if tail != NOBODY {
                 let last = self.ticket(logs, tail)?;
@@ -243,6 +247,7 @@ impl<M: Memory> QueueLock<M> {
             place.strike();
             self.memory.spin_hint();
         }
+        Ok(None)
     }
 
     /// Whether the link of `place`, which is `link` and leads to `before`, makes it the holder.
@@ -279,6 +284,7 @@ impl<M: Memory> QueueLock<M> {
         timeout: Option<Duration>,
     ) -> Result<bool, LockError> {
         let (place, logs) = (Place::find(*self, member, listed), recoverers.logs());
+        let mut waiter = Waiter::new(member, self.waiting, None, timeout);
         loop {
             let tail: u64 = self.memory.load(self.at, Ordering::Acquire);
             // Checked before it is relied on, and before this instance stands behind it.
@@ -289,9 +295,12 @@ impl<M: Memory> QueueLock<M> {
             if place.enter(tail) {
                 break;
             }
+            if !waiter.tries_again() {
+                place.strike();
+                return Ok(false);
+            }
             self.memory.spin_hint();
         }
-        let mut waiter = Waiter::new(member, self.waiting, self.at, timeout);
         let failed = loop {
             let link = place.link();
             let before = match self.before(logs, link) {
@@ -315,7 +324,8 @@ impl<M: Memory> QueueLock<M> {
             }
             match self.look_after(member, recoverers, before) {
                 Ok(Look::Alive) => {}
-                Ok(Look::Changed) => continue,
+                Ok(Look::Changed) if waiter.tries_again() => continue,
+                Ok(Look::Changed) => break None,
                 Err(error) => break Some(error),
             }
             waiter.watch(logs.of(before.id).node(before.slot) + SLEEPER);
@@ -527,7 +537,7 @@ impl<'m, M: Memory> Place<'m, M> {
     }
 }
 
-/// The right that a held [`QueueLock`] gives: under it, the owner's [redo](OwnLog::redo) transactions are
+/// The right that a held [`QueueLock`] gives: under it, the owner's [redo](Self::redo) transactions are
 /// safe. Dropping it passes the lock on.
 #[derive(Debug)]
 #[must_use = "the lock is released when this is dropped"]
@@ -547,6 +557,28 @@ impl<'m, M: Memory> QueueGuard<'m, M> {
     #[inline]
     pub fn member(&self) -> &'m Member<M> {
         self.member
+    }
+
+    /// Begins a redo transaction, which ends before the lock is released:
+    ///
+    /// ```compile_fail,E0505
+    /// # use outlive::memory::Offset;
+    /// # use outlive::sync::QueueGuard;
+    /// fn late(guard: QueueGuard, at: Offset) {
+    ///     let mut change = guard.redo().unwrap();
+    ///     change.store(at, 1u64).unwrap();
+    ///     drop(guard); // another owner may store there from here on
+    ///     change.commit();
+    /// }
+    /// ```
+    ///
+    /// For more than one lock see [`OwnLog::redo_under`].
+    ///
+    /// # Errors
+    /// If another one is open.
+    #[inline]
+    pub fn redo(&self) -> Result<Redo<'_, M>, RedoError> {
+        OwnLog::of(self.member).redo_under(self)
     }
 }
 
@@ -577,12 +609,16 @@ impl<M: Memory> Drop for QueueGuard<'_, M> {
 fn pass_on_and_wake<M: Memory>(member: &Member<M>, listed: Listed, turn: u64) {
     // In the member's memory, as in `tatas/release.rs`.
     let (memory, log) = (member.memory(), OwnLog::of(member));
+    let flag = log.node(listed) + SLEEPER;
+    let asleep = lower(memory, flag);
     // Release: what was done under the lock.
     memory.store(log.node(listed) + DONE, turn, Ordering::Release);
     memory.crash_point(QueuePoint::Released);
     log.unlist(listed);
     memory.crash_point(QueuePoint::Struck);
-    wake(member, log.node(listed) + SLEEPER);
+    if asleep {
+        ring(member, flag);
+    }
 }
 
 /// A member's log, and so its nodes, are in its memory.

@@ -70,7 +70,7 @@ impl<M: Memory> BareTatas<M> {
         }
     }
 
-    /// Acquires it if nobody alive holds it.
+    /// Acquires it if no live member holds it. `None` too after three tries at each of which another member was faster.
     ///
     /// # Errors
     /// See [`LockError`].
@@ -140,7 +140,7 @@ impl<M: Memory> BareTatas<M> {
     }
 
     fn waiter<'m>(&self, member: &'m Member<M>, timeout: Option<Duration>) -> Waiter<'m, M> {
-        Waiter::new(member, self.waiting, self.at + SLEEPERS, timeout)
+        Waiter::new(member, self.waiting, Some(self.at + SLEEPERS), timeout)
     }
 
     #[cold]
@@ -200,6 +200,9 @@ impl<M: Memory> BareTatas<M> {
                 if self.take(member) {
                     return Ok(Some(None));
                 }
+                if !waiter.tries_again() {
+                    return Ok(None);
+                }
                 self.memory.spin_hint();
                 continue;
             }
@@ -214,7 +217,8 @@ impl<M: Memory> BareTatas<M> {
             if generations.is_gone(holder) {
                 match from_dead(held, holder)? {
                     FromDead::Taken => return Ok(Some(Some(holder))),
-                    FromDead::Changed => continue,
+                    FromDead::Changed if waiter.tries_again() => continue,
+                    FromDead::Changed => return Ok(None),
                     FromDead::InRecovery => {}
                 }
             }

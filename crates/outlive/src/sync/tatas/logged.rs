@@ -8,7 +8,7 @@
 use super::bare::{BareTatas, FromDead};
 use super::{TatasLockPoint, release};
 use crate::membership::{Instance, Member};
-use crate::recovery::{Listed, LockKind, OwnLog, Recovered, Recoverers};
+use crate::recovery::{Listed, LockKind, OwnLog, Recovered, Recoverers, Redo, RedoError};
 use crate::sync::LockError;
 use crate::sync::wait::Waiting;
 use core::time::Duration;
@@ -33,12 +33,12 @@ use outlive_memory::{Memory, Native, Offset, PersistenceDomain};
 /// # // SAFETY: this thread alone acts as 0.1, and nobody raises its generation.
 /// # let member = unsafe { Member::assume(memory, generations, Instance::new(0, 1), logs.at(0), None) };
 /// let recoverers = sync::recoverers(logs);
-/// let log = OwnLog::open(&member).unwrap();
+/// OwnLog::open(&member).unwrap();
 /// let lock = Tatas::new(memory, Offset::new(1024));
 /// let (left, right) = (Offset::new(1088), Offset::new(1096));
 /// {
-///     let _held = lock.lock(&member, &recoverers)?;
-///     let mut change = log.redo().unwrap();
+///     let held = lock.lock(&member, &recoverers)?;
+///     let mut change = held.redo().unwrap();
 ///     let sum: u64 = change.load::<u64>(left) + 1;
 ///     change.store(left, sum).unwrap();
 ///     change.store(right, sum).unwrap();
@@ -105,7 +105,8 @@ impl<M: Memory> Tatas<M> {
         }
     }
 
-    /// Acquires it if nobody alive holds it. A dead owner is recovered.
+    /// Acquires it if no live member holds it. A dead owner is recovered. `None` too after three tries at each of
+    /// which another member was faster.
     ///
     /// # Errors
     /// See [`LockError`].
@@ -229,7 +230,7 @@ impl<M: Memory> Tatas<M> {
     }
 }
 
-/// The right that a held [`Tatas`] gives: under it, the owner's [redo](OwnLog::redo) transactions are
+/// The right that a held [`Tatas`] gives: under it, the owner's [redo](Self::redo) transactions are
 /// safe. Dropping it releases the lock.
 #[derive(Debug)]
 #[must_use = "the lock is released when this is dropped"]
@@ -249,6 +250,28 @@ impl<'m, M: Memory> TatasGuard<'m, M> {
     #[inline]
     pub fn member(&self) -> &'m Member<M> {
         self.member
+    }
+
+    /// Begins a redo transaction, which ends before the lock is released:
+    ///
+    /// ```compile_fail,E0505
+    /// # use outlive::memory::Offset;
+    /// # use outlive::sync::TatasGuard;
+    /// fn late(guard: TatasGuard, at: Offset) {
+    ///     let mut change = guard.redo().unwrap();
+    ///     change.store(at, 1u64).unwrap();
+    ///     drop(guard); // another owner may store there from here on
+    ///     change.commit();
+    /// }
+    /// ```
+    ///
+    /// For more than one lock see [`OwnLog::redo_under`].
+    ///
+    /// # Errors
+    /// If another one is open.
+    #[inline]
+    pub fn redo(&self) -> Result<Redo<'_, M>, RedoError> {
+        OwnLog::of(self.member).redo_under(self)
     }
 }
 

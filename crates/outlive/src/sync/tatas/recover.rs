@@ -4,7 +4,7 @@
 use super::{BareTatas, SLEEPERS, Tatas, TatasUnlockPoint};
 use crate::membership::{Instance, Member};
 use crate::recovery::{LockEntry, OwnLog, RecoverError, RecoverLock, Recovering};
-use crate::sync::wait::wake;
+use crate::sync::wait::{lower, ring};
 use outlive_memory::{Memory, Offset, Ordering, PersistenceDomain};
 
 /// Releases those of the `locks` whose word names `member` although its log does not list them; says how
@@ -43,11 +43,12 @@ fn release_fallen<M: Memory>(memory: M, at: Offset, member: &Member<M>) -> bool 
     let me = member.instance().to_word();
     let fallen = memory.load::<u64>(at, Ordering::Acquire) == me && !OwnLog::of(member).lists(at);
     if fallen {
+        lower(memory, at + SLEEPERS);
         // Release: so as not to be weaker than any release of this word.
         memory.store(at, Instance::NOBODY, Ordering::Release);
         memory.persist(at, 8);
         memory.crash_point(TatasUnlockPoint::Released);
-        wake(member, at + SLEEPERS);
+        ring(member, at + SLEEPERS);
     }
     fallen
 }
@@ -65,8 +66,9 @@ impl<M: Memory> RecoverLock<M> for ReleaseTatas {
         let freed = memory.compare_exchange(at, owner, Instance::NOBODY, order.0, order.1);
         if freed.is_ok() {
             memory.persist(at, 8);
-            wake(dead.member(), at + SLEEPERS);
         }
+        // The dead may have lowered the flag, or released the lock, without ringing.
+        ring(dead.member(), at + SLEEPERS);
         Ok(())
     }
 }

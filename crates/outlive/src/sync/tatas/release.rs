@@ -13,7 +13,7 @@
 use super::{SLEEPERS, TatasUnlockPoint};
 use crate::membership::{Instance, Member};
 use crate::recovery::{Listed, OwnLog};
-use crate::sync::wait::wake;
+use crate::sync::wait::{lower, ring};
 use outlive_memory::{Memory, Offset, Ordering};
 
 /// Gives up the lock at `at`, which `member` holds and, in the flushed domain, does not list.
@@ -75,6 +75,7 @@ pub(super) unsafe fn release_listed<M: Memory>(
 fn release_seldom<M: Memory>(member: &Member<M>, at: Offset, listed: Option<Listed>) {
     // The lock's memory, as a member of its pod sees it. One more argument, and the drop is inlined no longer.
     let memory = member.memory();
+    let asleep = lower(memory, at + SLEEPERS);
     // Release: what was done under the lock.
     memory.store(at, Instance::NOBODY, Ordering::Release);
     // Drained with the entry's; should the word fall back nevertheless, `audit_own_locks` finds it.
@@ -84,5 +85,7 @@ fn release_seldom<M: Memory>(member: &Member<M>, at: Offset, listed: Option<List
         OwnLog::of(member).unlist(listed);
         memory.crash_point(TatasUnlockPoint::Struck);
     }
-    wake(member, at + SLEEPERS);
+    if asleep {
+        ring(member, at + SLEEPERS);
+    }
 }
