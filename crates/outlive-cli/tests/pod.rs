@@ -380,7 +380,7 @@ fn the_dead_are_recovered_by_a_repair_when_nobody_is_there() {
     assert!(nothing.contains("nothing was repaired"), "{nothing}");
     let mut last = Running::start(["pod", "host", path, "--host", "3"]);
     last.wait_for(&["joined"]);
-    outlive(["pod", "check", path, "--repair"]).fails(1, "while it is used");
+    outlive(["pod", "check", path, "--repair"]).fails(1, "is in use");
     last.kill();
     let done = json(&outlive(["pod", "check", path, "--repair", "--json"]).succeeds());
     let recovered = done["repaired"]["recovered"].as_array().unwrap();

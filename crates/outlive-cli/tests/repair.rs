@@ -240,7 +240,7 @@ fn what_the_killed_had_in_their_hands_comes_back_and_what_they_linked_stays() {
     let (victim, told) = Player::start(&scene.place, "die");
     let block = told["small"].as_u64().expect("a number");
     // It lives, and nothing is repaired under it.
-    scene.run(&["--repair"]).fails(1, "while it is used");
+    scene.run(&["--repair"]).fails(1, "is in use");
     victim.kill();
     // What the dead left is not wrong, but it is there: linked, in two hands, retired.
     let before = scene.check(&[], 0);
