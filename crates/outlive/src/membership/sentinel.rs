@@ -140,8 +140,7 @@ pub(crate) fn exit(
 ) {
     let (tables, number) = (shared.tables, shared.os_number);
     tables.role().resign(process);
-    // The process's obituary, which its backups sleep on, wakes them when it is released below.
-    Watch::new(tables, host, process, &shared.settings).resign();
+    Watch::new(tables, host, process, &shared.settings).resign(os);
     // The join lock first: no process finds the host empty before we have closed it. The hearts beat while we wait.
     let until = os.now() + DOOR_PATIENCE;
     let door = loop {
@@ -187,6 +186,8 @@ pub(crate) fn run(shared: &Shared, os: &dyn Os, host: Instance, process: Instanc
         let held = in_turn(sentinel.held(), os.most_watched(), &mut turn);
         os.wait_for_news(held, bell_of(process.id), seen, timeout);
     }
+    // Before the wait for the recovery thread, which beats and does not watch.
+    sentinel.watch.resign(os);
 }
 
 /// What the sentinel keeps in mind between two rounds.

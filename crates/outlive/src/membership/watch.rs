@@ -121,10 +121,20 @@ impl<M: Memory> Watch<M> {
         }
     }
 
-    /// Gives the watch back, if this process holds it.
-    pub(crate) fn resign(&self) {
+    /// Gives the watch back, if this process holds it, and wakes its backups, of which one takes it.
+    pub(crate) fn resign(&self, os: &dyn Os) {
         let records = self.tables.records();
-        records.change_watch(self.host.id, self.me.to_word(), Instance::NOBODY);
+        if !records.change_watch(self.host.id, self.me.to_word(), Instance::NOBODY) {
+            return;
+        }
+        for (id, state) in self.tables.writers() {
+            let is_backup = state.level == Some(Level::Process)
+                && u32::from(state.host) == self.host.id
+                && id != self.me.id;
+            if is_backup {
+                os.bells().ring(bell_of(id));
+            }
+        }
     }
 
     fn serves(&mut self, os: &dyn Os, holder: Instance) -> bool {
