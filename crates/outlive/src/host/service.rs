@@ -31,9 +31,18 @@ pub(crate) fn spawn(
     });
     // SAFETY: the mask is the one that this thread had.
     unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &raw const before, core::ptr::null_mut()) };
-    spawned.map_err(|source| OsError::Call {
-        call: format!("starting the thread {name}"),
-        source,
+    spawned.map_err(|source| match source.raw_os_error() {
+        Some(libc::EAGAIN | libc::ENOMEM) => OsError::Missing {
+            what: "room for one more thread",
+            hint: format!(
+                "{name} could not be started ({source}); raise the limit on threads (ulimit -u, the container's pids \
+                 limit) or on memory (ulimit -v)"
+            ),
+        },
+        _ => OsError::Call {
+            call: format!("starting the thread {name}"),
+            source,
+        },
     })
 }
 
