@@ -22,9 +22,11 @@ pub trait Bells: Debug + Send + Sync {
     fn ring(&self, key: u64);
 }
 
-/// Rings that are put off until this is dropped, and made one for each bell: for a change that many deaths make at once.
+/// Defers wake-ups until it is dropped, and then wakes the sleepers of each key once: for a change
+/// that many deaths make at the same time.
 ///
-/// A caller that dies before that has not rung; the watchers notice new events and ring for it.
+/// A caller that dies before that has woken no sleeper; the watchers notice the new events and wake
+/// the sleepers for it.
 #[derive(Debug)]
 pub(crate) struct Gathered<'a> {
     bells: &'a dyn Bells,
@@ -32,7 +34,7 @@ pub(crate) struct Gathered<'a> {
 }
 
 impl<'a> Gathered<'a> {
-    /// Those of `bells`.
+    /// Defers the wake-ups of `bells`.
     pub(crate) fn new(bells: &'a dyn Bells) -> Self {
         Self {
             bells,

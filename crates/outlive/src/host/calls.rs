@@ -12,10 +12,10 @@ use std::os::fd::AsRawFd;
 
 const PAGE: usize = 4096;
 
-/// A call, whether it works, what is lost without it, and whether nothing works then.
+/// A call, its result, what is lost without it, and whether nothing works without it.
 type Tried = (&'static str, Result<()>, &'static str, bool);
 
-/// What there is of the calls. Where no file can be made nothing is tried.
+/// Tries each call. Returns nothing if no file can be created in `/dev/shm`.
 pub(super) fn probe() -> Vec<Capability> {
     let Ok(file) = nameless() else {
         return Vec::new();
@@ -68,7 +68,7 @@ pub(super) fn probe() -> Vec<Capability> {
         (
             "madvise",
             advise(&file),
-            "no pod can be opened: a forked child could write after its parent's death was told",
+            "no pod can be opened: a forked child could write after its parent's death was reported",
             true,
         ),
         (
@@ -116,7 +116,7 @@ pub(super) fn nameless() -> Result<File> {
     Ok(file)
 }
 
-/// Takes a read lease, for which no description may be open for writing.
+/// Takes a read lease, which requires that no description is open for writing.
 fn lease() -> Result<()> {
     let writer = nameless()?;
     let path = format!("/proc/self/fd/{}", writer.as_raw_fd());
@@ -126,7 +126,7 @@ fn lease() -> Result<()> {
         Mode::empty(),
     )?);
     drop(writer);
-    // SAFETY: a command that takes a number; the lease goes with the description.
+    // SAFETY: the command takes a number; the lease ends with the description.
     match unsafe { libc::fcntl(file.as_raw_fd(), libc::F_SETLEASE, libc::F_RDLCK) } {
         0 => Ok(()),
         _ => Err(Error::last_os_error()),
@@ -147,7 +147,7 @@ fn lock_page() -> Result<()> {
     })
 }
 
-/// Runs `call` on a page that is mapped for it, of `file` if one is given.
+/// Maps a page, of `file` if one is given, and runs `call` on it.
 fn with_page(
     file: Option<&File>,
     call: impl FnOnce(*mut libc::c_void) -> libc::c_int,
@@ -165,7 +165,7 @@ fn with_page(
         0 => Ok(()),
         _ => Err(Error::last_os_error()),
     };
-    // SAFETY: the mapping of above.
+    // SAFETY: the range was mapped above.
     unsafe { libc::munmap(page, PAGE) };
     result
 }

@@ -18,16 +18,20 @@ use std::time::Instant;
 /// How long a thread sleeps between two looks where it cannot wait for several words at once.
 const POLL: Duration = Duration::from_millis(1);
 
-/// How many descriptors a process must be able to have: it has a few for each pod, and needs some for a moment.
+/// The smallest limit on descriptors with which a process can join: it keeps a few for each pod,
+/// and needs some briefly.
 const DESCRIPTORS: u64 = 16;
 
-const POD_REMOVED: &str = "the pod's members go on, and no other process can join them; stop them, then create the pod again";
-const SIDE_FILE_REMOVED: &str = "the pod's members go on, but processes that join from now on meet elsewhere and learn of \
-    deaths later; restart the members one after the other (logind's RemoveIPC removes such files when their user logs out)";
+const POD_REMOVED: &str = "the pod's members go on, and no other process can join them; stop them, \
+    then create the pod again";
+const SIDE_FILE_REMOVED: &str = "the pod's members go on, but processes that join from now on use \
+    another side file and are notified of deaths later; restart the members one after the other \
+    (logind's RemoveIPC removes such files when their user logs out)";
 
 /// Linux, as one process sees it for one pod.
 ///
-/// A process has one for each pod, until it has [detached](Self::detach) it. A forked child does not inherit it:
+/// A process has one for each pod, until it has [detached](Self::detach) it. A forked child does
+/// not inherit it:
 /// touching it there is a SIGSEGV, which is meant, because a child may outlive its parent's obituary. It
 /// may [`attach`](Self::attach) anew.
 ///
@@ -52,7 +56,8 @@ pub struct Linux {
     side: &'static SideFile,
     /// `None` once it is detached.
     files: RwLock<Option<Arc<Files>>>,
-    /// How often it was attached more than detached. Changed under the lock of [`ATTACHED`].
+    /// The number of attachments that have not been detached. Changed under the lock of
+    /// [`ATTACHED`].
     users: AtomicUsize,
     cords: Cords,
     access: Access,
@@ -61,9 +66,10 @@ pub struct Linux {
 #[derive(Debug)]
 struct Files {
     pod: PodFile,
-    /// In which file presence is locked.
+    /// The file in which presence is locked.
     presence: PodFile,
-    /// Those of the pod and of the side file that had a name, to see whether they lose it, with what to say then.
+    /// The pod's file and the side file, each only if it had a name at first, with the message to
+    /// report when it has lost its name.
     named: Vec<(PodFile, &'static str)>,
 }
 
@@ -118,10 +124,11 @@ impl Linux {
         let most = rustix::process::getrlimit(rustix::process::Resource::Nofile).current;
         if let Some(most) = most.filter(|most| *most < DESCRIPTORS) {
             return Err(OsError::Missing {
-                what: "room for descriptors",
+                what: "a sufficient limit on descriptors",
                 hint: format!(
-                    "this process may have {most} (RLIMIT_NOFILE), and one that joins a pod needs {DESCRIPTORS} beside the \
-                     program's own; raise it by ulimit -n"
+                    "the limit is {most} (RLIMIT_NOFILE), and a process that joins a pod needs \
+                     {DESCRIPTORS} in addition to the program's own; raise the limit with \
+                     `ulimit -n`"
                 ),
             });
         }
@@ -167,11 +174,13 @@ impl Linux {
         Ok(linux)
     }
 
-    /// Undoes one [`attach`](Self::attach). The last one gives back the descriptors and the memory of the side file. Its
-    /// addresses stay reserved, and an access by a handle that came from here (the obituaries, the bells) is a SIGSEGV then.
+    /// Undoes one [`attach`](Self::attach). The last one releases the descriptors and the memory of
+    /// the side file. Its addresses stay reserved, and an access through a handle that came from
+    /// here (obituaries, wake-up futexes) is a SIGSEGV from then on.
     ///
     /// # Errors
-    /// [`OsError::InUse`] while a thread of this process holds an obituary; then nothing has changed.
+    /// [`OsError::InUse`] while a thread of this process holds an obituary; then nothing has
+    /// changed.
     pub fn detach(&'static self) -> Result<(), OsError> {
         let mut attached = ATTACHED.lock().unwrap_or_else(PoisonError::into_inner);
         if self.users.load(Ordering::Relaxed) == 1 {
@@ -539,7 +548,7 @@ impl Os for Linux {
     }
 
     fn is_present(&self, id: u32) -> bool {
-        // What cannot be asked any more proves no death.
+        // A file that is closed proves no death.
         self.files()
             .map_or(true, |files| files.presence.is_locked(id))
     }

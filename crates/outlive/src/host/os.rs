@@ -201,8 +201,9 @@ pub trait Os: Debug + Send + Sync {
     /// Removes what is kept of the cord of an incarnation that is no more.
     fn remove_cord(&self, host: u32, generation: u32);
 
-    /// The files by which processes meet in this pod and that have lost their names since this process began to use them: a
-    /// newcomer does not find the pod there. Each with what follows and what to do.
+    /// Returns the files by which processes find this pod and one another, and that have lost their
+    /// names since this process began to use them: a process that joins does not find the pod
+    /// there. Each comes with the consequences and what to do.
     fn removed_files(&self) -> Vec<(PathBuf, &'static str)> {
         Vec::new()
     }

@@ -107,7 +107,7 @@ impl PodFile {
             if (a.dev(), a.ino(), a.rdev()) == (b.dev(), b.ino(), b.rdev()))
     }
 
-    /// Whether it has a name; a memfd has none, nor has a file that was removed.
+    /// Whether it has a name. A memfd and a file that was removed have none.
     pub(super) fn has_name(&self) -> bool {
         self.file.metadata().map_or(true, |file| file.nlink() > 0)
     }

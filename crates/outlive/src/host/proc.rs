@@ -55,8 +55,9 @@ impl Stat {
     }
 }
 
-/// What the small file `path` of `/proc` holds, whose size says nothing: by one read of a page where the standard library,
-/// which begins with a few bytes, makes seven. A restart waits for a handful of these files.
+/// Reads the small file `path` of `/proc`, whose reported size means nothing, by one read of a
+/// page. The standard library begins with a few bytes and makes seven reads. A restart waits for
+/// several of these files.
 fn read(path: &str) -> io::Result<String> {
     let mut file = fs::File::open(path)?;
     let mut page = vec![0; 4096];
@@ -149,7 +150,7 @@ pub(super) fn start_time_of(pid: u32) -> Option<u64> {
 
 /// This process.
 pub(super) fn this_process() -> Result<ProcessIdentity, OsError> {
-    /// When the process [`OF`] started, which never changes. A forked child asks anew.
+    /// The start time of the process [`OF`], which never changes. A forked child reads its own.
     static STARTED: AtomicU64 = AtomicU64::new(0);
     static OF: AtomicU32 = AtomicU32::new(0);
     let pid = std::process::id();

@@ -4,7 +4,8 @@ use super::OsError;
 use core::mem::MaybeUninit;
 use std::thread::{Builder, JoinHandle};
 
-/// Signals that an instruction of the thread itself causes. Blocked, they would kill without their handler.
+/// Signals that an instruction of the thread itself causes. If they were blocked, they would kill
+/// the process without running their handler.
 const SYNCHRONOUS: [libc::c_int; 6] = [
     libc::SIGSEGV,
     libc::SIGBUS,
@@ -14,22 +15,23 @@ const SYNCHRONOUS: [libc::c_int; 6] = [
     libc::SIGSYS,
 ];
 
-/// Starts a thread that takes none of the program's signals, whose handlers may wait for what the thread is needed for, and
-/// that is not held back by a low priority of the thread which starts it: a heart that beats too seldom is fenced.
+/// Starts a thread that blocks the program's signals and does not inherit a low priority of the
+/// calling thread. A handler may wait for work of the new thread, and a host whose heart beats too
+/// seldom is fenced.
 ///
 /// # Errors
-/// If there is no room for a thread.
+/// If the thread cannot be started.
 pub(crate) fn spawn(
     name: &str,
     body: impl FnOnce() + Send + 'static,
 ) -> Result<JoinHandle<()>, OsError> {
     let before = block_signals();
-    // The new thread begins with the mask of this one.
+    // The new thread starts with the mask of the calling thread.
     let spawned = Builder::new().name(name.into()).spawn(move || {
         take_normal_priority();
         body();
     });
-    // SAFETY: the mask is the one that this thread had.
+    // SAFETY: the mask is the one that the calling thread had before.
     unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &raw const before, core::ptr::null_mut()) };
     spawned.map_err(|source| match source.raw_os_error() {
         Some(libc::EAGAIN | libc::ENOMEM) => OsError::Missing {
@@ -49,7 +51,8 @@ pub(crate) fn spawn(
 /// Blocks all asynchronous signals for the calling thread, and returns its mask before.
 fn block_signals() -> libc::sigset_t {
     let (mut all, mut before) = (MaybeUninit::uninit(), MaybeUninit::uninit());
-    // SAFETY: `sigfillset` initialises `all`, and `pthread_sigmask` initialises `before`; neither fails with these arguments.
+    // SAFETY: `sigfillset` initialises `all`, and `pthread_sigmask` initialises `before`; neither
+    // fails with these arguments.
     unsafe {
         libc::sigfillset(all.as_mut_ptr());
         for signal in SYNCHRONOUS {
@@ -60,9 +63,11 @@ fn block_signals() -> libc::sigset_t {
     }
 }
 
-/// Raises the calling thread to normal priority, as far as the limits of the process allow it. A higher one stays.
+/// Raises the calling thread to normal priority, as far as the limits of the process allow it. A
+/// higher priority is kept.
 fn take_normal_priority() {
-    // SAFETY: these calls take numbers, and a structure that outlives them; 0 is the calling thread.
+    // SAFETY: these calls take numbers, and a structure that outlives them; 0 is the calling
+    // thread.
     unsafe {
         if matches!(
             libc::sched_getscheduler(0),
@@ -94,7 +99,7 @@ mod tests {
     #[test]
     fn a_service_takes_no_signals_and_no_low_priority() {
         let (answer, answers) = mpsc::channel();
-        // Of a thread of its own: what it lowers must not stay.
+        // In a thread of its own, because the lowered priority stays with the thread.
         let low = std::thread::spawn(move || {
             // SAFETY: a structure that outlives the call; 0 is the calling thread.
             unsafe {
@@ -112,7 +117,7 @@ mod tests {
         });
         assert!(!low.join().unwrap(), "the caller's mask is as before");
         let (policy, blocked, is_fault_blocked) = answers.recv().unwrap();
-        // Others may raise a priority only as far as RLIMIT_NICE lets them.
+        // A user other than root may raise a priority only as far as RLIMIT_NICE allows.
         if rustix::process::geteuid().is_root() {
             assert_eq!(policy, libc::SCHED_OTHER);
         }

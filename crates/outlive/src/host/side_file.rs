@@ -33,8 +33,8 @@
 //! **Memory.** All pages are reserved at creation (a full `/dev/shm` is an error then, not a SIGBUS
 //! later). The pages by which the kernel marks a word are locked where the limit allows. The
 //! mapping is not inherited by fork: a child whose parent's thread was marked can write nothing here, nor
-//! follow the parent's robust list. Its addresses are never given back, so that no handle on it can come to lead
-//! elsewhere.
+//! follow the parent's robust list. Its addresses are never released, so no handle on it can come
+//! to point at another mapping.
 
 use super::proc::Place;
 use super::robust::{Entry, OWNER_DIED, RobustList, TID};
@@ -169,7 +169,8 @@ pub(super) struct SideFile {
     word_at: usize,
     id: u128,
     path: PathBuf,
-    /// Held open for its lock, which the mapping keeps too, and for windows. `None` once it is retired.
+    /// Held open for its lock, which the mapping keeps too, and for windows. `None` once it is
+    /// retired.
     file: RwLock<Option<Arc<File>>>,
     registered: Mutex<Option<Registered>>,
     /// The windows on obituaries that threads of this process hold, or held when they died.
@@ -316,11 +317,13 @@ impl SideFile {
         })
     }
 
-    /// Gives the memory, the descriptor and so the lock back, and keeps the addresses reserved without access, since handles
-    /// on them have no lifetimes. `is_gone` tells whether the thread that holds an obituary is gone.
+    /// Releases the memory, the descriptor and with it the lock. The addresses stay reserved
+    /// without access, since handles on them have no lifetimes. `is_gone` returns whether the
+    /// thread that holds an obituary is gone.
     ///
     /// # Errors
-    /// [`OsError::InUse`] while a thread of this process holds an obituary: its robust list leads through a window.
+    /// [`OsError::InUse`] while a thread of this process holds an obituary: its robust list leads
+    /// through a window.
     pub(super) fn retire(&self, is_gone: impl Fn(u32, u32) -> bool) -> Result<(), OsError> {
         let mut windows = self.windows.lock().unwrap_or_else(PoisonError::into_inner);
         let me = std::process::id();
@@ -353,7 +356,7 @@ impl SideFile {
             .registered
             .lock()
             .unwrap_or_else(PoisonError::into_inner) = None;
-        // Of threads that died: the kernel has walked their lists.
+        // The windows left are of threads that died: the kernel has walked their robust lists.
         windows.clear();
         *self.file.write().unwrap_or_else(PoisonError::into_inner) = None;
         Ok(())
@@ -659,8 +662,9 @@ fn create(path: &Path, header: &Header, access: Access) -> Result<Option<File>, 
             })
         }
         Err(Errno::OPNOTSUPP | Errno::ISDIR | Errno::INVAL) => {
-            // No nameless files here: under a name of its own that is changed right after. Two
-            // creators take turns; what a killed one left is replaced.
+            // The filesystem has no nameless files: the file is created under a name of its own and
+            // renamed right after. Two creators take turns; a file that a killed creator left is
+            // replaced.
             let unfinished = PathBuf::from(format!("{}.{UNFINISHED}", path.display()));
             let _ = rustix::fs::unlink(&unfinished);
             let file =
@@ -690,7 +694,7 @@ fn fill(file: &OwnedFd, path: &Path, header: &Header, access: Access) -> Result<
     let bytes = file_bytes(header.obituaries) as u64;
     rustix::fs::ftruncate(file, bytes).map_err(|error| failed("sizing", path, error))?;
     let reserved = match rustix::fs::fallocate(file, FallocateFlags::empty(), 0, bytes) {
-        // A filter refuses it; pages that are written are reserved too.
+        // A filter refuses the call; written pages are reserved too.
         Err(Errno::NOSYS | Errno::PERM | Errno::OPNOTSUPP) => write_zeros(file, bytes),
         reserved => reserved,
     };
@@ -727,7 +731,7 @@ fn fill(file: &OwnedFd, path: &Path, header: &Header, access: Access) -> Result<
 fn write_zeros(file: &OwnedFd, bytes: u64) -> Result<(), Errno> {
     let zeros = [0; PAGE];
     for at in (0..bytes).step_by(PAGE) {
-        // Shorter only where there is no room for more.
+        // A write is short only if there is no free space for the rest.
         if rustix::io::pwrite(file, &zeros, at)? < PAGE {
             return Err(Errno::NOSPC);
         }
@@ -735,7 +739,8 @@ fn write_zeros(file: &OwnedFd, bytes: u64) -> Result<(), Errno> {
     Ok(())
 }
 
-/// Takes the lock of a user before the file has its name: where locks are refused, no file is left.
+/// Takes the lock of a user before the file has its name, so no file is left where locks are
+/// refused.
 fn locked(file: OwnedFd, path: &Path) -> Result<File, OsError> {
     let file = File::from(file);
     ofd::lock(&file, USE_BYTE, Kind::Read).map_err(|error| cannot_lock(path, error))?;

@@ -1,4 +1,4 @@
-//! Limits and settings of the machine or container that a pod meets: room in `/dev/shm`,
+//! Limits and settings of the machine or container that affect a pod: free space in `/dev/shm`,
 //! namespaces, descriptors, huge pages, and a login manager that removes files.
 
 use super::Capability;
@@ -10,15 +10,15 @@ use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-/// What `outlive pod create` makes without options: its size and its number of ids.
+/// The size and the number of ids of a pod that `outlive pod create` creates without options.
 const DEFAULT_POD: (u64, u32) = (64 << 20, 256);
-/// Fewer free descriptors than this are called few.
+/// The smallest number of free descriptors that counts as enough.
 const FEW_DESCRIPTORS: u64 = 256;
 /// The inode numbers of the first namespaces, which the kernel never changes (`PROC_PID_INIT_INO`,
 /// `PROC_TIME_INIT_INO`).
 const FIRST_PID: u64 = 0xEFFF_FFFC;
 const FIRST_TIME: u64 = 0xEFFF_FFFA;
-/// The largest id of a system user where `/etc/login.defs` says nothing else.
+/// The largest id of a system user, unless `/etc/login.defs` sets another.
 const LAST_SYSTEM_USER: u32 = 999;
 
 pub(super) fn probe() -> Vec<Capability> {
@@ -39,7 +39,7 @@ fn mib(bytes: u64) -> u64 {
 fn shm() -> Capability {
     let found = rustix::fs::statvfs(MEETING).map_err(std::io::Error::from);
     let found = found.and_then(|fs| {
-        // A look at the flags says why, where making a file says only that.
+        // The mount flags show the cause; the failure to create a file shows no cause.
         if fs.f_flag.contains(StatVfsMountFlags::RDONLY) {
             return Err(std::io::Error::other("it is mounted read-only"));
         }
@@ -51,11 +51,10 @@ fn shm() -> Capability {
         available: found.as_ref().is_ok_and(|(free, _)| *free >= 1 << 20),
         detail: match found {
             Ok((free, all)) => format!("{} of {} MiB free", mib(free), mib(all)),
-            Err(error) => format!("no file can be made there: {error}"),
+            Err(error) => format!("no file can be created there: {error}"),
         },
-        cost: "there is no room for obituaries and bells, nor for a pod in it (--shm-size for a \
-               container; mount -o \
-               remount,rw,size=1G /dev/shm)",
+        cost: "there is no free space for side files, nor for a pod in it (--shm-size for a \
+               container; mount -o remount,rw,size=1G /dev/shm)",
         needed: true,
     }
 }
@@ -90,12 +89,12 @@ fn namespaces() -> Capability {
         name: "namespaces",
         available: !is_first,
         detail: format!(
-            "PID namespace: {}; time namespace: {}; members of each such place keep a side file \
-             of their own{}",
+            "PID namespace: {}; time namespace: {}; the members in each pair of \
+             namespaces have a side file of their own{}",
             own("pid", FIRST_PID),
             own("time", FIRST_TIME),
             if is_first {
-                "; this is the first process of its PID namespace, which no other can kill"
+                "; this is the first process of its PID namespace, which no other process can kill"
             } else {
                 ""
             }
@@ -183,13 +182,13 @@ fn login_manager() -> Capability {
         available: !removes || me <= LAST_SYSTEM_USER,
         detail: match (is_there, removes) {
             (false, _) => "systemd-logind does not run here".into(),
-            (_, false) => "systemd-logind leaves /dev/shm alone".into(),
-            (_, true) if me <= LAST_SYSTEM_USER => format!("systemd-logind spares system users, \
-                                                            such as {me}"),
+            (_, false) => "systemd-logind removes no files in /dev/shm".into(),
+            (_, true) if me <= LAST_SYSTEM_USER => format!("systemd-logind removes no files of system \
+                                                            users, such as {me}"),
             _ => "systemd-logind removes a user's files in /dev/shm when the user's last session ends".into(),
         },
-        cost: "pods and side files disappear under members that go on, and nothing can join them \
-               (RemoveIPC=no in \
+        cost: "pods and side files are removed while their members run, and no process can join \
+               them (RemoveIPC=no in \
                /etc/systemd/logind.conf, loginctl enable-linger, or a system user)",
         needed: false,
     }

@@ -1,10 +1,12 @@
 //! The detector: who of this operating system is dead, by what cannot err.
 //!
-//! Threads are told by their obituaries (a thread whose obituary is missing, by the kernel's list of threads), processes by
-//! their presence, and a host is dead when the last of its processes is. The process on [watch](super::watch) for a host runs a
-//! detector in its sentinel, and every thread that waits for its group's events is one for the time it waits: the kernel wakes
-//! the watchers of an obituary, and the woken thread raises and tells at once. A process's obituary is that of its sentinel; its mark says that
-//! the process is probably dying, and that its presence is worth a look.
+//! The death of a thread is detected by its obituary (by the kernel's list of threads if the
+//! obituary is missing), that of a process by its presence, and a host is dead when the last of its
+//! processes is. The process on [watch](super::watch) for a host runs a detector in its sentinel.
+//! Every thread that waits for its group's events is a detector while it waits: the kernel wakes
+//! the watchers of an obituary, and the woken thread raises the generation and notifies the groups
+//! at once. A process's obituary is that of its sentinel; its mark means that the process is
+//! probably dying, and that its presence is to be checked.
 //!
 //! In every case the id's word is read *before* the proof is looked for; see [`raise`].
 
@@ -26,8 +28,10 @@ pub(crate) struct Sighting {
     pub dying: Vec<(InstanceId, State)>,
 }
 
-/// Looks at every obituary of this operating system; raises and tells the dead. A few microseconds, no
-/// system call but for wake-ups. `me` is the process that looks. The obituaries that `is_to_be_held` are listed, to sleep on.
+/// Looks at every obituary of this operating system; raises the generations of the dead and
+/// notifies their groups. It takes a few microseconds, and no system call but for wake-ups. `me` is
+/// the calling process. The held obituaries for which `is_to_be_held` is true are listed, to sleep
+/// on.
 pub(crate) fn look_at_obituaries(
     tables: Tables,
     os: &dyn Os,
@@ -96,12 +100,13 @@ impl Detector {
         }
     }
 
-    /// Obituaries only; cheap. Those of this host's members and of other hosts' watchers are to be slept on.
+    /// Checks obituaries only, which is cheap. Lists those of this host's members and of other
+    /// hosts' watchers, to sleep on.
     pub(crate) fn look(&mut self, os: &dyn Os) {
         let (tables, host) = (self.tables, self.host);
         let is_ours = |instance: Instance, state: State| {
             let of = InstanceId::from(state.host);
-            // The join lock of a host is held for a moment only.
+            // The join lock of a host is held briefly.
             state.level == Some(Level::Host)
                 || of == host.id
                 || tables.records().watch(of) == instance.to_word()
@@ -116,10 +121,11 @@ impl Detector {
         );
     }
 
-    /// Looks at the processes that were seen dying, then at the hosts that may have lost their last one. `thorough` looks at
-    /// all processes of this host, at its threads whose obituaries are missing, and, on the first host of this operating
-    /// system, at all processes of other operating systems for which a free presence is proof. Returns whether a member was
-    /// found dead.
+    /// Checks the processes that were seen dying, then the hosts that may have lost their last
+    /// process. With `thorough` it checks all processes of this host, its threads whose obituaries
+    /// are missing, and, on the first host of this operating system, all processes of other
+    /// operating systems for which a free presence is proof. Returns whether a member was found
+    /// dead.
     pub(crate) fn look_at_processes(&mut self, os: &dyn Os, thorough: bool) -> bool {
         let tables = self.tables;
         let systems = tables.operating_systems();
@@ -138,7 +144,8 @@ impl Detector {
                 continue;
             }
             let instance = Instance::new(id, state.generation);
-            // Other hosts of this operating system have watchers of their own, unless they have ended.
+            // Other hosts of this operating system have watchers of their own, unless they have
+            // ended.
             let thorough = thorough
                 && (u32::from(state.host) == self.host.id
                     || is_first && !(is_here && self.is_watched(state.host)));
@@ -174,7 +181,8 @@ impl Detector {
         dying.any(|(id, _)| !os.is_present(*id))
     }
 
-    /// How many live hosts of this operating system have ids less than this one's, and a watcher that was not seen dying.
+    /// The number of live hosts of this operating system that have a smaller id than this one, and
+    /// a watcher that was not seen dying.
     pub(crate) fn hosts_before(&self) -> usize {
         let tables = self.tables;
         tables

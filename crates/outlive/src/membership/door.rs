@@ -13,7 +13,8 @@ use crate::host::{Os, Presence};
 use core::time::Duration;
 use outlive_memory::Memory;
 
-/// How long a process sleeps between two tries: the longer the more it has made, as hundreds may wait at once.
+/// The time that a process sleeps between two tries. It grows with the number of tries, since
+/// hundreds of processes may wait at the same time.
 const SHORTEST_PAUSE: Duration = Duration::from_micros(200);
 const LONGEST_PAUSE: Duration = Duration::from_millis(10);
 

@@ -12,9 +12,9 @@ use std::sync::Arc;
 
 /// The events of a group, as one thread learns them.
 ///
-/// While it waits, the thread watches the obituaries of its operating system itself, so that it is told
-/// of a death by the kernel without anybody in between. In a pod with more than [`CROWD`] members it sleeps
-/// on the obituary of its host's watcher only, which tells it of all other deaths.
+/// While it waits, the thread watches the obituaries of its operating system itself, so the kernel
+/// notifies it of a death directly. In a pod with more than [`CROWD`] members it sleeps on the
+/// obituary of its host's watcher only, and the watcher notifies it of all other deaths.
 pub struct GroupEvents {
     shared: Arc<Shared>,
     /// The process that it waits in.
@@ -23,13 +23,15 @@ pub struct GroupEvents {
     group: GroupId,
     subscription: Subscription,
     sighting: Sighting,
-    /// Until when it leaves the scans to the host's watcher, because there are so many members.
+    /// Until when it leaves the scans to the host's watcher, because there are more than [`CROWD`]
+    /// members.
     crowded_until: Duration,
 }
 
-/// How many members one operating system has at most for each waiting thread to watch them all.
+/// The largest number of members of one operating system with which each waiting thread watches all
+/// of them.
 const CROWD: usize = 32;
-/// How long until a thread counts the members of its operating system again.
+/// The time after which a thread counts the members of its operating system again.
 const RECOUNT: Duration = Duration::from_secs(2);
 
 impl GroupEvents {
@@ -89,7 +91,7 @@ impl GroupEvents {
             }
             let settings = &self.shared.settings;
             let watcher = self.watcher(os).filter(|_| os.now() < self.crowded_until);
-            // Not longer: a wake-up may be missed.
+            // The sleep has a time-out, since a wake-up may be missed.
             let longest = match watcher {
                 Some(_) => watch::interval(settings),
                 None => settings.heartbeat,
@@ -128,7 +130,7 @@ impl GroupEvents {
         }
     }
 
-    /// The obituary of the host's watcher, if it is held.
+    /// Returns the obituary of the host's watcher, if it is held.
     fn watcher(&self, os: &dyn Os) -> Option<(u32, u32)> {
         let watcher = watcher_of(self.shared.tables, self.host)?;
         match os.obituary(watcher.id) {

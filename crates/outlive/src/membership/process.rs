@@ -331,7 +331,7 @@ impl Process {
         })
     }
 
-    /// What its threads share, as long as one of them is there.
+    /// Returns the state that its threads share, which lives as long as one of them uses it.
     pub(crate) fn shared(&self) -> Weak<Shared> {
         Arc::downgrade(&self.inner.shared)
     }

@@ -40,7 +40,8 @@ pub struct Records<M: Memory = Native> {
 
 const STRIDE: u64 = 256;
 const HEART: u64 = 128;
-/// Of a host: which of its processes is on watch. In the line of its heart, which the watcher writes.
+/// The word of a host that names its process on watch. It is in the cache line of the host's heart,
+/// which the watcher writes.
 const WATCHER: u64 = 136;
 const PROVEN: u64 = 192;
 
@@ -157,14 +158,15 @@ impl<M: Memory> Records<M> {
             .fetch_add(self.at(id) + HEART, 1u64, Ordering::Relaxed);
     }
 
-    /// The word that names the process which is on watch for the host `host`, or was when it died.
+    /// Returns the word that names the process on watch for `host`; that process may have died
+    /// since.
     pub(crate) fn watch(self, host: InstanceId) -> u64 {
         self.memory.load(self.at(host) + WATCHER, Ordering::Relaxed)
     }
 
-    /// Changes that word from `seen` to `to`. `false` if it is another by now.
+    /// Changes that word from `seen` to `to`. Returns `false` if the word is not `seen` any more.
     pub(crate) fn change_watch(self, host: InstanceId, seen: u64, to: u64) -> bool {
-        // Relaxed: the word alone decides, and leads to nothing.
+        // Relaxed: the word alone decides, and it publishes no other memory.
         let (at, order) = (self.at(host) + WATCHER, Ordering::Relaxed);
         let changed = self.memory.compare_exchange(at, seen, to, order, order);
         changed.is_ok()

@@ -1,10 +1,12 @@
 //! The sentinel: the thread by which a process takes part in its pod. No daemon is needed.
 //!
 //! It joins for its process (and brings its host to life in the door), so it is the thread whose obituary
-//! stands for the process. If its process is on [watch](super::watch) for the host, then on every heartbeat and
-//! whenever an obituary or its bell wakes it, it beats its host's heart, looks for the dead of its operating
-//! system, tells what has not been told, stands for fabric manager, and rings the bells for what other
-//! operating systems have told. The sentinels of the host's other processes only watch the watcher.
+//! stands for the process. If its process is on [watch](super::watch) for the host, then on every
+//! heartbeat and whenever an obituary or its wake-up futex wakes it, the sentinel beats its host's
+//! heart, scans for dead members of its operating system, notifies the groups of deaths that have
+//! not been reported, is a candidate for fabric manager, and wakes local sleepers for events that
+//! other operating systems have reported. The sentinels of the host's other processes only watch
+//! the watcher.
 //!
 //! It does nothing that could take long: a heart that stops for a recovery would be fenced for it. What
 //! the dead have begun is finished by the [keeper](super::keeper), which it wakes.
@@ -95,7 +97,7 @@ pub(crate) fn enter(
             for (instance, level) in [(host, Level::Host), (process, Level::Process)] {
                 shared.announce(os, instance, level);
             }
-            // Its obituary is to be watched.
+            // Lets the watcher sleep on the new obituary too.
             watch::wake_watcher(tables, os, host);
             Ok((host, process))
         }
@@ -148,7 +150,8 @@ pub(crate) fn exit(
         match Door::enter(tables, os, number, host.id, shared.settings.heartbeat) {
             Ok(door) => break Some(door),
             Err(JoinError::InUse { .. }) if os.now() < until => {}
-            // No descriptor is left, say. The host is ended by a watcher, or by the next process that joins it.
+            // For example, no descriptor is left. A watcher ends the host, or the next process that
+            // joins it does.
             Err(error) => {
                 tracing::warn!(%host, %error, "left without closing the host's door");
                 break None;
@@ -198,11 +201,11 @@ pub(crate) struct Sentinel<'a> {
     watch: Watch<Native>,
     detector: Detector,
     manager: Manager,
-    /// The dead of the last round that had not been recovered.
+    /// The dead members that had not been recovered in the last round.
     unrecovered: Vec<Instance>,
     /// The files of the pod that are known to have been removed.
     removed: Vec<PathBuf>,
-    /// What it sleeps on as a backup.
+    /// The obituary that it sleeps on as a backup.
     watcher: Vec<(u32, u32)>,
     /// The tail of each group's log when its bell was last rung.
     tails: Vec<u64>,
@@ -249,7 +252,8 @@ impl<'a> Sentinel<'a> {
         self.watcher.clear();
         if !is_on_watch {
             self.watcher.extend(self.watch.obituary(os));
-            // The role is kept as long as the process lives, also by one that was stopped and has lost the watch.
+            // A process keeps the manager's role as long as it lives, even if it was stopped and
+            // has lost the watch.
             if tables.role().holder() != Some(self.process) {
                 return self.next_beat;
             }
@@ -258,7 +262,7 @@ impl<'a> Sentinel<'a> {
             }
             return self.next_beat.min(self.manager.next_tick());
         }
-        // From a backup's interval to a watcher's.
+        // Shortens a backup's interval to a watcher's.
         self.next_beat = self.next_beat.min(now + settings.heartbeat);
         self.detector.look(os);
         let mut died = !self.detector.sighting.dead.is_empty();
@@ -296,8 +300,9 @@ impl<'a> Sentinel<'a> {
         }
     }
 
-    /// Whether the last incarnation of an id died, has not been recovered, and was not so in the last round. What cannot be
-    /// recovered here (no handler, say) is left to the recovery thread's own rounds.
+    /// Whether the last incarnation of an id died, has not been recovered, and was not so in the
+    /// last round. A death that cannot be recovered here (for example, without a handler) is left
+    /// to the recovery thread's own rounds.
     fn is_one_more_unrecovered(&mut self) -> bool {
         let tables = self.shared.tables;
         let generations = tables.generations();
@@ -329,9 +334,10 @@ impl<'a> Sentinel<'a> {
     /// to be gone, if it is time to.
     ///
     /// A process gives up its memory before it is gone, which takes the longer the more it has touched, and the longer
-    /// the more others keep the processors busy. So one looks again after a part of the time that it has
-    /// taken so far, and the watcher of every host has twice the patience of the one before it: the first of those that
-    /// live looks for all of them, and should it be stopped, the next is not far behind.
+    /// the more others keep the processors busy. So a watcher checks again after a part of the time
+    /// that this has taken so far, and the watcher of every host waits twice as long as the one
+    /// before it: the first live watcher checks for all of them, and if it is stopped, the next one
+    /// follows soon.
     fn hurry(&mut self, os: &dyn Os, now: Duration) -> Hurry {
         let seen = &self.detector.sighting.dying;
         if seen.is_empty() {

@@ -1,15 +1,18 @@
-//! The watch of a host: one of its processes watches for all of them.
+//! The watch of a host: one of its processes watches for all of its processes.
 //!
-//! If every process watched every other, a pod's idle cost would grow with the square of its processes. So one process of each
-//! host is on *watch*. It beats the host's heart at every heartbeat, sleeps on the obituaries of the host's members and of
-//! the other hosts' watchers, scans for the dead, and stands for fabric manager. The other processes of the host are its
-//! *backups*: each sleeps on the watcher's obituary, and beats the host's heart and checks the watcher's once in
-//! [`interval`] only.
+//! If every process watched every other, a pod's idle cost would grow with the square of its
+//! processes. So one process of each host is on *watch*. It beats the host's heart at every
+//! heartbeat, sleeps on the obituaries of the host's members and of the other hosts' watchers,
+//! scans for dead members, and is a candidate for fabric manager. The other processes of the host
+//! are its *backups*: each sleeps on the watcher's obituary, and beats the host's heart and checks
+//! the watcher's heart only once every [`interval`].
 //!
-//! The watch is one word in the host's record, which names its holder. A process takes it by compare-and-swap from a holder
-//! that is dead, that has left, or whose own heart has stopped for a while; a stopped watcher that goes on sees
-//! that the word names another process, and becomes a backup. **No proof of a death rests on this word**: two watchers, or none
-//! for a while, delay a detection or do it twice. So its loads and stores need no order beyond their own.
+//! The watch is one word in the host's record, which names its holder. A process takes it by
+//! compare-and-swap from a holder that is dead, that has left, or whose own heart has stopped for a
+//! while; a stopped watcher that continues sees that the word names another process, and becomes a
+//! backup. **No proof of a death rests on this word**: two watchers at a time may detect a death
+//! twice, and a time without a watcher delays a detection. So its loads and stores need no order
+//! beyond their own.
 
 use super::sentinel::bell_of;
 use super::{Instance, Level, Settings, Status, Tables};
@@ -17,12 +20,13 @@ use crate::host::{Obituary, Os};
 use core::time::Duration;
 use outlive_memory::Memory;
 
-/// How often a backup wakes: so often that a host whose watcher is stopped is not silent.
+/// The time between two wake-ups of a backup, short enough that a host whose watcher is stopped is
+/// not silent.
 pub(crate) fn interval(settings: &Settings) -> Duration {
     settings.heartbeat.max(settings.suspicion / 4)
 }
 
-/// Whether the holder of the watch over `host` lives, as far as the table of generations says.
+/// Whether the holder of the watch of `host` is live according to the table of generations.
 fn is_member<M: Memory>(tables: Tables<M>, host: Instance, holder: Instance) -> bool {
     let state = tables.generations().state(holder.id);
     state.is_ok_and(|state| {
@@ -33,31 +37,31 @@ fn is_member<M: Memory>(tables: Tables<M>, host: Instance, holder: Instance) -> 
     })
 }
 
-/// The process that is on watch for `host`, if one that lives is.
+/// Returns the process that is on watch for `host`, if it is live.
 pub(crate) fn watcher_of<M: Memory>(tables: Tables<M>, host: Instance) -> Option<Instance> {
     let holder = Instance::from_word(tables.records().watch(host.id))?;
     is_member(tables, host, holder).then_some(holder)
 }
 
-/// Lets the watcher of `host` look at what has changed, if it has one.
+/// Wakes the watcher of `host`, if it has one, to check what has changed.
 pub(crate) fn wake_watcher<M: Memory>(tables: Tables<M>, os: &dyn Os, host: Instance) {
     if let Some(watcher) = watcher_of(tables, host) {
         os.bells().ring(bell_of(watcher.id));
     }
 }
 
-/// What one process knows of the watch of its host.
+/// The state that one process keeps of its host's watch.
 #[derive(Debug)]
 pub(crate) struct Watch<M: Memory> {
     tables: Tables<M>,
     host: Instance,
     me: Instance,
-    /// For how long the watcher's heart may stand still.
+    /// The time for which the watcher's heart may stand still.
     patience: Duration,
     seen: Option<Seen>,
 }
 
-/// The heart of the watcher, and when it was last seen to have moved.
+/// The heart of the watcher, and when it was last seen to change.
 #[derive(Clone, Copy, Debug)]
 struct Seen {
     watcher: Instance,
@@ -66,7 +70,7 @@ struct Seen {
 }
 
 impl<M: Memory> Watch<M> {
-    /// That of the process `me` of `host`.
+    /// Returns the state for the process `me` of `host`.
     pub(crate) fn new(
         tables: Tables<M>,
         host: Instance,
@@ -83,7 +87,7 @@ impl<M: Memory> Watch<M> {
         }
     }
 
-    /// Whether this process is on watch, which it takes if no process serves. Lock-free.
+    /// Takes the watch if no process serves. Returns whether this process is on watch. Lock-free.
     pub(crate) fn stand(&mut self, os: &dyn Os) -> bool {
         let records = self.tables.records();
         loop {
@@ -102,8 +106,8 @@ impl<M: Memory> Watch<M> {
         }
     }
 
-    /// Lets the watchers of the other hosts sleep on this process's obituary too: without it they would know of it at their next
-    /// heartbeat.
+    /// Wakes the watchers of the other hosts, so that they sleep on this process's obituary too.
+    /// Without this they would start to do so at their next heartbeat.
     fn wake_other_watchers(&self, os: &dyn Os) {
         for (id, state) in self.tables.writers() {
             if state.level == Some(Level::Host) && id != self.host.id {
@@ -112,7 +116,7 @@ impl<M: Memory> Watch<M> {
         }
     }
 
-    /// The obituary to sleep on as a backup: that of the watcher, with the thread that holds it.
+    /// Returns the obituary to sleep on as a backup: the watcher's, with the thread that holds it.
     pub(crate) fn obituary(&self, os: &dyn Os) -> Option<(u32, u32)> {
         let watcher = self.seen?.watcher;
         match os.obituary(watcher.id) {
@@ -121,8 +125,8 @@ impl<M: Memory> Watch<M> {
         }
     }
 
-    /// Gives the watch back, if this process holds it, and wakes its backups, of which one takes it.
-    pub(crate) fn resign(&self, os: &dyn Os) {
+    /// Resigns the watch, if this process holds it.
+    pub(crate) fn resign(&self) {
         let records = self.tables.records();
         if !records.change_watch(self.host.id, self.me.to_word(), Instance::NOBODY) {
             return;

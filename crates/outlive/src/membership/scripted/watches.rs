@@ -1,9 +1,9 @@
-//! One process of a host watches for all of it: taken, kept, lost and taken over.
+//! The watch of a host: a process takes it, keeps it, loses it, and another one takes it over.
 
 use super::*;
 use crate::membership::watch::{self, watcher_of};
 
-/// The settings of one machine: a backup's interval is ten heartbeats there.
+/// The settings for one machine, with which a backup's interval is ten heartbeats.
 fn relaxed() -> Settings {
     Settings {
         uid: 1000,
@@ -36,7 +36,7 @@ fn backups_beat_seldom_and_do_nothing_else() {
         of_second.abs_diff(of(watch::interval(&settings))) <= 2,
         "{of_second}"
     );
-    // Its next round is due when it beats, or when what it sleeps on changes.
+    // Its next round is due when it beats, or when a word that it sleeps on changes.
     let due = second.sentinel.round(second.os);
     assert!(due > script.now() + settings.heartbeat, "{due:?}");
     assert_eq!(second.sentinel.held().len(), 1);
@@ -50,7 +50,7 @@ fn a_watcher_that_dies_or_leaves_is_followed_at_once() {
     actors.iter_mut().for_each(Actor::round);
     let of_host = |actors: &[Actor]| watcher_of(tables, actors[0].host);
     assert_eq!(of_host(&actors), Some(actors[0].process));
-    // Its obituary is marked before its process is gone, and wakes its backups.
+    // Its obituary is marked before its process is gone, and the mark wakes its backups.
     script.begin_death(actors[0].identity);
     let slept_on = actors[1].sentinel.held()[0].0;
     assert_eq!(slept_on, actors[0].process.id);
@@ -60,9 +60,7 @@ fn a_watcher_that_dies_or_leaves_is_followed_at_once() {
     actors[1].round();
     let died = (EventKind::ProcessDied, actors[0].process);
     assert!(told(tables).contains(&died));
-    // One that leaves gives the watch back.
-    let bell = sentinel::bell_of(actors[2].process.id);
-    let before = actors[2].os.bells().read(bell);
+    // A process that leaves resigns the watch.
     let leaver = &actors[1];
     sentinel::exit(leaver.shared, leaver.os, leaver.host, leaver.process, true);
     assert_eq!(of_host(&actors), None);
@@ -86,7 +84,7 @@ fn a_stopped_watcher_loses_the_watch_before_its_host_is_suspected() {
         assert_eq!(watcher_of(tables, stopped.host), Some(backup.process));
         assert_eq!(tables.generations().current(stopped.host.id), 1);
         assert!(!told(tables).iter().any(|(kind, _)| kind.is_death()));
-        // A thread of the backup that dies without a mark is found, which takes a watcher.
+        // A thread of the backup that dies without a mark is found, which requires a watcher.
         let (thread, _, instance) = backup.thread(Some(9));
         script.kill_thread(thread, false);
         pass(
@@ -94,7 +92,7 @@ fn a_stopped_watcher_loses_the_watch_before_its_host_is_suspected() {
             Duration::from_millis(1100),
         );
         assert!(told(tables).contains(&(EventKind::ThreadDied, instance)));
-        // The one that goes on is a backup from now on.
+        // The process that continues is a backup from now on.
         script.resume(stopped.identity);
         pass(
             &mut [&mut manager, &mut stopped, &mut backup],
