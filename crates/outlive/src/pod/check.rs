@@ -89,7 +89,7 @@ impl Check {
         });
     }
 
-    /// The lists and maps in the heap.
+    /// Checks the lists and maps in the heap.
     fn look_at_structures(&mut self, heap: Heap) {
         let look = || -> Vec<Violation> {
             let violation = |finding: Finding| Violation {
@@ -105,7 +105,7 @@ impl Check {
         self.look_again(look(), look);
     }
 
-    /// Notes what of `wrong` is seen at every look.
+    /// Records the violations of `wrong` that every check finds.
     fn look_again(&mut self, mut wrong: Vec<Violation>, look: impl Fn() -> Vec<Violation>) {
         for _ in 1..LOOKS {
             if self.alive == 0 || wrong.is_empty() {

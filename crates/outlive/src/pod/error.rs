@@ -77,7 +77,7 @@ pub enum PodError {
     /// The thread has a way to the heap already.
     #[error(transparent)]
     SecondWay(#[from] SecondWay),
-    /// It is used, and what was asked for needs it unused.
+    /// The pod is in use, and the operation needs a pod that is not.
     #[error("the pod {} is in use: {why}", .path.display())]
     InUse {
         /// Where the pod is.

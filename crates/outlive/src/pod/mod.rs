@@ -75,20 +75,21 @@ pub struct Pod {
     use_of_it: Arc<Mutex<Use>>,
 }
 
-/// What this process has of a pod by one opening, besides its memory.
+/// The resources that this process has of a pod by one opening, in addition to its memory.
 #[derive(Debug, Default)]
 struct Use {
     attached: Option<&'static Linux>,
     joined: Vec<Weak<Shared>>,
 }
 
-/// One at a time in this process joins or closes a pod, so that a join that is refused removes no side file which another
-/// begins to use.
+/// Held while a thread of this process joins or closes a pod, so that a refused join removes no
+/// side file that another join begins to use.
 static JOINING: Mutex<()> = Mutex::new(());
 
 /// The smallest payload that a heap is made of.
 const LEAST_HEAP: u64 = 64 << 10;
-/// What joining takes in /dev/shm besides the side file: names, and the files of cords.
+/// The bytes that joining takes in /dev/shm in addition to the side file: names, and the files of
+/// cords.
 const BESIDE_SIDE_FILE: u64 = 64 << 10;
 
 impl Pod {
@@ -233,13 +234,15 @@ impl Pod {
             .unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Gives back what this process has of the pod by this opening: the memory, the descriptors, the locks. The pod goes on
-    /// for all others; to remove it as well, [destroy](Self::destroy) it.
+    /// Releases what this process has of the pod by this opening: the memory, the descriptors and
+    /// the locks. The pod continues for all other processes; to remove it as well,
+    /// [destroy](Self::destroy) it.
     ///
-    /// Handles on the memory have no lifetimes (an [`Offset`](crate::memory::Offset) is followed through a copy of the
-    /// pod's base address). So the *addresses* stay reserved without access for as long as this process lives, and whatever
-    /// came from this opening, clones of the pod included, must not be used again: it would be a SIGSEGV, and can never
-    /// reach another mapping. What a closed pod costs is address space, and about two kilobytes of memory.
+    /// Handles on the memory have no lifetimes (an [`Offset`](crate::memory::Offset) is followed
+    /// through a copy of the pod's base address). So the *addresses* stay reserved without access
+    /// for as long as this process lives, and nothing that came from this opening, clones of the
+    /// pod included, may be used again: an access would be a SIGSEGV, and can never reach another
+    /// mapping. A closed pod costs address space and about two kilobytes of memory.
     ///
     /// ```
     /// use outlive::pod::{Pod, PodError, PodOptions};
@@ -255,7 +258,8 @@ impl Pod {
     /// ```
     ///
     /// # Errors
-    /// [`PodError::InUse`] if this process has joined the pod by this opening and has not left; then nothing has changed.
+    /// [`PodError::InUse`] if this process has joined the pod by this opening and has not left;
+    /// then nothing has changed.
     pub fn close(&self) -> Result<(), PodError> {
         let _joining = JOINING.lock().unwrap_or_else(PoisonError::into_inner);
         let mut of_it = self.use_of_it();
@@ -345,7 +349,8 @@ impl Pod {
         let mut of_it = self.use_of_it();
         let linux = Linux::attach(self.number(), ids, access, self.file(), has_one_kernel)?;
         match of_it.attached.replace(linux) {
-            // One attachment for one opening. (It is another one after a fork, or of another number once it is adopted.)
+            // An opening keeps one attachment. (A new attachment differs after a fork, or if the
+            // pod has another number since its adoption.)
             Some(before) if core::ptr::eq(before, linux) => linux.detach()?,
             _ => {}
         }

@@ -11,7 +11,7 @@ const ROUND: Duration = Duration::from_micros(200);
 /// Logs, opened, closed and recovered by `recoverers`.
 pub(super) struct LogObligations {
     recoverers: Recoverers,
-    /// Why the last recovery failed, to say it once.
+    /// The error of the last recovery, to report it once.
     failed: Mutex<Option<String>>,
 }
 

@@ -1,13 +1,13 @@
 //! A line on standard error when a process dies because a mapping has lost its memory.
 //!
 //! When another process truncates a file, or a page of memory fails, the next access to the mapping
-//! raises SIGBUS, and the process ends without a word. A handler can say which file it was. A
-//! library does not install signal handlers on its own: a program that wants the line calls
+//! raises SIGBUS, and the process ends without a message. A handler can name the file. A library
+//! does not install signal handlers on its own: a program that wants the line calls
 //! [`report_bus_errors`], as the `outlive` command does.
 //!
-//! Mappings stand in a static table of atomics, which the handler reads without locks. It reads no
-//! slot that is being reused: the slot that contains the faulting address belongs to a mapping that
-//! a thread is accessing, so it does not change.
+//! Mappings are entered in a static table of atomics, which the handler reads without locks. It
+//! reads no slot that is being reused: the slot that contains the faulting address belongs to a
+//! mapping that a thread is accessing, so it does not change.
 //!
 //! Tests: tests/segment_bus_error.rs.
 
@@ -19,9 +19,9 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::sync::OnceLock;
 
-/// How many mappings the table holds. A fault in a mapping beyond them is not explained.
+/// The number of mappings that the table holds. A fault in a mapping beyond them is not reported.
 const SLOTS: usize = 512;
-/// How many bytes of a path are kept: its end.
+/// The number of bytes that are kept of a path, from its end.
 const PATH_BYTES: usize = 232;
 /// `start` of a slot that is free, and of one that is being written.
 const FREE: usize = 0;
@@ -44,8 +44,8 @@ static TABLE: [Slot; SLOTS] = [const {
     }
 }; SLOTS];
 
-/// An entry of the table. Dropped, it is removed: before the mapping is, so that no other mapping
-/// is taken for it.
+/// An entry of the table. Dropping it removes the entry: before the mapping is removed, so that no
+/// other mapping is taken for it.
 #[derive(Debug)]
 pub(crate) struct Registered(Option<usize>);
 
@@ -79,7 +79,7 @@ impl Registered {
 impl Drop for Registered {
     fn drop(&mut self) {
         if let Some(at) = self.0 {
-            // Release: a next owner's writes come after all of ours.
+            // Release: the next owner's writes come after all of ours.
             TABLE[at].start.store(FREE, Ordering::Release);
         }
     }
@@ -90,17 +90,18 @@ static BEFORE: OnceLock<libc::sigaction> = OnceLock::new();
 /// Bytes that are written after the line, and their number.
 static MORE: AtomicPtr<u8> = AtomicPtr::new(null_mut());
 static MORE_LEN: AtomicUsize = AtomicUsize::new(0);
-/// Whether a thread reports: 0, 1 while it does, 2 afterwards. Of several threads that fault at
-/// once, one does.
+/// Whether a thread reports: 0, 1 while it does, 2 afterwards. Of several threads that fault at the
+/// same time, one reports.
 static REPORT: AtomicU8 = AtomicU8::new(0);
-/// How often a thread that faults gives way to the one that reports, before it ends the process.
+/// How many times a thread that faults yields to the thread that reports, before it ends the
+/// process.
 const MOST_YIELDS: u32 = 10_000;
 
 /// Installs a handler of SIGBUS that names the file whose mapping has lost its memory, on standard
 /// error, before the process dies as it would without the handler.
 ///
 /// The handler is async-signal-safe. After its line it restores the disposition that was there
-/// before and returns, so that the access is repeated and answered by it: the process dies, or the
+/// before and returns, so that the access is repeated and handled by it: the process dies, or the
 /// earlier handler runs. A fault at any other address goes to the earlier handler. Install handlers
 /// of your own before this, or call the one that they replace. Calling this again does nothing.
 ///
@@ -131,8 +132,8 @@ pub fn report_bus_errors() -> io::Result<()> {
     Ok(())
 }
 
-/// Has `text` written after the line of [`report_bus_errors`]: what the process leaves behind, and
-/// how to remove it.
+/// Sets the text that is written after the line of [`report_bus_errors`]: what the process leaves
+/// behind, and how to remove it.
 pub fn say_after_bus_error(text: &str) {
     // Leaked: the handler may be reading an earlier text.
     let text: &'static mut [u8] = Vec::leak(text.as_bytes().to_vec());
@@ -159,7 +160,7 @@ extern "C" fn on_bus_error(signal: c_int, info: *mut siginfo_t, context: *mut c_
         libc::SIG_DFL | libc::SIG_IGN => {
             restore(signal, before);
             if code <= 0 {
-                // Sent by a process: it is not repeated by itself.
+                // A process sent the signal: it is not raised again by itself.
                 // SAFETY: async-signal-safe; blocked until this returns.
                 unsafe { libc::raise(signal) };
             }

@@ -275,7 +275,7 @@ impl<'a> SegmentBuilder<'a> {
         Ok(Segment::new(superblock, memory, pages, backend, mapping))
     }
 
-    /// How many bytes are to stay free on the filesystem of `file`.
+    /// Returns the number of bytes that must stay free on the filesystem of `file`.
     fn beside_on(&self, file: &File) -> u64 {
         let Some((directory, bytes)) = self.beside else {
             return 0;

@@ -29,7 +29,7 @@ impl CallFailed {
     }
 }
 
-/// What to do about an error that the surroundings give rather than the call's object.
+/// Returns what to do about an error whose cause is the environment and not the call's object.
 pub(crate) fn hint(error: &io::Error) -> &'static str {
     match error.raw_os_error() {
         Some(libc::EPERM | libc::ENOSYS) => {
@@ -174,7 +174,7 @@ pub enum OpenError {
         /// What is wrong, and where.
         refusal: Refusal,
     },
-    /// Another process of this machine has it for itself.
+    /// Another process of this machine has the segment locked to create or repair it.
     #[error("{} is being created or repaired by another process; open it when that is done", path.display())]
     Busy {
         /// The path.

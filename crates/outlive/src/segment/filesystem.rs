@@ -7,12 +7,12 @@
 //!
 //! * On a network or cluster filesystem each machine maps a page cache of its own: two machines
 //!   write to two copies. Its locks may be those of a machine or of the cluster, and survive or
-//!   lose their holder by rules of their own. Refused.
-//! * On FUSE a page cache stands before a user process, which another machine may stand behind, and
-//!   whose death turns accesses into SIGBUS. Refused, unless the file is mapped directly (DAX):
-//!   then the mapping is memory that its server provides. So virtiofs with DAX (the mapping is the
-//!   host's page cache) and famfs are accepted, as memory that several kernels can map; virtiofs
-//!   without DAX is refused.
+//!   lose their holder by rules of their own. It is refused.
+//! * On FUSE the page cache is filled by a user process, which may serve files of another machine,
+//!   and whose death turns accesses into SIGBUS. It is refused, unless the file is mapped directly
+//!   (DAX): then the mapping is memory that its server provides. So virtiofs with DAX (the mapping
+//!   is the host's page cache) and famfs are accepted, as memory that several kernels can map;
+//!   virtiofs without DAX is refused.
 //! * A filesystem that is not in the table is accepted as memory that several kernels may map.
 
 use super::error::Unsuitable;
@@ -109,8 +109,8 @@ pub(crate) fn can_link() -> bool {
     !matches!(answer, Err(Errno::PERM | Errno::NOSYS))
 }
 
-/// Gives `file` the permissions `mode`. A filter that refuses fchmod(2) does no harm if it has them
-/// already.
+/// Gives `file` the permissions `mode`. A filter that refuses fchmod(2) does no harm if the file
+/// has them already.
 pub(crate) fn set_mode(file: impl AsFd, mode: u32) -> Result<(), Errno> {
     match fchmod(&file, Mode::from_raw_mode(mode)) {
         Err(Errno::PERM | Errno::NOSYS) if fstat(&file)?.st_mode & 0o777 == mode => Ok(()),
@@ -118,7 +118,7 @@ pub(crate) fn set_mode(file: impl AsFd, mode: u32) -> Result<(), Errno> {
     }
 }
 
-/// Refuses a file whose mappings are not coherent between those who can map it.
+/// Refuses a file whose mappings are not coherent between the processes that can map it.
 pub(super) fn refuse_remote(file: &File, path: &Path) -> Result<(), Unsuitable> {
     let magic = filesystem(file).unwrap_or(0);
     let is_direct = magic == FUSE

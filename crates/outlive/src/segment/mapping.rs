@@ -70,11 +70,11 @@ impl Mapping {
             len,
             registered: Mutex::new(Some(Registered::new(base.as_ptr(), len, path))),
         };
-        // A forked child could write after its parent's death was told.
+        // A forked child could write after its parent's death was reported.
         mapping
             .advise(Advice::LinuxDontFork)
             .map_err(|error| CallFailed::new("madvise(MADV_DONTFORK)", path, error))?;
-        // A core dump would delay the telling by seconds; that is all.
+        // A failure is ignored: a core dump would only delay the report of the death, by seconds.
         let _ = mapping.advise(Advice::LinuxDontDump);
         Ok(mapping)
     }
@@ -94,10 +94,12 @@ impl Mapping {
         unsafe { Native::new(self.base, size, domain) }
     }
 
-    /// Puts a reservation without access in the mapping's place: the memory is given back, the addresses are not.
+    /// Replaces the mapping by a reservation without access: the memory is released, the addresses
+    /// are not.
     pub fn retire(&self) -> Result<(), Errno> {
         let flags = MapFlags::PRIVATE | MapFlags::NORESERVE | MapFlags::FIXED;
-        // SAFETY: the range is ours, and handles on it fault from now on, as on a page that a file has lost.
+        // SAFETY: the range is ours, and accesses by handles on it fault from now on, as on a page
+        // that a file has lost.
         unsafe {
             mmap_anonymous(
                 self.base.as_ptr().cast(),
@@ -218,7 +220,7 @@ impl Mapping {
 
 impl Drop for Mapping {
     fn drop(&mut self) {
-        // Before the address can be another mapping's.
+        // Before the address can belong to another mapping.
         self.unregister();
         // SAFETY: the mapping is ours, and who holds a handle on it promised not to use it from now on.
         let _ = unsafe { munmap(self.base.as_ptr().cast(), self.len) };

@@ -30,13 +30,13 @@
 //!   segments are refused, each by its name ([`Refusal`]). The first page is loaded once, checked, and only the
 //!   checked copy is used.
 //! * **A mapping stays.** It lives as long as the process, so handles on it are `Copy` and never dangle.
-//!   [`close`](Segment::close) gives the memory back and keeps the addresses; only the unsafe
-//!   [`unmap`](Segment::unmap) gives those back too. It is not inherited by `fork`: a child that
+//!   [`close`](Segment::close) releases the memory and keeps the addresses; only the unsafe
+//!   [`unmap`](Segment::unmap) releases those too. It is not inherited by `fork`: a child that
 //!   touches it gets SIGSEGV and opens the segment for itself.
 //!
-//! Who may map a segment may destroy what is in it, and can make others fault by truncating a file
-//! (a memfd is sealed against that; [`report_bus_errors`] names the file before the process ends).
-//! The file's mode is the security; new files are 0600.
+//! A process that may map a segment can destroy its contents, and can make others fault by
+//! truncating a file (a memfd is sealed against that; [`report_bus_errors`] names the file before
+//! the process ends). The file's mode is the protection; new files are 0600.
 //!
 //! # Formats
 //!
@@ -119,8 +119,8 @@ struct Inner {
     memory: Native,
     pages: Pages,
     path: PathBuf,
-    /// Kept open: it is how a memfd is passed on, and its lock says that the segment is in use. `None` once the segment is
-    /// closed.
+    /// Kept open: a memfd is passed on by it, and its lock marks the segment as in use. `None` once
+    /// the segment is closed.
     backend: RwLock<Option<Arc<dyn Backend>>>,
     mapping: Mapping,
 }
@@ -250,7 +250,7 @@ impl Segment {
     /// What it is made of.
     ///
     /// # Panics
-    /// As all that asks for the file, if the segment was [closed](Self::close).
+    /// Like every method that needs the file, if the segment was [closed](Self::close).
     pub fn backend(&self) -> BackendKind {
         self.medium().kind()
     }
@@ -265,11 +265,12 @@ impl Segment {
         Arc::clone(self.medium().file())
     }
 
-    /// Whether one kernel at a time can map it, and all who do see one another's file locks: a file
-    /// on a local filesystem, or a memfd. A device, or a file that is mapped directly (virtiofs
-    /// with DAX, famfs), can be mapped by several kernels; two nodes of a device, or a file of an
-    /// overlay and the one below it, are one memory whose locks are apart. (A file on a network,
-    /// cluster or FUSE filesystem is refused: its mappings are not coherent between machines.)
+    /// Whether one kernel at a time can map it, and all processes that map it see one another's
+    /// file locks: a file on a local filesystem, or a memfd. A device, or a file that is mapped
+    /// directly (virtiofs with DAX, famfs), can be mapped by several kernels; two nodes of a
+    /// device, or a file of an overlay and the one below it, are one memory with separate locks. (A
+    /// file on a network, cluster or FUSE filesystem is refused: its mappings are not coherent
+    /// between machines.)
     pub fn has_one_kernel(&self) -> bool {
         self.medium().has_one_kernel()
     }
@@ -302,15 +303,16 @@ impl Segment {
         mapped.map_err(|error| CallFailed::new("madvise", self.path(), error))
     }
 
-    /// Gives the memory back and closes the file.
+    /// Releases the memory and closes the file.
     ///
-    /// This handle has copies, and handles on the memory have no lifetimes; so the *addresses* stay reserved, without access,
-    /// for as long as the process lives. An access through whatever came from this segment is a SIGSEGV from then on, and can
-    /// never reach another mapping. That costs address space (of 128 TiB), and no memory but about a kilobyte; reservations
-    /// next to each other are one mapping to the kernel. Closing twice does nothing.
+    /// This handle has copies, and handles on the memory have no lifetimes. So the *addresses* stay
+    /// reserved, without access, for as long as the process lives. An access through anything that
+    /// came from this segment is a SIGSEGV from then on, and can never reach another mapping. This
+    /// costs address space (of 128 TiB) and about a kilobyte of memory; adjacent reservations are
+    /// one mapping to the kernel. Closing twice does nothing.
     ///
     /// # Errors
-    /// If the kernel has no room for one more mapping; then nothing has changed.
+    /// If the kernel refuses one more mapping; then nothing has changed.
     pub fn close(self) -> Result<(), CallFailed> {
         let inner = self.inner();
         let mut backend = inner

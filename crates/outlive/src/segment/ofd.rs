@@ -1,6 +1,7 @@
 //! Open-file-description locks on single bytes, which the kernel frees with the last descriptor or mapping of the
-//! description. They lie behind the end of any file, or on bytes of side files. An attempt that fails changes nothing, also where it was to turn a read lock into a write lock (flock would
-//! lose the read lock then).
+//! description. They lie behind the end of any file, or on bytes of side files. A failed attempt
+//! changes nothing, even if it was to turn a read lock into a write lock (`flock` would lose the
+//! read lock then).
 
 use std::fs::File;
 use std::io;
@@ -12,22 +13,23 @@ use std::sync::{Mutex, PoisonError};
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 
-/// What a lock excludes.
+/// The locks that a lock excludes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
-    /// Write locks.
+    /// Excludes write locks.
     Read,
-    /// All others.
+    /// Excludes all other locks.
     Write,
 }
 
-/// Locks `byte` through `file`, or turns the lock that the description has there into one of this kind; `false` if another
-/// description has one that excludes it.
+/// Locks `byte` through `file`, or turns the lock that its description has there into one of this
+/// kind. Returns `false` if another description has a lock that excludes it.
 pub(crate) fn lock(file: &File, byte: libc::off_t, kind: Kind) -> io::Result<bool> {
     set(file, flock(byte, l_type(kind)))
 }
 
-/// Frees `byte`, which was locked through the description of `file`, whatever other descriptors that has.
+/// Unlocks `byte`, which was locked through the description of `file`, whatever other descriptors
+/// the description has.
 pub(crate) fn unlock(file: &File, byte: libc::off_t) -> io::Result<bool> {
     set(file, flock(byte, libc::F_UNLCK))
 }
@@ -44,7 +46,7 @@ fn set(file: &File, lock: libc::flock) -> io::Result<bool> {
     }
 }
 
-/// Whether another description than that of `file` has `byte` locked.
+/// Whether a description other than that of `file` has `byte` locked.
 pub(crate) fn is_locked(file: &File, byte: libc::off_t) -> io::Result<bool> {
     let mut lock = flock(byte, l_type(Kind::Write));
     // SAFETY: the descriptor is open and `lock` a valid flock, which the call overwrites.
@@ -54,11 +56,11 @@ pub(crate) fn is_locked(file: &File, byte: libc::off_t) -> io::Result<bool> {
     }
 }
 
-/// A descriptor that stands for nothing: closed where a program has used up its own, so that its process can still leave a pod
-/// and take a join lock. One for the whole process.
+/// A spare descriptor, one for the whole process. It is closed when the program has used up its
+/// descriptors, so that the process can still leave a pod and take a join lock.
 static SPARE: Mutex<Option<File>> = Mutex::new(None);
 
-/// A new description of the file that `file` is, which was opened by `path`.
+/// Opens a new description of the file of `file`, which was opened by `path`.
 pub(crate) fn reopen(file: &File, path: &Path) -> rustix::io::Result<File> {
     let mut spare = SPARE.lock().unwrap_or_else(PoisonError::into_inner);
     let opened = match reopen_once(file, path) {
@@ -66,7 +68,7 @@ pub(crate) fn reopen(file: &File, path: &Path) -> rustix::io::Result<File> {
         opened => opened,
     };
     if spare.is_none() {
-        // Of no file that has locks: a descriptor keeps those of its description.
+        // The file has no locks: a descriptor keeps the locks of its description.
         let nothing = rustix::fs::open("/", OFlags::PATH | OFlags::CLOEXEC, Mode::empty());
         *spare = nothing.ok().map(File::from);
     }
@@ -77,7 +79,7 @@ fn reopen_once(file: &File, path: &Path) -> rustix::io::Result<File> {
     let flags = OFlags::RDWR | OFlags::CLOEXEC | OFlags::NOCTTY;
     let by_descriptor = format!("/proc/self/fd/{}", file.as_raw_fd());
     let opened = rustix::fs::open(by_descriptor, flags, Mode::empty()).or_else(|error| {
-        // No /proc here. The path may lead to another file by now.
+        // /proc is not available. The path may lead to another file by now.
         let opened = rustix::fs::open(path, flags, Mode::empty()).map_err(|_| error)?;
         let opened = File::from(opened);
         let is_same = matches!((file.metadata(), opened.metadata()), (Ok(a), Ok(b))

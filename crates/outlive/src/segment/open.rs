@@ -106,7 +106,7 @@ impl<'a> OpenOptions<'a> {
             path: path.clone(),
             refusal,
         };
-        // Says to creators and repairs of this kernel that the segment is in use.
+        // Marks the segment as in use for creators and repairs of this kernel.
         if !backend::share(backend.file()) {
             return Err(OpenError::Busy { path });
         }

@@ -92,7 +92,8 @@ pub(super) fn require_reserved(
     Ok(())
 }
 
-/// The error for a segment of `bytes` bytes that gets no pages of `size` bytes from the pool.
+/// Returns the error for a segment of `bytes` bytes that gets no pages of `size` bytes from the
+/// pool.
 fn no_huge_pages(
     path: &Path,
     why: String,
@@ -112,7 +113,7 @@ fn no_huge_pages(
     }
 }
 
-/// The size of the huge pages of a mount or memfd that names no size.
+/// Returns the size of the huge pages of a mount or memfd that names no size.
 fn default_size(places: &Places) -> u64 {
     places.meminfo("Hugepagesize").unwrap_or(2 << 20)
 }
@@ -125,9 +126,9 @@ fn is_pooled(backend: &dyn Backend) -> bool {
 
 /// The system's pool of huge pages of one size, in pages.
 struct Pool {
-    /// Those that an administrator has reserved.
+    /// The pages that an administrator has reserved.
     reserved: u64,
-    /// Those that a new mapping can have.
+    /// The pages that a new mapping can have.
     free: u64,
 }
 

@@ -42,7 +42,7 @@ impl Places {
         self.root.join(path.trim_start_matches('/'))
     }
 
-    /// The entry `key` of `/proc/meminfo`, in bytes.
+    /// Returns the entry `key` of `/proc/meminfo`, in bytes.
     pub fn meminfo(&self, key: &str) -> Option<u64> {
         let text = std::fs::read_to_string(self.at("proc/meminfo")).ok()?;
         let value = text
@@ -95,7 +95,8 @@ pub struct NoRoom {
     pub path: PathBuf,
     /// How many bytes were still to be reserved.
     pub wanted: u64,
-    /// How many more are to stay free, for what processes that join put on the same filesystem.
+    /// The number of further bytes that must stay free, for the files that joining processes put on
+    /// the same filesystem.
     pub beside: u64,
     /// How many there are.
     pub free: u64,
@@ -108,14 +109,14 @@ pub struct NoRoom {
 fn and_beside(bytes: u64) -> String {
     match bytes {
         0 => String::new(),
-        bytes => format!(", besides {bytes} for the processes that join,"),
+        bytes => format!(", plus {bytes} for the processes that join,"),
     }
 }
 
 fn advice(fits: u64) -> String {
     match fits {
-        0 => "make room".into(),
-        fits => format!("ask for at most {fits} bytes, or make room"),
+        0 => "free some space".into(),
+        fits => format!("ask for at most {fits} bytes, or free some space"),
     }
 }
 
@@ -131,17 +132,18 @@ pub(super) enum NotReserved {
 const MOST_STEP: u64 = 32 << 20;
 const LEAST_STEP: u64 = 64 << 10;
 
-/// What is to be reserved.
+/// The space to reserve.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Space {
     /// The size of the file, all of whose pages are reserved.
     pub size: u64,
-    /// How many bytes more its filesystem is to have left then.
+    /// The number of bytes that its filesystem must have free afterwards.
     pub beside: u64,
 }
 
 impl Space {
-    /// The error of a `limit` that has `free` bytes where `wanted` are still to be reserved.
+    /// Returns the error for a `limit` that has `free` bytes where `wanted` bytes are still to be
+    /// reserved.
     fn lacks(self, path: &Path, wanted: u64, free: u64, limit: Limit) -> NotReserved {
         let lacking = wanted.saturating_add(self.beside).saturating_sub(free);
         NotReserved::NoRoom(NoRoom {
@@ -157,9 +159,9 @@ impl Space {
 
 const PAGE: u64 = 4096;
 
-/// Looks for room for `space` in `file` and reserves every page of it. The file is at least
-/// `space.size` bytes long afterwards. On an error some pages may have been reserved: the caller
-/// drops the file.
+/// Checks that there is free space for `space` in `file`, and reserves every page of it. The file
+/// is at least `space.size` bytes long afterwards. On an error some pages may have been reserved:
+/// the caller drops the file.
 pub(super) fn reserve(
     file: &File,
     path: &Path,
@@ -180,11 +182,11 @@ pub(super) fn reserve(
         match fallocate(file, FallocateFlags::empty(), at, len) {
             Ok(()) => at += len,
             Err(Errno::INTR) => step = (step / 2).max(LEAST_STEP),
-            // The filesystem or the kernel does not have it, or a filter refuses it.
+            // The filesystem or the kernel does not have the call, or a filter refuses it.
             Err(Errno::OPNOTSUPP | Errno::NOSYS | Errno::PERM) => {
                 return write_zeros(file, path, length, space);
             }
-            // Another process took the room after the look.
+            // Another process took the free space after the check.
             Err(Errno::NOSPC | Errno::DQUOT | Errno::NOMEM) => {
                 let free = free_space(file).unwrap_or(0);
                 return Err(space.lacks(path, size - at, free, Limit::Filesystem));
@@ -231,7 +233,7 @@ fn look(
     wanted: u64,
     places: &Places,
 ) -> Result<(), NotReserved> {
-    // Beyond this limit the kernel sends SIGXFSZ. Nothing beside the file counts there.
+    // Beyond this limit the kernel sends SIGXFSZ. Only the file itself counts there.
     let alone = Space { beside: 0, ..space };
     let enough =
         |space: Space, wanted: u64, free: Option<u64>, limit: &dyn Fn() -> Limit| match free {
@@ -250,7 +252,7 @@ fn look(
             let limit = || Limit::ControlGroup(left.group.clone());
             enough(space, wanted, Some(left.bytes), &limit)?;
         }
-        // What the kernel reckons it can give without swapping.
+        // The kernel's estimate of the memory that it can give without swapping.
         enough(space, wanted, places.meminfo("MemAvailable"), &|| {
             Limit::Machine
         })?;

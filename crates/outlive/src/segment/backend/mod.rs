@@ -79,7 +79,7 @@ pub(super) trait Backend: fmt::Debug + Send + Sync {
     /// Copies the first page (fewer bytes if there are fewer) into private memory.
     fn first_page(&self) -> Result<Vec<u8>, CallFailed>;
 
-    /// Makes sure that the bytes of `space` are there with all their pages.
+    /// Ensures that the bytes of `space` exist with all their pages.
     fn reserve(&mut self, space: Space, places: &Places) -> Result<(), CreateError>;
 
     /// Whether one kernel at a time can map it, so that all who do see one another's file locks.
@@ -132,16 +132,19 @@ pub(super) fn for_creation(
     Ok((backend, word))
 }
 
-/// The byte that is locked by those who have a segment open, and alone by a process that changes it in place.
+/// The byte on which each opening of a segment holds a read lock, and a process that changes the
+/// segment in place a write lock.
 const USE_BYTE: libc::off_t = 1 << 61;
 
-/// Locks what is to be changed in place; `false` if a process of this kernel has it open by another description, and then the
-/// lock is as it was. Where locks are missing nothing is lost but this check: the creator's mark keeps creators apart.
+/// Locks a segment that is to be changed in place. Returns `false`, with the lock as it was, if a
+/// process of this kernel has it open by another description. Where locks are not available only
+/// this check is lost: the creator's mark keeps creators apart.
 pub(crate) fn lock(file: &File) -> bool {
     ofd::lock(file, USE_BYTE, Kind::Write).unwrap_or(true)
 }
 
-/// Says that the segment in `file` is in use, also after [`lock`]; `false` while a process of this kernel has it for itself.
+/// Marks the segment in `file` as in use, also after [`lock`]. Returns `false` while a process of
+/// this kernel has a write lock on it.
 pub(crate) fn share(file: &File) -> bool {
     ofd::lock(file, USE_BYTE, Kind::Read).unwrap_or(true)
 }
