@@ -1,7 +1,8 @@
-//! Allocates and frees in more processes than there are cores, beside busy loops, and reports slow operations.
+//! Allocates and frees in more processes than there are cores, beside busy loops, and reports slow
+//! operations.
 //!
-//! `oversubscribed [PROCESSES [BUSY LOOPS [SECONDS]]]`, by default 8, 12 and 10. Prints the number of operations,
-//! how many of them took longer than 100 ms, and the slowest.
+//! `oversubscribed [PROCESSES [BUSY LOOPS [SECONDS]]]`, by default 8, 12 and 10. Prints the number
+//! of operations, how many of them took longer than 100 ms, and the slowest.
 
 use outlive::membership::{ProcessOptions, Settings};
 use outlive::memory::{Memory, Ordering};
@@ -64,8 +65,8 @@ fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// Allocates and frees blocks of all sizes, and prints the number of operations, that of slow ones, and the
-/// slowest in milliseconds.
+/// Allocates and frees blocks of all sizes, and prints the number of operations, that of slow ones,
+/// and the slowest in milliseconds.
 fn work(pod: &str, length: Duration) -> Result<(), Box<dyn Error>> {
     let pod = Pod::open(pod)?;
     let process = pod.join(ProcessOptions::on_host(0))?;

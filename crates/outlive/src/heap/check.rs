@@ -293,7 +293,8 @@ impl<M: Memory> Heap<M> {
         findings
     }
 
-    /// The allocated blocks of slabs whose blocks have at least `bytes`, as far as the words of the heap are sound.
+    /// Returns the allocated blocks of slabs whose blocks have at least `bytes` bytes, as far as
+    /// the words of the heap are sound.
     pub(crate) fn allocated_blocks(&self, bytes: u64) -> impl Iterator<Item = Offset> {
         let (memory, table) = (self.memory, &self.table);
         let sound = |slab: &Slab| {

@@ -511,9 +511,10 @@ impl<'m, M: Memory> OwnLog<'m, M> {
         operation::begin(self, kind, arguments)
     }
 
-    /// Begins a redo transaction under `guards`, references to the guards of the locks that keep other members from
-    /// what it stores: none of these locks is released, or taken anew, before the transaction ends. A single guard
-    /// has a method for this, such as [`TatasGuard::redo`](crate::sync::TatasGuard::redo).
+    /// Begins a redo transaction under `guards`, references to the guards of the locks that keep
+    /// other members from what it stores: none of these locks is released, or reacquired, before
+    /// the transaction ends. A single guard has a method for this, such as
+    /// [`TatasGuard::redo`](crate::sync::TatasGuard::redo).
     ///
     /// # Errors
     /// If another one is open, or no lock is listed under which it could be replayed.
@@ -522,7 +523,7 @@ impl<'m, M: Memory> OwnLog<'m, M> {
     where
         'm: 'g,
     {
-        let _ = guards; // it is their lifetime that counts
+        let _ = guards; // only their lifetime counts
         redo::begin(self)
     }
 

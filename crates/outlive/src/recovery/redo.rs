@@ -68,14 +68,16 @@ pub enum RedoError {
 /// A transaction of stores, carried out by [`commit`](Self::commit): all of them or, if the owner dies
 /// before, none. Dropped without it, none.
 ///
-/// It borrows the guards of the locks that it was begun under, so none of them is released before it ends.
+/// It borrows the guards of the locks that it was begun under, so none of them is released before
+/// it ends.
 #[derive(Debug)]
 pub struct Redo<'g, M: Memory = Native> {
     log: Log<M>,
     instance: Instance,
     count: usize,
-    /// The locks that were listed when it began, and their entries mixed together. They keep others from what it
-    /// changes until it is committed; this finds those that were released without being borrowed.
+    /// The locks that were listed when it began, and their entries mixed together. They keep other
+    /// members from the words that it changes until it is committed. This field detects locks that
+    /// were released without being borrowed.
     locks: (u32, u64),
     guards: PhantomData<&'g Member<M>>,
 }

@@ -46,7 +46,7 @@ pub(super) enum Place {
 /// What it returns is protected by `pin`.
 ///
 /// # Panics
-/// If the list is damaged and leads round: a search of it would not end.
+/// If the list is damaged and has a cycle: a search of it would not end.
 #[inline(always)]
 pub(super) fn seek<M: Memory>(
     memory: M,
@@ -107,30 +107,31 @@ pub(super) fn seek<M: Memory>(
     }
 }
 
-/// How many nodes a search passes before it looks whether it goes round.
+/// The number of nodes that a search passes between two checks for a cycle.
 const STEPS_BETWEEN_CHECKS: u32 = 1 << 20;
 
-/// Panics if the list from `start` leads round.
+/// Panics if the list from `start` has a cycle.
 #[cold]
 #[inline(never)]
 fn refuse_ring<M: Memory>(pin: &Pinned<'_, M>, start: Offset) {
     let (mut node, mut ring) = (start, Ring::default());
     loop {
         let next = pin.load(node + NEXT);
-        // What stands behind a removed node is not protected: the search that takes it out looks again later.
+        // The nodes behind a removed node are not protected: the search that unlinks it checks
+        // again later.
         if next == 0 || next & MARK != 0 {
             return;
         }
         node = target(next);
         assert!(
             !ring.closes(node),
-            "a list is damaged at {node}: it leads round; run `outlive pod check`"
+            "a list is damaged at {node}: it has a cycle; run `outlive pod check`"
         );
     }
 }
 
-/// Finds that a walk goes round (Brent): each node is compared with one that it met before, which is a later one
-/// after twice as many steps.
+/// Detects a cycle in a walk (Brent's algorithm): each node is compared with one node that the walk
+/// has met, and a later node replaces that one after twice as many steps.
 #[derive(Default)]
 pub(super) struct Ring {
     met: Option<Offset>,

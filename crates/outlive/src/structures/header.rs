@@ -129,7 +129,7 @@ fn checksum(words: [u64; 7]) -> u64 {
 }
 
 impl<M: Memory> Header<M> {
-    /// The least that a header takes.
+    /// The smallest size of a header in bytes.
     pub const LEAST_BYTES: u64 = COUNTERS + COUNTER_BYTES;
 
     /// How many bytes a header takes.

@@ -1,8 +1,8 @@
 //! Walking over all entries.
 //!
-//! Of a damaged list, one that is a ring or not sorted, a walk ends early and logs an error. Its nodes come in the
-//! order of their sorts, and while a pin is held none of them is used again, so a walk that meets a smaller sort, or
-//! the same node twice, is on such a list.
+//! A walk over a damaged list (one that is a ring or not sorted) ends early and logs an error. A
+//! list's nodes come in the order of their sorts, and while a pin is held none of them is reused.
+//! So a walk that meets a smaller sort, or the same node twice, is on a damaged list.
 //!
 //! A walk pins the heap for a few entries at a time, and finds its place again by the sort of the last one: so it
 //! holds back little of what others retire, however long it takes.
@@ -141,7 +141,7 @@ impl<T, M: Memory> Iterator for Walk<'_, T, M> {
 }
 
 /// Shows the nodes and buckets behind `start` to `visit` until it has enough; from `start` again whenever the
-/// way back is lost. Whether the end was reached, or the list is damaged.
+/// way back is lost. Returns whether the end was reached, or the list is damaged.
 fn walk<M: Memory>(
     header: Header<M>,
     pin: &Pinned<'_, M>,
@@ -193,7 +193,7 @@ fn walk<M: Memory>(
     }
 }
 
-/// Ends a walk.
+/// Logs the damage, and ends a walk.
 #[cold]
 fn damaged<M: Memory>(header: Header<M>, node: Offset, what: &str) -> bool {
     let (kind, at) = (header.kind.name(), header.at);

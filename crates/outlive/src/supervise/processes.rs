@@ -17,9 +17,9 @@ use std::time::Instant;
 
 /// How often the supervisor looks at programs that have not joined, whose end nobody tells.
 const LOOK: Duration = Duration::from_millis(20);
-/// How often it looks whether what has left the pod has ended.
+/// How often the supervisor checks whether a child that has left the pod has ended.
 const PENDING: Duration = Duration::from_millis(1);
-/// How soon it looks again at what waits for a recovery, at the soonest.
+/// The shortest time between two checks of a child that waits for a recovery.
 const RECOVERING: Duration = Duration::from_micros(100);
 /// How long killed children may take to be gone.
 const LAST_BREATH: Duration = Duration::from_secs(5);
@@ -284,8 +284,9 @@ impl ProcessSupervisor {
         self.children
             .iter()
             .filter_map(|child| child.plan.due())
-            // What is due and has not been started waits for a recovery or a host, whose end no event reports: mostly for a
-            // fraction of a millisecond, and for ever where no process can recover it.
+            // A child that is due and has not been started waits for a recovery or a host, whose
+            // end no event reports: mostly for a fraction of a millisecond, and for ever if no
+            // process can recover it.
             .map(|due| match due.checked_sub(now) {
                 Some(nap) if !nap.is_zero() => nap,
                 _ => ((now - due) / 4).clamp(RECOVERING, LOOK),

@@ -1,21 +1,25 @@
 //! How one waits for the living: spin, then yield, then sleep.
 //!
-//! Spinning is best while the holder runs on another core. With more waiters than cores the holder may be
-//! waiting for ours, so the waiter yields. A yield costs whole time slices where other programs want the core, so
-//! it is the clock that ends the yielding, and not a count; and a thread one of whose yields took all of that time
-//! does not yield for ten seconds. Then the waiter sleeps. One that competes for the lock first takes some naps of 50
-//! microseconds, after which it looks by itself (the kernel lets a short sleeper run soon, and the releaser makes no
-//! system call), then longer ones. Before a longer nap it raises a flag. The releaser reads and lowers the flag just
-//! before it releases, and rings the lock's bell afterwards. To read the flag after the release would
-//! take a fence that costs as much as the release itself. So a ring can be
-//! missed, which costs the sleeper the rest of its nap and nothing else.
+//! Spinning is best while the holder runs on another core. With more waiters than cores the holder
+//! may be waiting for the waiter's core, so the waiter yields. A yield costs whole time slices
+//! where other programs want the core, so the clock ends the yielding, and not a count. If one
+//! yield took all of that time, the thread does not yield for ten seconds. Then the waiter sleeps.
+//! A waiter that competes for the lock first sleeps several times for 50 microseconds, after which
+//! it checks the lock by itself (the kernel lets a short sleeper run soon, and the releaser makes
+//! no system call), then for longer. Before a longer sleep it raises a flag. The releaser reads and
+//! lowers the flag just before it releases, and wakes the sleepers by the lock's wake-up futex
+//! afterwards. To read the flag after the release would take a fence that costs as much as the
+//! release itself. So a wake-up can be missed, which costs the sleeper the rest of its time-out and
+//! nothing else.
 //! The flag is no count, so a sleeper that dies leaves at most one needless ring.
 //!
-//! *A released lock is not accessed.* Its next owner may free the memory that it is in, so the releaser neither
-//! reads nor writes the flag after the release, and a bell is rung by its key alone. A survivor that releases a
-//! dead owner's lock cannot lower the flag before, because the lock may be another's by then; it leaves the flag and
-//! always rings. A waiter raises the flag of a lock that it is about to acquire: to free that lock is an error of
-//! the program, as it is with any lock. The node of a queue lock, which has a flag too, is in a log and never freed.
+//! *A released lock is not accessed.* Its next owner may free the memory that it is in, so the
+//! releaser neither reads nor writes the flag after the release, and it wakes the sleepers by the
+//! futex's key alone. A survivor that releases a dead owner's lock cannot lower the flag before,
+//! because the lock may belong to another owner by then; it leaves the flag and always wakes the
+//! sleepers. A waiter raises the flag of a lock that it is about to acquire: to free that lock is
+//! an error of the program, as it is with any lock. The node of a queue lock, which has a flag too,
+//! is in a log and never freed.
 
 use crate::membership::Member;
 use core::any::TypeId;
@@ -26,14 +30,14 @@ use std::time::Instant;
 
 /// How long one spins and yields before one sleeps, and for how long at most one sleeps at a time.
 ///
-/// Over a memory other than [`Native`] a waiter without bells does nothing but
-/// [`spin_hint`](outlive_memory::Memory::spin_hint), and each hint counts as a microsecond; so does each yield of a
-/// waiter with bells.
+/// Over a memory other than [`Native`] a waiter without wake-up futexes does nothing but
+/// [`spin_hint`](outlive_memory::Memory::spin_hint), and each hint counts as a microsecond; so does
+/// each yield of a waiter with wake-up futexes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Waiting {
     /// How often to spin. (The first hundred times nobody looks whether the holder lives.)
     pub spins: u32,
-    /// For how long to give the core away, after that. A yield that has begun is not cut short.
+    /// For how long to yield the core, after that. A yield that has begun is not cut short.
     pub yielding: Duration,
     /// How long to sleep at a time, after that: the cost of a missed ring, and the longest that a
     /// sleeper overlooks a death.
@@ -41,8 +45,8 @@ pub struct Waiting {
 }
 
 impl Waiting {
-    /// The default: some microseconds of spinning, then 100 of yielding (or one yield, where that takes
-    /// longer), then naps, of up to a millisecond after the first hundred.
+    /// The default: some microseconds of spinning, then 100 of yielding (or one yield, where that
+    /// takes longer), then sleeps, of up to a millisecond after the first 100 sleeps.
     pub const DEFAULT: Self = Self {
         spins: 100,
         yielding: Duration::from_micros(100),
@@ -50,9 +54,10 @@ impl Waiting {
     };
     /// How often a waiter spins at most before it first looks whether the holder lives.
     const BLIND: u32 = 100;
-    /// How often at least to try to take a lock that others take and release all the time.
+    /// The smallest number of tries to take a lock that others take and release all the time.
     pub(super) const TRIES: u32 = 3;
-    /// How many naps of those that compete for a lock are short, and hear no bell.
+    /// The number of sleeps that are short, and that no wake-up ends, for a waiter that competes
+    /// for a lock.
     const SHORT_NAPS: u32 = 100;
     const SHORT_NAP: Duration = Duration::from_micros(50);
     /// How long a thread does not yield after a yield that took all the time for yielding.
@@ -74,15 +79,16 @@ thread_local! {
 pub(super) struct Waiter<'m, M: Memory> {
     member: &'m Member<M>,
     waiting: Waiting,
-    /// The flag that says that a waiter sleeps; its place is also the bell's key. `None` where no bell is rung.
+    /// The flag that says that a waiter sleeps; its offset is also the key of the wake-up futex.
+    /// `None` where no waiter is woken.
     flag: Option<Offset>,
-    /// Whether it is handed the lock, and does not compete for it.
+    /// Whether the waiter is handed the lock, and does not compete for it.
     is_next: bool,
     round: u32,
     /// When the yielding ends; set when it begins.
     yields_until: Option<Instant>,
     naps: u32,
-    /// How often another was faster.
+    /// How often another member was faster.
     tries: u32,
     until: Until,
 }
@@ -135,7 +141,8 @@ impl<'m, M: Memory> Waiter<'m, M> {
         }
     }
 
-    /// Sleeps from now on at this flag, whose owner hands the lock on to this waiter: it hears each bell.
+    /// Sleeps from now on at this flag, whose owner hands the lock to this waiter: each wake-up
+    /// ends its sleep.
     pub(super) fn watch(&mut self, flag: Offset) {
         (self.flag, self.is_next) = (Some(flag), true);
     }
@@ -165,8 +172,8 @@ impl<'m, M: Memory> Waiter<'m, M> {
         true
     }
 
-    /// Whether to try once more, without a pause, because another member was faster. A waiter without time tries
-    /// three times.
+    /// Returns whether to try once more, without a pause, because another member was faster. A
+    /// waiter without time tries three times.
     pub(super) fn tries_again(&mut self) -> bool {
         self.tries = self.tries.saturating_add(1);
         self.tries < Waiting::TRIES || !self.is_over()
@@ -217,7 +224,7 @@ impl<'m, M: Memory> Waiter<'m, M> {
         }
         let now = Instant::now();
         if yields == 0 {
-            // A time that no clock reaches is for ever.
+            // A time that the clock cannot represent means no limit.
             self.yields_until = now.checked_add(most);
             return self.yields_until.is_none()
                 || NO_YIELDS_UNTIL.get().is_none_or(|end| now >= end);
@@ -234,7 +241,7 @@ impl<'m, M: Memory> Waiter<'m, M> {
         !native::<M>() || self.round >= self.waiting.spins && self.round.is_multiple_of(64)
     }
 
-    /// Sleeps without a bell: the longer, the longer it has slept.
+    /// Sleeps without a wake-up futex, and for longer the more often it has slept.
     pub(super) fn nap_unheard(&self, nap: Duration) {
         let times = self
             .naps
@@ -245,7 +252,7 @@ impl<'m, M: Memory> Waiter<'m, M> {
 
     #[cold]
     fn sleep(&self, nap: Duration, still: impl FnOnce() -> bool) {
-        // All others wait for a waiter that is handed the lock and sleeps on.
+        // All others would wait for a waiter that is handed the lock and sleeps on.
         let short = native::<M>() && !self.is_next && self.naps <= Waiting::SHORT_NAPS;
         let (Some(bells), Some(flag), false) = (self.member.bells(), self.flag, short) else {
             return self.nap_unheard(nap);
@@ -261,8 +268,12 @@ impl<'m, M: Memory> Waiter<'m, M> {
     }
 }
 
-/// Lowers `flag`, before the release, and returns whether it was up: then [`ring`] after the release.
-pub(super) fn lower<M: Memory>(memory: M, flag: Offset) -> bool {
+/// The flag's bit that says that a waiter sleeps. The flag's owner may use the other bits.
+const ASLEEP: u64 = 1;
+
+/// Lowers `flag` before the release, and leaves `rest` in it. Returns whether the flag was up; if
+/// it was, the caller calls [`ring`] after the release.
+pub(super) fn lower<M: Memory>(memory: M, flag: Offset, rest: u64) -> bool {
     // Relaxed: the release orders both before the next owner's accesses.
     let asleep = memory.load::<u64>(flag, Ordering::Relaxed) != 0;
     if asleep {
@@ -271,7 +282,7 @@ pub(super) fn lower<M: Memory>(memory: M, flag: Offset) -> bool {
     asleep
 }
 
-/// Wakes those that sleep at `flag`, after the release. Accesses no memory of the lock.
+/// Wakes the waiters that sleep at `flag`, after the release. Accesses no memory of the lock.
 pub(super) fn ring<M: Memory>(member: &Member<M>, flag: Offset) {
     if let Some(bells) = member.bells() {
         bells.ring(flag.raw());
@@ -285,12 +296,13 @@ mod tests {
     use crate::recovery::Logs;
     use outlive_memory::PersistenceDomain;
 
-    /// What a waiter that does not spin does first, and what it does when `between` has passed.
+    /// Returns whether a waiter that does not spin sleeps at first, and whether it sleeps when
+    /// `between` has passed.
     fn rests(yielding: Duration, between: Duration) -> [bool; 2] {
         let memory = Native::leaked(1 << 16, PersistenceDomain::Flushed);
         let generations = Generations::new(memory, Offset::new(0), 1);
         let log = Logs::new(memory, Offset::new(4096), 1).at(0);
-        // SAFETY: nobody else knows this memory.
+        // SAFETY: no other code knows this memory.
         let member = unsafe { Member::assume(memory, generations, Instance::new(0, 1), log, None) };
         let waiting = Waiting {
             spins: 0,
@@ -313,7 +325,7 @@ mod tests {
         assert_eq!(rests(short, short * 2), [false, true]);
         // The one yield has taken all the time: this thread does not yield for a while.
         assert_eq!(rests(short, short * 2), [true, true]);
-        // Whoever is to yield for ever does nevertheless.
+        // A waiter that is to yield for ever yields nevertheless.
         assert_eq!(rests(Duration::MAX, short * 2), [false, false]);
     }
 }
