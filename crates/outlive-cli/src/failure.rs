@@ -25,7 +25,7 @@ impl Failure {
         Self::Failed(paragraph.to_string())
     }
 
-    /// A thread that cannot be started.
+    /// The failure to start a thread.
     pub fn no_thread(error: io::Error) -> Self {
         Self::new(format_args!(
             "a thread cannot be started: {error}; raise the limits on threads (`ulimit -u`, the \

@@ -35,7 +35,8 @@ fn main() -> ExitCode {
         // Else a line that cannot be written panics, in whatever thread, when whoever read stderr is gone.
         .log_internal_errors(false)
         .init();
-    // Without it a truncated file ends a command without a word, which is no reason to refuse.
+    // Without the handler a truncated file ends a command without a message, which is no reason to
+    // refuse the command.
     let _ = outlive::segment::report_bus_errors();
     match command.run() {
         Ok(()) => ExitCode::SUCCESS,

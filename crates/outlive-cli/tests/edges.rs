@@ -324,7 +324,7 @@ fn a_small_dev_shm_holds_a_pod_that_can_be_joined() {
     if !can_contain(&CONTAINER) {
         return;
     }
-    // The default size is refused with the size that fits; that one leaves room for the side file
+    // The default size is refused with the size that fits; that size leaves space for the side file
     // of any number of ids.
     for ids in ["256", "1024"] {
         let before = format!(
@@ -379,7 +379,7 @@ fn the_doctor_sees_a_dev_shm_that_is_small_or_read_only() {
         shm["detail"].as_str().unwrap().contains("read-only"),
         "{shm}"
     );
-    // And a command that fails for it says what to do.
+    // A command that fails for this reason says what to do.
     let mount = "mount -t tmpfs -o ro tmpfs /dev/shm";
     let ended = contained(&CONTAINER, mount, &["pod", "create", "/dev/shm/pod"])
         .output()
@@ -697,7 +697,7 @@ fn a_pipe_with_the_name_of_a_side_file_holds_nothing_up() {
     fs::remove_file(&pipe).unwrap();
 }
 
-/// Of a user of its own, whose threads are counted.
+/// Starts each run as a user of its own, whose threads are counted.
 #[test]
 fn a_run_that_may_not_start_threads_says_so() {
     use std::os::unix::process::CommandExt;
@@ -738,7 +738,8 @@ fn a_run_that_may_not_start_threads_says_so() {
         fs::remove_file(&text).unwrap();
         return println!("skipped: the command cannot be run as another user here (needs root)");
     }
-    // Up to 7 even one host has too few; with some more, one may do the work of both.
+    // Up to 7 threads are too few even for one host; with some more, one host may do the work of
+    // both.
     for threads in 2..12 {
         let ended = run(threads).unwrap();
         let errors = String::from_utf8_lossy(&ended.stderr);

@@ -172,7 +172,7 @@ fn there_is_no_room_for_more_than_there_is() {
         outlive(["pod", "destroy", place.path()]).succeeds();
     }
     outlive(["pod", "create", place.path(), "--domain", "write-back"]).fails(1, "write-back");
-    // Nor huge pages on a filesystem that has none.
+    // Huge pages are refused on a filesystem that has none.
     outlive(["pod", "create", place.path(), "--huge", "reserved"])
         .fails(1, "mount -t hugetlbfs none");
     assert!(
@@ -516,7 +516,7 @@ fn a_reader_who_goes_away_ends_the_command_quietly() {
     // A host whose reader has gone leaves in good order.
     let mut host = Running::start_and_stop_reading(["pod", "host", path, "--host", "0"]);
     let mut other = Running::start(["pod", "host", path, "--host", "1"]);
-    // Before that an interrupt would kill it.
+    // Before the host has joined, an interrupt would kill it.
     other.wait_for(&["joined"]);
     host.ends();
     other.interrupt();

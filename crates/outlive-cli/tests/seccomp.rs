@@ -11,8 +11,8 @@ use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};
 use support::{Place, command};
 
-/// A refused call: its name, its number, and which of its arguments has which value, unless all are
-/// refused.
+/// A refused call: its name, its number, and the argument and value that are refused, unless the
+/// whole call is.
 type Call = (&'static str, libc::c_long, Option<(usize, u32)>);
 
 const F_OFD_SETLK: u32 = libc::F_OFD_SETLK as u32;
@@ -41,7 +41,7 @@ const CALLS: [Call; 14] = [
     ("mlock", libc::SYS_mlock, None),
 ];
 
-/// Has `command` run under a filter that answers `call` with `errno`.
+/// Makes `command` run under a filter that answers `call` with `errno`.
 fn refuse(command: &mut Command, call: Call, errno: i32) {
     let jump = |k: u32, jt, jf| libc::sock_filter {
         code: (libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K) as u16,
@@ -99,7 +99,7 @@ fn refuse(command: &mut Command, call: Call, errno: i32) {
     unsafe { command.pre_exec(install) };
 }
 
-/// Runs the command to its end, which `timeout` sees to.
+/// Runs the command to its end, which `timeout` ensures.
 fn outlive(call: Call, errno: i32, arguments: &[&str]) -> (Option<i32>, String, String) {
     let program = command(["x"; 0]);
     let mut limited = Command::new("timeout");
@@ -117,7 +117,7 @@ fn outlive(call: Call, errno: i32, arguments: &[&str]) -> (Option<i32>, String, 
     (ended.status.code(), text(ended.stdout), text(ended.stderr))
 }
 
-/// What no pod does without.
+/// Whether every pod needs `call`.
 fn is_needed(call: &str) -> bool {
     matches!(call, "fcntl(F_OFD_SETLK)" | "madvise" | "get_robust_list")
 }

@@ -1,4 +1,4 @@
-//! The live view ends with its terminal, and when it is told to.
+//! The live view ends with its terminal, and on a signal.
 
 mod support;
 
@@ -14,7 +14,7 @@ use support::{Place, command, outlive};
 
 const LIMIT: Duration = Duration::from_secs(60);
 
-/// A new pseudo-terminal: the side of the terminal's program, and that of the command.
+/// Creates a pseudo-terminal. Returns the side of the terminal's program, and the command's side.
 fn terminal() -> (File, File) {
     // SAFETY: calls on a new descriptor; the name is copied before another call changes it.
     unsafe {
@@ -34,8 +34,8 @@ fn terminal() -> (File, File) {
     }
 }
 
-/// `outlive pod watch` on a terminal, after it has drawn something. With `is_controlling` the
-/// terminal sends it SIGHUP, too.
+/// Starts `outlive pod watch` on a terminal, and waits until it has drawn something. With
+/// `is_controlling` the terminal also sends it SIGHUP.
 fn watch(path: &str, is_controlling: bool) -> (Child, File) {
     let (mut master, slave) = terminal();
     let mut watch: Command = command(["pod", "watch", path]);
@@ -95,9 +95,10 @@ fn the_live_view_ends_when_it_is_told_to() {
     let place = Place::new("told");
     outlive(["pod", "create", place.path(), "--size", "4M", "--ids", "16"]).succeeds();
     let (child, mut master) = watch(place.path(), false);
-    // What it draws is read, so that it does not wait for that.
+    // Its output is read, so that it does not wait for a reader.
     std::thread::spawn(move || while matches!(master.read(&mut [0; 4096]), Ok(1..)) {});
-    // As late as the library reads keys: its handlers are installed before the first frame.
+    // The signal comes when the library reads keys: the handlers are installed before the first
+    // frame.
     support::send(child.id(), Signal::TERM);
     ends(child);
 }

@@ -295,9 +295,10 @@ unsafe impl Memory for Native {
 
     #[inline(always)]
     fn crash_point<P: CrashPoint>(self, _point: P) {
-        // A thread that is killed has executed its instructions up to one of them, and a survivor sees all their
-        // stores. So processor order is enough, and the compiler alone could move a store that comes after this point,
-        // relaxed, before one that comes before it, release. It moves none across this, which is no instruction.
+        // A killed thread has executed its instructions up to one of them, and a survivor sees all
+        // their stores. So processor order is enough, and only the compiler could move a relaxed
+        // store from after this point to before a release store that precedes this point. The
+        // compiler moves no store across this fence, which is no instruction.
         compiler_fence(Ordering::SeqCst);
     }
 }

@@ -74,7 +74,8 @@ impl Launcher {
         self.start_command(self.command(part).stdout(Stdio::piped()))
     }
 
-    /// Starts what [`command`](Self::command) made; its standard output must be a pipe to [await](Playing::await_ready) it.
+    /// Starts a command that [`command`](Self::command) made; its standard output must be a pipe to
+    /// [await](Playing::await_ready) it.
     pub(crate) fn start_command(&self, command: &mut Command) -> Result<Playing, StudyError> {
         // A group of its own: Ctrl-C is for the study, which ends its parts in good order.
         let child = command.process_group(0).spawn();

@@ -1,8 +1,9 @@
 //! `crowd`: what hundreds of idle processes cost in one pod.
 //!
-//! On four hosts, each process a member that waits for the pod's events, with at most 1,024 descriptors: how long it takes
-//! until all have joined, how much of a core they take while nothing happens, and how long until every survivor has been
-//! notified of every death when each second one is killed at once.
+//! On four hosts, each process a member that waits for the pod's events, with at most 1,024
+//! descriptors: how long it takes until all have joined, how much of a core they take while nothing
+//! happens, and how long until every survivor has been notified of every death when every second
+//! process is killed at the same time.
 
 use crate::children::{Part, Playing};
 use crate::row::{Goal, Row};
@@ -25,17 +26,17 @@ pub const STUDY: Study = Study {
 };
 
 const HOSTS: u32 = 4;
-/// How many descriptors each process may have.
+/// The limit on the descriptors of each process.
 const DESCRIPTORS: u64 = 1024;
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// What the members write in the payload.
+/// The words that the members write in the payload.
 #[derive(Clone, Copy)]
 struct Tally {
     memory: Native,
     joined: Offset,
     notified: Offset,
-    /// When the last survivor had been notified of all deaths.
+    /// The time at which the last survivor had been notified of all deaths.
     when: Offset,
 }
 
@@ -79,7 +80,7 @@ impl Tally {
 pub struct Idler {
     pod: PathBuf,
     host: u32,
-    /// How many processes will die.
+    /// The number of processes that will die.
     deaths: u64,
 }
 
@@ -125,7 +126,7 @@ impl Idler {
     }
 }
 
-/// What one round found.
+/// The results of one round.
 struct Found {
     joined: f64,
     idle: f64,
@@ -166,7 +167,7 @@ impl Round {
         let all = u64::from(processes);
         tally.await_all("all processes joined", tally.joined, all, &mut round)?;
         let joined = clock::micros(start, clock::now()) / 1e6;
-        // What joining has left to do.
+        // Lets work that follows the joining end first.
         std::thread::sleep(rest / 4);
         let descriptors = round.members.iter().map(descriptors).max().unwrap_or(0);
         let (before, began) = (round.processor_time(), Instant::now());
@@ -204,7 +205,7 @@ fn descriptors(member: &Playing) -> usize {
     fs::read_dir(path).map_or(0, Iterator::count)
 }
 
-/// By the scheduler's own count, which is in nanoseconds.
+/// Reads the scheduler's own count, which is in nanoseconds.
 fn processor_time(member: &Playing) -> f64 {
     let tasks = format!("/proc/{}/task", member.pid().as_raw_nonzero());
     let tasks = fs::read_dir(tasks).into_iter().flatten().flatten();

@@ -1,14 +1,16 @@
-//! A process that opens pods in turn and closes them ends with what it had at the start: descriptors, mappings, locked and
-//! shared memory. One test, since other threads of the program would have descriptors of their own.
+//! A process that opens and closes pods in turn ends with the resources that it had at the start:
+//! descriptors, mappings, locked and shared memory. This is one test, since other threads of the
+//! program would have descriptors of their own.
 
 use outlive::membership::ProcessOptions;
 use outlive::pod::{Pod, PodError, PodOptions};
 use std::path::Path;
 
-/// How many pods are opened; by hand more: `CLOSED_PODS=10000 cargo test -p outlive --test pod_close`.
+/// The number of pods that are opened. To open more by hand: `CLOSED_PODS=10000 cargo test -p
+/// outlive --test pod_close`.
 const PODS: u32 = 300;
 
-/// What a process has of the operating system.
+/// The resources that a process has of the operating system.
 #[derive(Debug, PartialEq, Eq)]
 struct Held {
     descriptors: usize,

@@ -1,4 +1,5 @@
-//! Who has a pod open keeps repairs and creators out, and a refused attempt changes nothing (its lock least of all).
+//! A process that has a pod open keeps repairs and creators out, and a refused attempt changes
+//! nothing, in particular not its own lock.
 
 use outlive::membership::ProcessOptions;
 use outlive::pod::{Pod, PodError, PodOptions};
@@ -35,7 +36,8 @@ fn a_refused_repair_keeps_the_lock_of_its_own_opening() {
             matches!(refused, Err(PodError::InUse { .. })),
             "{refused:?}"
         );
-        // The member's lock stays whatever others try, and so does the repairer's: both keep a creator out.
+        // The member keeps its lock whatever others try, and so does the repairer: both keep a
+        // creator out.
         let replaced = Segment::builder().replace(true).create(path).map(|_| ());
         assert!(
             matches!(replaced, Err(CreateError::Busy { .. })),
@@ -45,7 +47,8 @@ fn a_refused_repair_keeps_the_lock_of_its_own_opening() {
     }
     process.leave().unwrap();
     let other = Pod::open(path).unwrap();
-    // A refused repair of the only opening but this one; then that one's lock alone keeps the creator out.
+    // `busy.repair()` is refused because of the other opening. When that is closed, the lock of
+    // `busy` alone keeps the creator out.
     assert!(matches!(busy.repair(), Err(PodError::InUse { .. })));
     other.close().unwrap();
     let replaced = Segment::builder().replace(true).create(path).map(|_| ());

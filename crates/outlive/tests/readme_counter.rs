@@ -10,7 +10,7 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::mpsc::channel;
 use std::time::{Duration, Instant};
 
-/// How long anything may take.
+/// The time limit of each step.
 const LIMIT: Duration = Duration::from_secs(60);
 const HOSTS: u32 = 3;
 
@@ -117,7 +117,7 @@ fn hosts_that_are_killed_or_stopped_hold_nobody_up() {
         for round in 0..2 * HOSTS {
             let id = round % HOSTS;
             let host = &mut hosts[id as usize];
-            // In turn: killed, and stopped, for which it is killed by another.
+            // In turn the host is killed, or it is stopped and another host kills it.
             host.signal(if round % 2 == 0 {
                 libc::SIGKILL
             } else {

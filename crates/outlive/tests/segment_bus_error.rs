@@ -34,7 +34,7 @@ fn fault_in(segment: Segment, file: &File) {
         .load::<u64>(Offset::new(8192), Ordering::Relaxed);
 }
 
-/// Loads from a mapping that is none of Outlive's.
+/// Loads from a mapping that does not belong to Outlive.
 fn fault_elsewhere(path: &Path) {
     let file = File::options()
         .read(true)
@@ -47,7 +47,7 @@ fn fault_elsewhere(path: &Path) {
     // SAFETY: a new mapping of an open file.
     let map = unsafe { memmap2::MmapMut::map_mut(&file) }.unwrap();
     file.set_len(0).unwrap();
-    // SAFETY: inside the mapping; the access faults, which is what is tried.
+    // SAFETY: inside the mapping; the access faults, which is the purpose of the test.
     unsafe { map.as_ptr().read_volatile() };
 }
 
@@ -71,7 +71,7 @@ fn case() {
             rlim_max: 0,
         };
         libc::setrlimit(libc::RLIMIT_CORE, &raw const none);
-        // Other than that of the Rust runtime, which ends in the default too.
+        // Replaces the handler of the Rust runtime, which ends in the default action too.
         libc::signal(
             libc::SIGBUS,
             if has("earlier") {

@@ -1,6 +1,6 @@
 //! A file on FUSE is refused as a segment: a small FUSE server in a mount namespace of its own
-//! plays sshfs, or virtiofs without DAX. The other network filesystems are rows of the same table
-//! (`src/segment/filesystem.rs`).
+//! stands in for sshfs, or virtiofs without DAX. The other network filesystems are rows of the same
+//! table (`src/segment/filesystem.rs`).
 
 use outlive::segment::{CreateError, OpenError, Segment};
 use std::ffi::CString;

@@ -240,8 +240,8 @@ fn reserved_huge_pages_are_refused_where_there_are_too_few_with_the_command_that
         assert!(error.to_string().contains(command), "{error}");
     }
     assert!(!file.exists());
-    // The pages that the kernel may allocate beyond the pool count as free; here there are none in
-    // truth.
+    // The pages that the kernel may allocate beyond the pool count as free; here no such pages
+    // exist.
     write("nr_overcommit_hugepages", 3);
     write("surplus_hugepages", 1);
     let error = create(file.to_str().unwrap());

@@ -1,4 +1,4 @@
-//! A map with a damaged link is walked to an end, and the pod's check reports it.
+//! A walk over a map with a damaged link ends, and the pod's check reports the damage.
 
 use outlive::membership::ProcessOptions;
 use outlive::memory::{Memory, Offset, Ordering};
@@ -11,7 +11,7 @@ use std::time::Duration;
 
 const ENTRIES: u64 = 100;
 
-/// Runs `test` in a thread, which is left alone if it takes longer than a minute.
+/// Runs `test` in a thread, which is abandoned if it takes longer than a minute.
 fn within_a_minute(test: impl FnOnce() + Send + 'static) {
     let (done, is_done) = channel();
     let thread = std::thread::spawn(move || {
@@ -33,7 +33,7 @@ fn a_damaged_link_is_reported_and_ends_the_iteration() {
         let thread = process.enter(None, "t").expect("a thread joins");
         let (heap, memory) = (thread.heap(&pod).expect("a heap"), thread.memory());
         let cell = heap.allocate_into(8, heap.hand(0)).expect("there is room");
-        // As a program that publishes both.
+        // Clears both words, as a program that publishes both does.
         for word in [heap.hand(0), cell] {
             memory.store(word, 0u64, Ordering::Relaxed);
         }
@@ -55,7 +55,8 @@ fn a_damaged_link_is_reported_and_ends_the_iteration() {
         assert_eq!(links.len() as u64, ENTRIES);
         let mut rings = 0;
         for (index, (link, to)) in links.iter().enumerate().step_by(7) {
-            // Itself, another node before or behind it, nowhere, and each bit that leads elsewhere.
+            // The node itself, a node before or behind it, no node, and the right link with one bit
+            // flipped.
             let itself = link - 24;
             let flipped = (4..20).map(|bit| to ^ 1 << bit);
             for wrong in [nodes[0], nodes[50], itself, 0].into_iter().chain(flipped) {
@@ -81,7 +82,7 @@ fn a_damaged_link_is_reported_and_ends_the_iteration() {
             }
         }
         assert!(rings > 0, "no damage has ended a walk");
-        // Nor does a search for what would stand behind a node that leads to itself end in a loop.
+        // A search beyond a node that leads to itself does not loop either.
         let node = links[50].1;
         memory.store(Offset::new(node + 24), node, Ordering::Relaxed);
         let search = || (0..100 * ENTRIES).any(|key| key >= ENTRIES && map.contains(&heap, &key));

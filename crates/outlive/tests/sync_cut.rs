@@ -439,7 +439,8 @@ fn bare_locks_and_mutexes_that_fell_back_are_released_by_the_audit_too() {
     drop(held);
 }
 
-/// Where others take and release a lock all the time, a try ends, and so does a time-out; nothing is held then.
+/// Where others take and release a lock all the time, a try ends, and so does a wait with a
+/// time-out; nothing is held then.
 #[test]
 fn tries_and_time_outs_end_although_another_is_always_faster() {
     let pod = Pod::new(Countdown::new());

@@ -92,7 +92,7 @@ enum Huge {
     Off,
     /// Huge ones where the kernel gives them
     Transparent,
-    /// Huge ones from the pool that the administrator has filled, for a file on a hugetlbfs mount
+    /// Huge pages from the pool that the administrator has filled, for a file on a hugetlbfs mount
     Reserved,
 }
 

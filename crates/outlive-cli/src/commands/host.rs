@@ -57,7 +57,7 @@ pub struct Host {
     child: Option<Vec<u32>>,
 }
 
-/// How long it may take until the end of a child is noticed.
+/// The longest time until the end of a child is noticed.
 const REAPING: Duration = Duration::from_secs(1);
 
 impl Host {
@@ -121,7 +121,9 @@ impl Host {
                 process.ring();
             })
             .map_err(|error| {
-                Failure::new(format_args!("the thread that waits for signals: {error}"))
+                Failure::new(format_args!(
+                    "the thread that waits for signals cannot be started: {error}"
+                ))
             })?;
         let mut events = process.events();
         let started = Instant::now();

@@ -41,14 +41,14 @@ pub struct Watch {
     width: u16,
 }
 
-/// How long a signal to end may wait for an answer.
+/// The longest time until a signal to end is handled.
 const ATTENTION: Duration = Duration::from_millis(250);
-/// How long the main thread may take to end after the terminal was closed.
+/// The longest time that the main thread may take to end after the terminal was closed.
 const GRACE: Duration = Duration::from_secs(1);
 
 /// Ends the process when its terminal is closed. The terminal library does not return from its poll
-/// then: a read from a closed terminal returns 0 bytes at once, for ever. This process is no member
-/// of the pod, so it leaves nothing behind.
+/// then: each read from a closed terminal returns 0 bytes at once. This process is not a member of
+/// the pod, so it leaves nothing behind.
 fn end_with_the_terminal(stop: Arc<AtomicBool>) -> io::Result<()> {
     let watch = move || {
         while !is_closed(None) {}
@@ -60,10 +60,10 @@ fn end_with_the_terminal(stop: Arc<AtomicBool>) -> io::Result<()> {
     watcher.spawn(watch).map(drop)
 }
 
-/// Whether the terminal was closed; waits for it for `timeout`, or for ever.
+/// Returns whether the terminal was closed. Waits for that for `timeout`, or without a limit.
 fn is_closed(timeout: Option<&Timespec>) -> bool {
     let stdin = io::stdin();
-    // No events are asked for: a hang-up is told in any case.
+    // No events are requested: a hang-up is reported in any case.
     let mut polled = [PollFd::new(&stdin, PollFlags::empty())];
     matches!(poll(&mut polled, timeout), Ok(1..))
 }
@@ -102,7 +102,7 @@ impl Watch {
         let mut screen = ratatui::try_init().map_err(terminal)?;
         let outcome = self.live(&mut scene, &mut screen, &stop);
         let restored = ratatui::try_restore().map_err(terminal);
-        // What a terminal answers that has been closed does not matter.
+        // Errors from a terminal that has been closed do not matter.
         if stop.load(Ordering::Relaxed) || is_closed(Some(&Timespec::default())) {
             return Ok(());
         }

@@ -229,7 +229,7 @@ impl Running {
         self.child.wait().unwrap();
     }
 
-    /// Waits until it has ended, in whatever way.
+    /// Waits until it has ended, with or without success.
     #[track_caller]
     pub fn wait_gone(&mut self) {
         let until = Instant::now() + LIMIT;

@@ -341,7 +341,7 @@ enum Kind {
     Mutex,
 }
 
-/// Runs `inside` while `id` holds the lock, and releases it if that says so.
+/// Runs `inside` while `id` holds the lock, and releases the lock if `inside` returns `true`.
 fn hold(m: Scheduled, id: u32, kind: Kind, inside: impl FnOnce() -> bool) {
     fn then<G>(guard: G, inside: impl FnOnce() -> bool) {
         if !inside() {
@@ -359,8 +359,8 @@ fn hold(m: Scheduled, id: u32, kind: Kind, inside: impl FnOnce() -> bool) {
     }
 }
 
-/// The next owner frees the lock's memory, which is another object's then: neither the releaser nor the
-/// recovery of the releaser writes there.
+/// The next owner frees the lock's memory, which then holds another object: neither the releaser
+/// nor the recovery of the releaser writes there.
 fn freed(name: &str, kind: Kind) -> Scenario {
     let words = match kind {
         Kind::Queue => [LOCK, LOCK + 64],
@@ -384,7 +384,7 @@ fn freed(name: &str, kind: Kind) -> Scenario {
             }
             hold(m, 1, kind, || {
                 if m.load::<u64>(DATA, Ordering::Acquire) == 0 {
-                    // A queue lock is not freed before a waiter that died is recovered.
+                    // A queue lock is not freed before a dead waiter is recovered.
                     return true;
                 }
                 m.store(DATA + 8, 1u64, Ordering::Relaxed);
@@ -404,7 +404,7 @@ fn freed(name: &str, kind: Kind) -> Scenario {
         })
 }
 
-/// What the object holds that is made of a freed lock's memory.
+/// The contents of the object that reuses a freed lock's memory.
 const REUSED: u64 = 0x5EED_5EED_5EED_5EED;
 
 /// Broken: a release that does not release.

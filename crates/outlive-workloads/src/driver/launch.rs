@@ -40,7 +40,7 @@ pub(super) fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
 /// Starts hosts as process groups of their own, which can be killed as a whole.
 pub(super) struct AsGroups {
     pub(super) running: Running,
-    /// Why a host could not be started, the last time that happened.
+    /// The last error with which a host could not be started.
     pub(super) refused: Arc<Mutex<Option<io::Error>>>,
 }
 

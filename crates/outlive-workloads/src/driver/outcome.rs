@@ -237,9 +237,8 @@ pub enum RunError {
     CalledOff(CalledOff),
     /// All hosts are dead, and the last ones could not be started again.
     #[error(
-        "a host cannot be started: {0}; if that is for want of processes or memory, raise the \
-         limits (`ulimit -u`, the pids limit \
-         of a container, `ulimit -v`)"
+        "a host cannot be started: {0}; if processes or memory are lacking, raise the limits \
+         (`ulimit -u`, the pids limit of a container, `ulimit -v`)"
     )]
     Launch(#[source] std::io::Error),
     /// A thread of the driver cannot be started.

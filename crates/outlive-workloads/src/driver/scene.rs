@@ -27,14 +27,14 @@ pub(super) struct Scene<R> {
     mapped: Mapped,
 }
 
-/// A pod that no thread of this process uses any more, closed when this is dropped: a process may have many runs, and memory
-/// is freed only when the last mapping goes.
+/// Closes a pod that no thread of this process uses any more, when this is dropped: a process may
+/// have many runs, and memory is freed only when the last mapping is removed.
 struct Mapped(Option<Pod>);
 
 impl Drop for Mapped {
     fn drop(&mut self) {
-        // The threads of a run are scoped, and what it returns holds nothing of the pod. `run`, which does, stands before this
-        // in `Scene`.
+        // The threads of a run are scoped, and the run's result holds nothing of the pod. The field
+        // `run`, which does, precedes this one in `Scene`.
         if let Some(pod) = self.0.take()
             && let Err(error) = pod.close()
         {

@@ -26,8 +26,8 @@ thread_local! {
     static LOSES: Cell<Option<(Offset, u64)>> = const { Cell::new(None) };
 }
 
-/// Runs `live` while another member is faster at each compare-and-swap of the word at `at`, and returns how often
-/// it was. Panics after a thousand times `most`.
+/// Runs `live` while another member is faster at each compare-and-swap of the word at `at`, and
+/// returns how often it was. Panics after 1,000 times `most`.
 pub fn losing(at: Offset, most: u64, live: impl FnOnce()) -> u64 {
     LOSES.set(Some((at, most * 1000)));
     live();

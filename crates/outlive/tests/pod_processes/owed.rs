@@ -52,8 +52,8 @@ fn a_forgotten_guard_is_taken_from_who_has_left() {
     assert_eq!(guard.abandoned_by().map(|owner| owner.id), Some(9));
 }
 
-/// A transaction is not committed after a lock under which it stores was released, though it does not borrow that
-/// lock's guard.
+/// A transaction is not committed after a lock under which it stores was released, though it does
+/// not borrow that lock's guard.
 #[test]
 #[should_panic(expected = "was released")]
 fn a_transaction_that_outlives_another_lock_is_refused() {

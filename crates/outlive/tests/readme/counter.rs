@@ -13,7 +13,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         return Ok(());
     }
     let pod = Pod::open(&path)?;
-    // A host of its own: hosts are fenced, and the processes of one host beat for one another.
+    // Each process is a host: hosts are fenced, and the processes of one host share its heart.
     let process = pod.join(ProcessOptions::on_host(what.parse()?))?;
     let member = process.enter(None, "counter")?;
     let at = pod.payload().ok_or("no payload")?.offset; // where it is, all have to agree on

@@ -64,8 +64,8 @@ pub fn loading<T>(what: String, load: impl FnOnce() -> T) -> T {
     loaded
 }
 
-/// Keeps a bar moving by a thread of its own, if it is shown and one can be started (the bar would
-/// panic otherwise).
+/// Keeps a bar moving by a thread of its own, if the bar is shown and a thread can be started (the
+/// bar would panic otherwise).
 fn tick(bar: &ProgressBar) {
     if !bar.is_hidden() && thread::Builder::new().spawn(|| ()).is_ok() {
         bar.enable_steady_tick(Duration::from_millis(100));
