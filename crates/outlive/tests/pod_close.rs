@@ -6,8 +6,8 @@ use outlive::membership::ProcessOptions;
 use outlive::pod::{Pod, PodError, PodOptions};
 use std::path::Path;
 
-/// The number of pods that are opened. To open more by hand: `CLOSED_PODS=10000 cargo test -p
-/// outlive --test pod_close`.
+/// The number of pods that are opened. To open more by hand:
+/// `CLOSED_PODS=10000 cargo test -p outlive --test pod_close`.
 const PODS: u32 = 300;
 
 /// The resources that a process has of the operating system.

@@ -115,7 +115,7 @@ impl RealSweep for ComeAndGo {
     fn check(&self, world: &World, _crash: &Crash) -> Result<(), String> {
         let pod = Pod::open(&world.path).map_err(|error| error.to_string())?;
         let check = pod.check();
-        // This process runs all checks: without the close it would keep thousands of descriptors.
+        // This is the counting process: without the close it would keep thousands of descriptors.
         pod.close().map_err(|error| error.to_string())?;
         if !check.is_clean() {
             return Err(format!("{:?}", check.violations));
