@@ -1,7 +1,7 @@
 //! Walking over all entries.
 //!
-//! A walk over a damaged list (one that is a ring or not sorted) ends early and logs an error. A
-//! list's nodes come in the order of their sorts, and while a pin is held none of them is reused.
+//! A walk over a damaged list (one that has a cycle or is not sorted) ends early and logs an error.
+//! A list's nodes come in the order of their sorts, and while a pin is held none of them is reused.
 //! So a walk that meets a smaller sort, or the same node twice, is on a damaged list.
 //!
 //! A walk pins the heap for a few entries at a time, and finds its place again by the sort of the last one: so it
@@ -157,7 +157,7 @@ fn walk<M: Memory>(
             let node = target(word);
             let next = pin.load(node + NEXT);
             if (next & MARK != 0 || next & OPENING == 0) && ring.closes(node) {
-                return damaged(header, node, "the list is a ring");
+                return damaged(header, node, "the list has a cycle");
             }
             if next & MARK != 0 {
                 // As in `seek`: what stands behind a removed node is not protected until it is out.
