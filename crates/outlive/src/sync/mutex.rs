@@ -38,7 +38,7 @@ outlive_memory::crash_points! {
     }
 }
 
-/// Why the data of a lock has to be repaired.
+/// Why a value has to be repaired.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Abandoned {
     /// The owner died while it held the lock.

@@ -50,7 +50,7 @@ pub(super) fn cut<M: Memory>(
     }
     memory.crash_point(QueuePoint::Cut);
     drop(mending);
-    // The dead member may have lowered the flag of its node without waking the sleeper.
+    // The dead may have lowered the flag of its node without ringing.
     ring(member, node + SLEEPER);
 }
 
@@ -91,9 +91,8 @@ impl<M: Memory> Mending<M> {
 
 impl<M: Memory> Drop for Mending<M> {
     fn drop(&mut self) {
-        // Release: the cut. A compare-and-swap, because the cut may have passed the lock to its
-        // next owner, which may have freed it since: then the word does not name the repairing
-        // member.
+        // Release: the cut. By compare-and-swap, because the cut may have made the lock its next owner's, which
+        // may have freed it since: then the word does not name the mender.
         let order = (Ordering::Release, Ordering::Relaxed);
         let (mender, free) = (self.mender, Instance::NOBODY);
         let _ = (self.memory).compare_exchange(self.at, mender, free, order.0, order.1);
@@ -112,9 +111,6 @@ impl<M: Memory> RecoverLock<M> for LeaveQueue<M> {
         let (lock, what) = (entry.lock, "the log's entry is not a place of a queue lock");
         Offset::checked(lock.raw(), QueueLock::<M>::BYTES, 64, size)
             .map_err(|_| RecoverError::BadLock { lock, what })?;
-        // The next use of the node belongs to another owner, which has not asked. Waiters at it are
-        // woken below.
-        lower(memory, node + SLEEPER, 0);
         let turn: u64 = memory.load(node + TURN, Ordering::Relaxed);
         if is_over(memory.load(node + DONE, Ordering::Relaxed), turn) {
             // It had not begun to queue, or it had released the lock. It may not have rung.

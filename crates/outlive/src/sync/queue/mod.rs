@@ -10,8 +10,8 @@
 //!
 //! ```text
 //!  lock:   0  tail: the last waiter's ticket, or 0      node, in the waiter's log, one per lock entry:
-//!         64  the repairing member, or 0                  0  turn: which use of the node this is
-//!         72  whether an owner panicked                   8  the predecessor's ticket
+//!         64  who mends the queue, or 0                   0  turn: which use of the node this is
+//!                                                         8  the predecessor's ticket
 //!  ticket: | turn, 42 bits | node + 1, 6 | id, 16 |      16  done: the last turn that is over
 //!                                                        24  whether the successor sleeps
 //! ```
@@ -45,11 +45,6 @@ const TURN: u64 = 0;
 const PREDECESSOR: u64 = 8;
 const DONE: u64 = 16;
 const SLEEPER: u64 = 24;
-/// A word of the lock. An owner that panicked sets it, and the release of an owner that has asked
-/// for it clears it.
-const PANICKED: u64 = 72;
-/// A bit in the flag of an owner's node: the owner has asked, and the lock's word is set.
-const ASKED: u64 = 2;
 
 outlive_memory::crash_points! {
     /// Where the use of a queue lock may be cut short.
@@ -146,8 +141,8 @@ pub struct QueueLock<M: Memory = Native> {
 impl<M: Memory> QueueLock<M> {
     /// How many bytes the lock takes: two lines, the second touched only when a queue is mended.
     ///
-    /// They may be reused when no member waits for the lock, and every member that died waiting for
-    /// it has been recovered: its recovery repairs the queue.
+    /// They may be reused when no member waits for the lock, and none that has died waiting for it is yet to
+    /// be recovered: its recovery mends the queue.
     pub const BYTES: u64 = 128;
 
     /// The lock at `at` (aligned to 64), which is zeroed memory at first: free.
@@ -222,8 +217,8 @@ impl<M: Memory> QueueLock<M> {
         Ok(Some(place.guard()))
     }
 
-    /// Acquires it if no live member holds it or waits for it; never enters the queue otherwise.
-    /// Returns `None` also after three tries at each of which another member was faster.
+    /// Acquires it if no live member holds it or waits for it; never enters the queue otherwise. `None` too after
+    /// three tries at each of which another member was faster.
     ///
     /// # Errors
     /// See [`LockError`].
@@ -542,8 +537,8 @@ impl<'m, M: Memory> Place<'m, M> {
     }
 }
 
-/// The right that a held [`QueueLock`] gives: under it, the owner's [redo](Self::redo) transactions
-/// are safe. Dropping it passes the lock on.
+/// The right that a held [`QueueLock`] gives: under it, the owner's [redo](Self::redo) transactions are
+/// safe. Dropping it passes the lock on.
 #[derive(Debug)]
 #[must_use = "the lock is released when this is dropped"]
 pub struct QueueGuard<'m, M: Memory = Native> {
@@ -554,9 +549,6 @@ pub struct QueueGuard<'m, M: Memory = Native> {
     /// give it up.
     node: Offset,
     entry: Offset,
-    /// Whether the thread was panicking already when the lock was taken: that panic did not begin
-    /// under the lock.
-    panicking: bool,
     turn: u64,
 }
 
@@ -565,21 +557,6 @@ impl<'m, M: Memory> QueueGuard<'m, M> {
     #[inline]
     pub fn member(&self) -> &'m Member<M> {
         self.member
-    }
-
-    /// [`ByPanic`](Abandoned::ByPanic) if an owner panicked while it held the lock: what it stored
-    /// without a redo transaction, or in several, may be incomplete. It is reported to the owners
-    /// that ask, until one of them releases the lock without a panic. (A dead owner is recovered
-    /// before.)
-    pub fn abandoned(&self) -> Option<Abandoned> {
-        let at = lock_of(self.member, self.listed)? + PANICKED;
-        // Relaxed: the acquisition orders it.
-        if self.memory.load::<u64>(at, Ordering::Relaxed) == 0 {
-            return None;
-        }
-        let flag = self.node + SLEEPER;
-        self.memory.fetch_or(flag, ASKED, Ordering::Relaxed);
-        Some(Abandoned::ByPanic)
     }
 
     /// Begins a redo transaction, which ends before the lock is released:
@@ -626,28 +603,7 @@ impl<M: Memory> Drop for QueueGuard<'_, M> {
     }
 }
 
-/// Returns the lock that `member` lists at `listed`.
-fn lock_of<M: Memory>(member: &Member<M>, listed: Listed) -> Option<Offset> {
-    let mut entries = OwnLog::of(member).log().locks();
-    Some(entries.find(|entry| entry.slot == listed.slot())?.lock)
-}
-
-/// Passes the lock on after a panic of its owner while it held the lock.
-#[cold]
-#[inline(never)]
-fn pass_on_in_panic<M: Memory>(member: &Member<M>, listed: Listed, turn: u64) {
-    if let Some(lock) = lock_of(member, listed) {
-        // Relaxed: released with the lock.
-        (member.memory()).store(lock + PANICKED, 1u64, Ordering::Relaxed);
-    }
-    // The panic that the owner asked about stays reported.
-    let flag = OwnLog::of(member).node(listed) + SLEEPER;
-    (member.memory()).fetch_and(flag, !ASKED, Ordering::Relaxed);
-    pass_on_and_wake(member, listed, turn);
-}
-
-/// Passes the lock on where the successor sleeps, or where the owner has asked whether another
-/// owner panicked.
+/// The same where the successor sleeps.
 #[cold]
 #[inline(never)]
 fn pass_on_and_wake<M: Memory>(member: &Member<M>, listed: Listed, turn: u64) {

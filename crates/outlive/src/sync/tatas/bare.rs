@@ -70,8 +70,7 @@ impl<M: Memory> BareTatas<M> {
         }
     }
 
-    /// Acquires it if no live member holds it. Returns `None` also after three tries at each of
-    /// which another member was faster.
+    /// Acquires it if no live member holds it. `None` too after three tries at each of which another member was faster.
     ///
     /// # Errors
     /// See [`LockError`].
@@ -249,9 +248,6 @@ pub struct BareTatasGuard<'m, M: Memory = Native> {
     at: Offset,
     member: &'m Member<M>,
     taken: Taken,
-    /// Whether the thread was panicking already when the lock was taken: that panic did not begin
-    /// under the lock.
-    panicking: bool,
 }
 
 /// How a bare lock was taken. The slow path answers with this and leaves it to its caller to make the
@@ -276,26 +272,6 @@ impl<'m, M: Memory> BareTatasGuard<'m, M> {
     #[inline]
     pub fn abandoned_by(&self) -> Option<Instance> {
         Instance::from_word(self.taken.abandoned_by)
-    }
-
-    /// How the previous owner left the lock, if it did not release the lock in good order: the data
-    /// of the lock may be incomplete. This is reported again to the next owner if this one dies or
-    /// panics.
-    #[inline(always)]
-    pub fn abandoned(&self) -> Option<Abandoned> {
-        let panicked = BareTatas::panicked(self.memory, self.at).then_some(Abandoned::ByPanic);
-        self.abandoned_by().map(Abandoned::ByDeath).or(panicked)
-    }
-
-    /// Whether the holder has panicked since it took the lock.
-    #[inline(always)]
-    pub(in crate::sync) fn panicked(&self) -> bool {
-        std::thread::panicking() && !self.panicking
-    }
-
-    /// Notes that the holder has repaired what the panic left incomplete.
-    pub(in crate::sync) fn repaired(&mut self) {
-        self.panicking = true;
     }
 
     /// The holder.

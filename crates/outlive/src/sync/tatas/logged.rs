@@ -105,8 +105,8 @@ impl<M: Memory> Tatas<M> {
         }
     }
 
-    /// Acquires it if no live member holds it. A dead owner is recovered. Returns `None` also after
-    /// three tries at each of which another member was faster.
+    /// Acquires it if no live member holds it. A dead owner is recovered. `None` too after three tries at each of
+    /// which another member was faster.
     ///
     /// # Errors
     /// See [`LockError`].
@@ -240,9 +240,6 @@ pub struct TatasGuard<'m, M: Memory = Native> {
     member: &'m Member<M>,
     listed: Listed,
     entry: Offset,
-    /// Whether the thread was panicking already when the lock was taken: that panic did not begin
-    /// under the lock.
-    panicking: bool,
     /// Not 0 where the release has to be written back. (One instruction less than to ask the memory: see
     /// `release.rs`.)
     written_back: u64,
@@ -253,14 +250,6 @@ impl<'m, M: Memory> TatasGuard<'m, M> {
     #[inline]
     pub fn member(&self) -> &'m Member<M> {
         self.member
-    }
-
-    /// [`ByPanic`](Abandoned::ByPanic) if the last owner panicked while it held the lock: what it
-    /// stored without a redo transaction, or in several, may be incomplete. It is reported again to
-    /// the next owner if this one dies or panics. (A dead owner is recovered before.)
-    #[inline(always)]
-    pub fn abandoned(&self) -> Option<Abandoned> {
-        BareTatas::panicked(self.memory, self.at).then_some(Abandoned::ByPanic)
     }
 
     /// Begins a redo transaction, which ends before the lock is released:

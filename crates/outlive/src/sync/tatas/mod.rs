@@ -35,10 +35,6 @@ pub use recover::audit_own_locks;
 pub(super) use recover::{LeaveToTheNext, ReleaseTatas};
 
 const SLEEPERS: u64 = 8;
-/// A bit in the sleepers' flag: the last owner panicked while it held the lock. The next owner is
-/// notified of it, and clears it when it releases the lock, so the bit stays set if an owner dies
-/// in between.
-const PANICKED: u64 = 2;
 
 outlive_memory::crash_points! {
     /// Where the acquisition of a test-and-test-and-set lock may be cut short.

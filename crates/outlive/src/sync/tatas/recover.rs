@@ -67,8 +67,7 @@ impl<M: Memory> RecoverLock<M> for ReleaseTatas {
         if freed.is_ok() {
             memory.persist(at, 8);
         }
-        // The dead owner may have lowered the flag, or released the lock, without waking the
-        // sleepers.
+        // The dead may have lowered the flag, or released the lock, without ringing.
         ring(dead.member(), at + SLEEPERS);
         Ok(())
     }

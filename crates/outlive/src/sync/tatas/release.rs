@@ -69,21 +69,10 @@ pub(super) unsafe fn release_listed<M: Memory>(
     memory.crash_point(TatasUnlockPoint::Struck);
 }
 
-/// Releases the lock where a waiter sleeps, on write-back memory, and after an owner that panicked.
+/// The same where somebody sleeps, and on write-back memory.
 #[cold]
 #[inline(never)]
 fn release_seldom<M: Memory>(member: &Member<M>, at: Offset, listed: Option<Listed>) {
-    give_up(member, at, listed, 0);
-}
-
-/// Releases the lock after a panic of its owner while it held the lock.
-#[cold]
-#[inline(never)]
-pub(super) fn release_in_panic<M: Memory>(member: &Member<M>, at: Offset, listed: Option<Listed>) {
-    give_up(member, at, listed, PANICKED);
-}
-
-fn give_up<M: Memory>(member: &Member<M>, at: Offset, listed: Option<Listed>, panicked: u64) {
     // The lock's memory, as a member of its pod sees it. One more argument, and the drop is inlined no longer.
     let memory = member.memory();
     let asleep = lower(memory, at + SLEEPERS);
