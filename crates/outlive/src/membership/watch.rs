@@ -125,8 +125,9 @@ impl<M: Memory> Watch<M> {
         }
     }
 
-    /// Resigns the watch, if this process holds it.
-    pub(crate) fn resign(&self) {
+    /// Resigns the watch, if this process holds it, and wakes its backups, of which one takes the
+    /// watch.
+    pub(crate) fn resign(&self, os: &dyn Os) {
         let records = self.tables.records();
         if !records.change_watch(self.host.id, self.me.to_word(), Instance::NOBODY) {
             return;

@@ -268,12 +268,9 @@ impl<'m, M: Memory> Waiter<'m, M> {
     }
 }
 
-/// The flag's bit that says that a waiter sleeps. The flag's owner may use the other bits.
-const ASLEEP: u64 = 1;
-
-/// Lowers `flag` before the release, and leaves `rest` in it. Returns whether the flag was up; if
-/// it was, the caller calls [`ring`] after the release.
-pub(super) fn lower<M: Memory>(memory: M, flag: Offset, rest: u64) -> bool {
+/// Lowers `flag` before the release. Returns whether the flag was up; if it was, the caller calls
+/// [`ring`] after the release.
+pub(super) fn lower<M: Memory>(memory: M, flag: Offset) -> bool {
     // Relaxed: the release orders both before the next owner's accesses.
     let asleep = memory.load::<u64>(flag, Ordering::Relaxed) != 0;
     if asleep {

@@ -61,6 +61,8 @@ fn a_watcher_that_dies_or_leaves_is_followed_at_once() {
     let died = (EventKind::ProcessDied, actors[0].process);
     assert!(told(tables).contains(&died));
     // A process that leaves resigns the watch.
+    let bell = sentinel::bell_of(actors[2].process.id);
+    let before = actors[2].os.bells().read(bell);
     let leaver = &actors[1];
     sentinel::exit(leaver.shared, leaver.os, leaver.host, leaver.process, true);
     assert_eq!(of_host(&actors), None);
