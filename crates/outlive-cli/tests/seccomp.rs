@@ -16,10 +16,9 @@ use support::{Place, command};
 type Call = (&'static str, libc::c_long, Option<(usize, u32)>);
 
 const F_OFD_SETLK: u32 = libc::F_OFD_SETLK as u32;
-const CALLS: [Call; 14] = [
+const CALLS: [Call; 13] = [
     ("fallocate", libc::SYS_fallocate, None),
     ("linkat", libc::SYS_linkat, None),
-    ("flock", libc::SYS_flock, None),
     (
         "fcntl(F_OFD_SETLK)",
         libc::SYS_fcntl,

@@ -4,7 +4,7 @@ use super::Capability;
 use super::side_file::MEETING;
 use crate::segment::can_link;
 use crate::segment::ofd;
-use rustix::fs::{FallocateFlags, FlockOperation, Mode, OFlags};
+use rustix::fs::{FallocateFlags, Mode, OFlags};
 use rustix::io::Errno;
 use std::fs::File;
 use std::io::{Error, Result};
@@ -43,13 +43,6 @@ pub(super) fn probe() -> Vec<Capability> {
             "fchmod",
             rustix::fs::fchmod(&file, Mode::RUSR | Mode::WUSR).map_err(Error::from),
             "a pod can be created with the permissions 600 only (`pod create --mode`)",
-            false,
-        ),
-        (
-            "flock",
-            rustix::fs::flock(&file, FlockOperation::NonBlockingLockShared).map_err(Error::from),
-            "`pod create --replace` and `pod check --repair` do not notice that a segment is in \
-             use",
             false,
         ),
         (
