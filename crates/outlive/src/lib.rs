@@ -4,6 +4,7 @@
 //! [`segment`], [`host`], [`membership`], [`recovery`], [`sync`], [`heap`], [`structures`], [`supervise`],
 //! [`pod`].
 
+mod fork;
 pub mod heap;
 pub mod host;
 pub mod membership;

@@ -20,7 +20,7 @@ pub(super) fn probe() -> Vec<Capability> {
     let Ok(file) = nameless() else {
         return Vec::new();
     };
-    let tried: [Tried; 10] = [
+    let tried: [Tried; 9] = [
         (
             "fallocate",
             rustix::fs::fallocate(&file, FallocateFlags::empty(), 0, PAGE as u64)

@@ -22,6 +22,7 @@
 
 use super::side_file::{Access, failed, unfit};
 use super::{OsError, Presence};
+use crate::fork;
 use core::ptr::NonNull;
 use core::time::Duration;
 use rustix::fs::{Gid, Mode, OFlags, Uid};
@@ -48,6 +49,8 @@ pub(super) struct Cords {
 #[derive(Debug)]
 struct Lease {
     base: NonNull<libc::c_void>,
+    /// In which process of a chain of forks it is mapped.
+    of: u64,
 }
 
 // SAFETY: the mapping is never accessed; it is an address.
@@ -57,8 +60,10 @@ unsafe impl Sync for Lease {}
 
 impl Drop for Lease {
     fn drop(&mut self) {
-        // SAFETY: the mapping is ours and never accessed.
-        unsafe { libc::munmap(self.base.as_ptr(), PAGE) };
+        if self.of == fork::generation() {
+            // SAFETY: the mapping is ours and never accessed.
+            unsafe { libc::munmap(self.base.as_ptr(), PAGE) };
+        }
     }
 }
 
@@ -133,6 +138,7 @@ impl Cords {
         }
         let lease = Lease {
             base: NonNull::new(base).expect("mmap returned null"),
+            of: fork::generation(),
         };
         // SAFETY: the mapping is ours. Inherited by a forked child it would keep the lease of a dead process.
         if unsafe { libc::madvise(base, PAGE, libc::MADV_DONTFORK) } != 0 {

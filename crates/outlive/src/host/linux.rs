@@ -9,6 +9,7 @@ use super::{
     Bells, Liveness, Obituary, Os, OsError, OsIdentity, PodFile, Presence, ProcessHandle,
     ProcessIdentity, ThreadIdentity, futex, proc, process,
 };
+use crate::fork;
 use core::sync::atomic::{AtomicUsize, Ordering};
 use core::time::Duration;
 use std::path::{Path, PathBuf};
@@ -53,6 +54,8 @@ pub struct Linux {
     pod: u128,
     identity: OsIdentity,
     process: ProcessIdentity,
+    /// Which process of a chain of forks has attached it.
+    of: u64,
     side: &'static SideFile,
     /// `None` once it is detached.
     files: RwLock<Option<Arc<Files>>>,
@@ -99,7 +102,7 @@ impl Linux {
         let process = proc::this_process()?;
         if let Some(linux) = attached
             .iter()
-            .find(|linux| linux.pod == pod && linux.process == process)
+            .find(|linux| linux.pod == pod && linux.of == fork::generation())
         {
             if linux.side.obituaries() != obituaries {
                 return Err(OsError::Missing {
@@ -145,6 +148,9 @@ impl Linux {
             machine: proc::machine(),
             one_kernel: false,
         };
+        // Without the lock of the opening, which ends with the opening.
+        // (A file that may not be opened again keeps that lock with it.)
+        let file = file.reopened().unwrap_or(file);
         let presence = match has_one_kernel {
             true => file.clone(),
             false => side.pod_file()?,
@@ -160,6 +166,7 @@ impl Linux {
             pod,
             identity,
             process,
+            of: fork::generation(),
             side: Box::leak(Box::new(side)),
             cords: Cords::new(&directory, pod),
             access,
@@ -235,8 +242,7 @@ impl Linux {
     /// [`OsError::InUse`] while another process is attached.
     pub fn remove_side_file(pod: u128) -> Result<usize, OsError> {
         let mut attached = ATTACHED.lock().unwrap_or_else(PoisonError::into_inner);
-        let process = proc::this_process()?;
-        let ours = |linux: &&Linux| linux.pod == pod && linux.process == process;
+        let ours = |linux: &&Linux| linux.pod == pod && linux.of == fork::generation();
         let mut removed = 0;
         if let Some(at) = attached.iter().position(ours) {
             removed += usize::from(attached[at].side.remove()?);

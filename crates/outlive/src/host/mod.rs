@@ -34,7 +34,7 @@ pub use os::{
 };
 pub use presence::{PodFile, Presence};
 pub use scripted::{Scripted, ScriptedOs};
-pub(crate) use service::spawn as spawn_service;
+pub(crate) use service::{spawn as spawn_service, take_program_signals};
 pub use side_file::Access;
 pub(crate) use side_file::{MEETING, bytes as side_file_bytes};
 pub use side_file_name::SideFileEntry;

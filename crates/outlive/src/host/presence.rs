@@ -26,6 +26,7 @@
 
 use super::side_file::MEETING;
 use super::{OsError, futex::last_error};
+use crate::fork;
 use crate::segment::ofd::{self, Kind};
 use core::ptr::NonNull;
 use std::fs::File;
@@ -55,6 +56,8 @@ pub struct PodFile {
 struct Anchor {
     base: NonNull<libc::c_void>,
     len: usize,
+    /// In which process of a chain of forks it is mapped.
+    of: u64,
 }
 
 // SAFETY: the mapping is never accessed; it is an address and a length.
@@ -99,6 +102,14 @@ impl PodFile {
             path: path.to_owned(),
             granule: usize::try_from(granule).expect("a granule is at most a huge page"),
         }
+    }
+
+    /// The same file by a description of its own, which has none of the locks of this one.
+    pub(super) fn reopened(&self) -> Result<Self, OsError> {
+        Ok(Self {
+            file: Arc::new(self.reopen()?),
+            ..self.clone()
+        })
     }
 
     /// Whether it is the same file as `other`.
@@ -235,6 +246,7 @@ impl PodFile {
         let anchor = Anchor {
             base: NonNull::new(base).expect("mmap returned null"),
             len: self.granule,
+            of: fork::generation(),
         };
         // SAFETY: the mapping is ours. A forked child that inherited it would keep the lock of its dead parent.
         if unsafe { libc::madvise(base, self.granule, libc::MADV_DONTFORK) } != 0 {
@@ -249,7 +261,9 @@ impl PodFile {
 
 impl Drop for Anchor {
     fn drop(&mut self) {
-        // SAFETY: the mapping is ours and never accessed.
-        unsafe { libc::munmap(self.base.as_ptr(), self.len) };
+        if self.of == fork::generation() {
+            // SAFETY: the mapping is ours and never accessed.
+            unsafe { libc::munmap(self.base.as_ptr(), self.len) };
+        }
     }
 }

@@ -1,7 +1,8 @@
 //! What `/proc` says of processes and threads, and where ids mean something.
 
 use super::{Liveness, OsError, ProcessIdentity, ThreadIdentity};
-use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use crate::fork;
+use core::sync::atomic::{AtomicU64, Ordering};
 use std::io::Read;
 use std::os::unix::fs::MetadataExt;
 use std::{fs, io};
@@ -152,10 +153,10 @@ pub(super) fn start_time_of(pid: u32) -> Option<u64> {
 pub(super) fn this_process() -> Result<ProcessIdentity, OsError> {
     /// The start time of the process [`OF`], which never changes. A forked child reads its own.
     static STARTED: AtomicU64 = AtomicU64::new(0);
-    static OF: AtomicU32 = AtomicU32::new(0);
-    let pid = std::process::id();
+    static OF: AtomicU64 = AtomicU64::new(0);
+    let (pid, me) = (std::process::id(), fork::generation());
     // Acquire, paired with the release below: the time was stored before.
-    if OF.load(Ordering::Acquire) == pid {
+    if OF.load(Ordering::Acquire) == me {
         let start_time = STARTED.load(Ordering::Relaxed);
         return Ok(ProcessIdentity { pid, start_time });
     }
@@ -166,7 +167,7 @@ pub(super) fn this_process() -> Result<ProcessIdentity, OsError> {
         0
     };
     STARTED.store(start_time, Ordering::Relaxed);
-    OF.store(pid, Ordering::Release);
+    OF.store(me, Ordering::Release);
     Ok(ProcessIdentity { pid, start_time })
 }
 
@@ -194,16 +195,17 @@ pub(super) fn this_tid() -> u32 {
 /// process has one number there, and it is the one that it knows. (In a parent's it has two; in a child's or a sibling's,
 /// and where there is none, no line at all.)
 pub(super) fn is_own() -> bool {
-    /// The process that asked last, in the high half, and the answer. A forked child asks again.
+    /// The process that asked last (`fork.rs`), and the answer in the lowest bit. A forked child asks
+    /// again.
     static ANSWER: AtomicU64 = AtomicU64::new(0);
-    let pid = std::process::id();
+    let me = fork::generation();
     // Relaxed: the word alone is the answer.
     let known = ANSWER.load(Ordering::Relaxed);
-    if known >> 32 == u64::from(pid) {
+    if known >> 1 == me {
         return known & 1 != 0;
     }
     let is_own = is_own_now();
-    ANSWER.store(u64::from(pid) << 32 | u64::from(is_own), Ordering::Relaxed);
+    ANSWER.store(me << 1 | u64::from(is_own), Ordering::Relaxed);
     is_own
 }
 

@@ -2,6 +2,7 @@
 
 use super::OsError;
 use core::mem::MaybeUninit;
+use std::sync::OnceLock;
 use std::thread::{Builder, JoinHandle};
 
 /// Signals that an instruction of the thread itself causes. If they were blocked, they would kill
@@ -26,6 +27,7 @@ pub(crate) fn spawn(
     body: impl FnOnce() + Send + 'static,
 ) -> Result<JoinHandle<()>, OsError> {
     let before = block_signals();
+    let _ = PROGRAM.set(before);
     // The new thread starts with the mask of the calling thread.
     let spawned = Builder::new().name(name.into()).spawn(move || {
         take_normal_priority();
@@ -46,6 +48,17 @@ pub(crate) fn spawn(
             source,
         },
     })
+}
+
+/// The signal mask of the thread that first started one of these threads: the program's.
+static PROGRAM: OnceLock<libc::sigset_t> = OnceLock::new();
+
+/// Gives the calling thread, which was started by one of these threads, the program's signal mask.
+pub(crate) fn take_program_signals() {
+    if let Some(mask) = PROGRAM.get() {
+        // SAFETY: a mask that the kernel gave.
+        unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, mask, core::ptr::null_mut()) };
+    }
 }
 
 /// Blocks all asynchronous signals for the calling thread, and returns its mask before.

@@ -41,6 +41,7 @@ use super::robust::{Entry, OWNER_DIED, RobustList, TID};
 use super::side_file_name::{NAMES, UNFINISHED, name, remove_locked, remove_unused, still_named};
 use super::window::{WORDS, Window, cell_at};
 use super::{Bells, OsError, PodFile, futex, futex::last_error};
+use crate::fork;
 use crate::segment::ofd::{self, Kind};
 use crate::segment::{Registered, can_link, set_mode};
 use bytemuck::{Pod, Zeroable};
@@ -165,6 +166,8 @@ fn halves(number: u128) -> [u64; 2] {
 #[derive(Debug)]
 pub(super) struct SideFile {
     base: NonNull<u8>,
+    /// In which process of a chain of forks it is mapped: a child has other memory there.
+    of: u64,
     obituaries: u32,
     word_at: usize,
     id: u128,
@@ -285,6 +288,7 @@ impl SideFile {
         let registered = Registered::new(base.cast(), bytes, path);
         Ok(Self {
             base: NonNull::new(base.cast()).expect("mmap returned null"),
+            of: fork::generation(),
             obituaries: header.obituaries,
             word_at: header.word_at as usize,
             id: u128::from(header.id[1]) << 64 | u128::from(header.id[0]),
@@ -326,6 +330,11 @@ impl SideFile {
     /// through a window.
     pub(super) fn retire(&self, is_gone: impl Fn(u32, u32) -> bool) -> Result<(), OsError> {
         let mut windows = self.windows.lock().unwrap_or_else(PoisonError::into_inner);
+        if self.of != fork::generation() {
+            windows.clear();
+            *self.file.write().unwrap_or_else(PoisonError::into_inner) = None;
+            return Ok(());
+        }
         let me = std::process::id();
         let is_held = |slot: &u32| {
             let word = self.word(*slot).load(Ordering::Acquire);

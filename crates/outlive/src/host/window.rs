@@ -16,6 +16,7 @@
 
 use super::robust::{Entry, LINK_AT};
 use super::{OsError, futex::last_error};
+use crate::fork;
 use core::ptr::NonNull;
 use std::fs::File;
 use std::os::fd::AsRawFd;
@@ -37,6 +38,8 @@ pub(super) const fn cell_at(nth: u32) -> usize {
 #[derive(Debug)]
 pub(super) struct Window {
     base: NonNull<u8>,
+    /// In which process of a chain of forks it is mapped.
+    of: u64,
 }
 
 // SAFETY: it is an address; what is there is used by the thread that holds the obituary.
@@ -55,6 +58,7 @@ impl Window {
         // From here on dropping it unmaps.
         let window = Self {
             base: NonNull::new(base.cast()).expect("mmap returned null"),
+            of: fork::generation(),
         };
         let at = libc::off_t::try_from(at).expect("inside a file");
         let fixed = libc::MAP_SHARED | libc::MAP_FIXED;
@@ -100,7 +104,9 @@ impl Window {
 
 impl Drop for Window {
     fn drop(&mut self) {
-        // SAFETY: both pages are ours, and no entry in them is linked any more.
-        unsafe { libc::munmap(self.base.as_ptr().cast(), 2 * PAGE) };
+        if self.of == fork::generation() {
+            // SAFETY: both pages are ours, and no entry in them is linked any more.
+            unsafe { libc::munmap(self.base.as_ptr().cast(), 2 * PAGE) };
+        }
     }
 }

@@ -85,6 +85,8 @@ pub(crate) struct Detector {
     os_number: u16,
     host: Instance,
     me: Instance,
+    /// How many thorough checks it has made.
+    thorough: usize,
     pub(crate) sighting: Sighting,
 }
 
@@ -96,6 +98,7 @@ impl Detector {
             os_number,
             host,
             me,
+            thorough: 0,
             sighting: Sighting::default(),
         }
     }
@@ -122,16 +125,19 @@ impl Detector {
     }
 
     /// Checks the processes that were seen dying, then the hosts that may have lost their last
-    /// process. With `thorough` it checks all processes of this host, its threads whose obituaries
-    /// are missing, and, on the first host of this operating system, all processes of other
-    /// operating systems for which a free presence is proof. Returns whether a member was found
-    /// dead.
+    /// process. With `thorough` it checks all processes of this host, and its threads whose
+    /// obituaries are missing. In its turn (every second time, so that a stopped watcher is in
+    /// nobody's way) it also checks those that no watcher serves: the members of hosts without a
+    /// watcher that is present, and all processes of other operating systems for which a free
+    /// presence is proof. Returns whether a member was found dead.
     pub(crate) fn look_at_processes(&mut self, os: &dyn Os, thorough: bool) -> bool {
         let tables = self.tables;
         let systems = tables.operating_systems();
         let bells = Gathered::new(os.bells());
         let mut found = false;
-        let is_first = thorough && self.hosts_before() == 0;
+        let (before, others) = self.other_hosts();
+        self.thorough += usize::from(thorough);
+        let is_its_turn = thorough && (others == 0 || (self.thorough + before).is_multiple_of(2));
         // Hosts come last: a host may be found empty right after the burial of its last process.
         let mut hosts = Vec::new();
         for (id, state) in tables.writers() {
@@ -140,15 +146,19 @@ impl Detector {
             };
             let is_here = its_os == self.os_number;
             // Another operating system has sentinels of its own for as long as anything of it lives.
-            if !(is_here || is_first && systems.absence_is_proof(self.os_number, its_os)) {
+            if !(is_here || is_its_turn && systems.absence_is_proof(self.os_number, its_os)) {
                 continue;
             }
             let instance = Instance::new(id, state.generation);
-            // Other hosts of this operating system have watchers of their own, unless they have
-            // ended.
+            // Other hosts of this operating system have watchers of their own. One that has died
+            // and whose obituary the kernel has not marked still stands in the table.
+            let is_served = |host| {
+                let watcher = self.watcher(host);
+                watcher.is_some_and(|watcher| os.is_present(watcher.id))
+            };
             let thorough = thorough
                 && (u32::from(state.host) == self.host.id
-                    || is_first && !(is_here && self.is_watched(state.host)));
+                    || is_its_turn && !(is_here && is_served(state.host)));
             found |= match state.level {
                 Some(Level::Process) => {
                     (thorough || self.sighting.dying.contains(&(id, state)))
@@ -181,34 +191,28 @@ impl Detector {
         dying.any(|(id, _)| !os.is_present(*id))
     }
 
-    /// The number of live hosts of this operating system that have a smaller id than this one, and
-    /// a watcher that was not seen dying.
-    pub(crate) fn hosts_before(&self) -> usize {
-        let tables = self.tables;
-        tables
-            .writers()
-            .take_while(|(id, _)| *id < self.host.id)
-            .filter(|(id, state)| {
-                state.level == Some(Level::Host)
-                    && state.status == Status::Live
-                    && state.host == self.os_number
-                    && self.is_watched(*id as u16)
-            })
-            .count()
+    /// The numbers of live hosts of this operating system with a smaller id than this one, and with
+    /// another id, that have a watcher which was not seen dying.
+    pub(crate) fn other_hosts(&self) -> (usize, usize) {
+        let others = self.tables.writers().filter(|(id, state)| {
+            state.level == Some(Level::Host)
+                && state.status == Status::Live
+                && state.host == self.os_number
+                && *id != self.host.id
+                && self.watcher(*id as u16).is_some()
+        });
+        others.fold((0, 0), |(before, others), (id, _)| {
+            (before + usize::from(id < self.host.id), others + 1)
+        })
     }
 
-    /// Whether the host `id` has a watcher that was not seen dying.
-    fn is_watched(&self, id: u16) -> bool {
-        let watcher = self
-            .tables
-            .generations()
-            .state(id.into())
-            .ok()
-            .and_then(|state| watcher_of(self.tables, Instance::new(id.into(), state.generation)));
+    /// The watcher of the host `id`, if it has one that was not seen dying.
+    fn watcher(&self, id: u16) -> Option<Instance> {
+        let state = self.tables.generations().state(id.into()).ok()?;
+        let watcher = watcher_of(self.tables, Instance::new(id.into(), state.generation))?;
         let mut dying = self.sighting.dying.iter();
-        watcher.is_some_and(|watcher| {
-            dying.all(|(id, state)| watcher != Instance::new(*id, state.generation))
-        })
+        let is_dying = dying.any(|(id, state)| watcher == Instance::new(*id, state.generation));
+        (!is_dying).then_some(watcher)
     }
 
     fn bury(&self, bells: &dyn Bells, id: InstanceId, state: State) -> bool {

@@ -253,7 +253,11 @@ impl Fence {
                     (Arc::clone(agent), self.instance(), call.name.to_owned());
                 std::thread::Builder::new()
                     .name("outlive-fence".into())
-                    .spawn(move || agent.fence(host, &name))
+                    .spawn(move || {
+                        // It may start programs, which inherit the mask.
+                        crate::host::take_program_signals();
+                        agent.fence(host, &name)
+                    })
                     .map(|running| self.agent = Some(running))
                     .map_err(|error| format!("no thread for the agent: {error}"))
             }

@@ -12,7 +12,7 @@
 //! the *later* of the two at which it last moved, and at least until the *earlier* of the two now. A
 //! manager that is held up anywhere in between only finds silences shorter than they were.
 
-use super::death::{bury_members, bury_orphans, members_of, raise, tell_because};
+use super::death::{bury_members, bury_orphans, bury_process, members_of, raise, tell_because};
 use super::detector::Detector;
 use super::fence::{AgentState, Call, Fence, FenceAgent, FenceState};
 use super::kill::{Ending, end_process};
@@ -266,9 +266,10 @@ impl Manager {
             return;
         }
         if self.tables.os_of(state) == Some(self.os_number) {
-            // One process of ours: when its presence is free the detector raises it.
+            // One process of ours, whose free presence is proof. The state was read before it.
             match end_process(self.tables, os, holder.id, state, true) {
                 Ending::Gone => {
+                    bury_process(self.tables, os.bells(), holder.id, state, Some(self.me));
                     detector.look_at_processes(os, true);
                     return;
                 }

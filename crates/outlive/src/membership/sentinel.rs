@@ -362,7 +362,7 @@ impl<'a> Sentinel<'a> {
             return Hurry::default();
         }
         let mut is_gone = false;
-        let before = self.detector.hosts_before();
+        let (before, _) = self.detector.other_hosts();
         // The first looks whatever it was woken by.
         if now >= dying.next || before == 0 {
             is_gone = self.detector.is_one_gone_of_the_dying(os);

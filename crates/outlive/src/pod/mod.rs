@@ -59,6 +59,7 @@ use crate::segment::{Area, AreaKind, AreaSize, Roots, Segment};
 use obligations::LogObligations;
 use origin::Origin;
 use outlive_memory::Native;
+use std::collections::BTreeMap;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
@@ -80,11 +81,81 @@ pub struct Pod {
 struct Use {
     attached: Option<&'static Linux>,
     joined: Vec<Weak<Shared>>,
+    /// How many joins have begun and not ended.
+    joining: usize,
+    /// Whether a repair has the pod for itself.
+    repairing: bool,
 }
 
-/// Held while a thread of this process joins or closes a pod, so that a refused join removes no
-/// side file that another join begins to use.
-static JOINING: Mutex<()> = Mutex::new(());
+impl Use {
+    /// Whether this process is a member by this opening, or may become one.
+    fn has_members(&self) -> bool {
+        let is_member = |shared: &Weak<Shared>| shared.upgrade().is_some_and(|of| of.is_present());
+        self.joining > 0 || self.joined.iter().any(is_member)
+    }
+}
+
+/// How many joins of each pod have begun in this process and not ended, by the pod's number: a refused
+/// join removes no side file that another join begins to use.
+static JOINING: Mutex<BTreeMap<u128, usize>> = Mutex::new(BTreeMap::new());
+
+/// A join that has begun. Dropped, it has ended.
+struct Joining<'a> {
+    pod: &'a Pod,
+    number: u128,
+    had_side_file: bool,
+}
+
+impl<'a> Joining<'a> {
+    fn begin(pod: &'a Pod, is_repair: bool) -> Result<Self, PodError> {
+        let mut of_it = pod.use_of_it();
+        if of_it.repairing && !is_repair {
+            return Err(PodError::InUse {
+                path: pod.segment.path().into(),
+                why: "this process repairs it; join it when that is done".into(),
+            });
+        }
+        of_it.joining += 1;
+        drop(of_it);
+        let number = pod.number();
+        let mut all = JOINING.lock().unwrap_or_else(PoisonError::into_inner);
+        *all.entry(number).or_default() += 1;
+        let files = Linux::side_files().unwrap_or_default();
+        Ok(Self {
+            pod,
+            number,
+            had_side_file: files.iter().any(|file| file.pod == number),
+        })
+    }
+
+    /// Ends a join that was refused: unless another process or another join uses the side file that it
+    /// made, the side file is removed.
+    fn refused(self) {
+        let mut all = JOINING.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_alone = all.get(&self.number) == Some(&1);
+        if is_alone && !self.had_side_file && !self.pod.has_member_of_this_process() {
+            let _ = Linux::remove_side_file(self.number);
+        }
+        self.end(&mut all);
+        core::mem::forget(self);
+    }
+
+    fn end(&self, all: &mut BTreeMap<u128, usize>) {
+        self.pod.use_of_it().joining -= 1;
+        if let Some(count) = all.get_mut(&self.number) {
+            *count -= 1;
+            if *count == 0 {
+                all.remove(&self.number);
+            }
+        }
+    }
+}
+
+impl Drop for Joining<'_> {
+    fn drop(&mut self) {
+        self.end(&mut JOINING.lock().unwrap_or_else(PoisonError::into_inner));
+    }
+}
 
 /// The smallest payload that a heap is made of.
 const LEAST_HEAP: u64 = 64 << 10;
@@ -180,7 +251,7 @@ impl Pod {
             tables,
             settings: tables.settings(),
             heap: open_heap(segment)?,
-            use_of_it: Arc::default(),
+            use_of_it: segment.companion(),
         })
     }
 
@@ -202,6 +273,16 @@ impl Pod {
         options: ProcessOptions,
         add: impl FnOnce(Recoverers) -> Recoverers,
     ) -> Result<Process, PodError> {
+        self.join_as(options, add, false)
+    }
+
+    /// As [`join_with`](Self::join_with), also while this opening repairs the pod if it `is_repair` that joins.
+    fn join_as(
+        &self,
+        options: ProcessOptions,
+        add: impl FnOnce(Recoverers) -> Recoverers,
+        is_repair: bool,
+    ) -> Result<Process, PodError> {
         let mut recoverers = heap::recoverers(crate::sync::recoverers(self.logs()));
         if let Some(heap) = self.heap {
             recoverers = heap::recoverers_of(recoverers, heap);
@@ -209,23 +290,24 @@ impl Pod {
         }
         let recoverers = add(recoverers);
         self.refuse_a_copy(options.adopts_copy())?;
-        let _joining = JOINING.lock().unwrap_or_else(PoisonError::into_inner);
-        let files = || Linux::side_files().unwrap_or_default().into_iter();
-        let number = self.number();
-        let had_side_file = files().any(|file| file.pod == number);
-        let options = options
-            .identity(self.identity()?)
-            .obligations(Arc::new(LogObligations::new(recoverers)));
-        let joined = Process::join(self.tables, self.os()?, options);
-        if joined.is_err() && !had_side_file && !self.has_member_of_this_process() {
-            // A join that is refused leaves nothing: unless another process has begun to use it, the side file goes.
-            let _ = Linux::remove_side_file(number);
+        let joining = Joining::begin(self, is_repair)?;
+        let options = options.obligations(Arc::new(LogObligations::new(recoverers)));
+        let joined = self.identity().and_then(|identity| {
+            let options = options.identity(identity);
+            Ok(Process::join(self.tables, self.os()?, options)?)
+        });
+        match joined {
+            Ok(process) => {
+                let mut of_it = self.use_of_it();
+                of_it.joined.retain(|shared| shared.strong_count() > 0);
+                of_it.joined.push(process.shared());
+                Ok(process)
+            }
+            Err(error) => {
+                joining.refused();
+                Err(error)
+            }
         }
-        let process = joined?;
-        let mut of_it = self.use_of_it();
-        of_it.joined.retain(|shared| shared.strong_count() > 0);
-        of_it.joined.push(process.shared());
-        Ok(process)
     }
 
     fn use_of_it(&self) -> MutexGuard<'_, Use> {
@@ -261,10 +343,8 @@ impl Pod {
     /// [`PodError::InUse`] if this process has joined the pod by this opening and has not left;
     /// then nothing has changed.
     pub fn close(&self) -> Result<(), PodError> {
-        let _joining = JOINING.lock().unwrap_or_else(PoisonError::into_inner);
         let mut of_it = self.use_of_it();
-        let is_member = |shared: &Weak<Shared>| shared.upgrade().is_some_and(|of| of.is_present());
-        if of_it.joined.iter().any(is_member) {
+        if of_it.has_members() {
             return Err(PodError::InUse {
                 path: self.segment.path().into(),
                 why: "this process is a member of it; leave it first".into(),

@@ -26,6 +26,16 @@ pub struct Repair {
     pub check: Check,
 }
 
+/// A repair that has the pod for itself, until this is dropped.
+struct Repairing<'a>(&'a Pod);
+
+impl Drop for Repairing<'_> {
+    fn drop(&mut self) {
+        backend::share(&self.0.segment().file());
+        self.0.use_of_it().repairing = false;
+    }
+}
+
 impl Pod {
     /// Recovers the dead, frees what they retired and mends what can be mended in the heap, if nobody uses the
     /// pod; says what was done, and what is wrong still. Nobody must open the pod meanwhile.
@@ -43,14 +53,21 @@ impl Pod {
             path: self.segment().path().into(),
             why,
         };
-        let file = self.segment().file();
-        // Every process of this operating system that has the pod open holds a shared lock.
-        if !backend::lock(&file) {
+        // Clones of this pod share its lock, so a flag keeps them out.
+        let mut of_it = self.use_of_it();
+        if of_it.repairing || of_it.has_members() {
+            return Err(in_use(
+                "this process is a member of it, or repairs it".into(),
+            ));
+        }
+        of_it.repairing = true;
+        drop(of_it);
+        let _repairing = Repairing(self);
+        // Every other opening on this kernel holds a shared lock.
+        if !backend::lock(&self.segment().file()) {
             return Err(in_use("another process has it open".into()));
         }
-        let repaired = self.repair_alone(in_use);
-        backend::share(&file);
-        repaired
+        self.repair_alone(in_use)
     }
 
     fn repair_alone(&self, in_use: impl Fn(String) -> PodError) -> Result<Repair, PodError> {
@@ -74,7 +91,7 @@ impl Pod {
         let options = ProcessOptions::on_host(host)
             .host_name("repair")
             .name("repair");
-        let process = self.join(options)?;
+        let process = self.join_as(options, |recoverers| recoverers, true)?;
         let thread = process.enter(None, "repair")?;
         let own = [host, process.instance().id, thread.instance().id];
         let others = || -> Vec<InstanceId> {

@@ -262,9 +262,12 @@ impl<'a> SegmentBuilder<'a> {
             tracing::debug!(area = %area.name, at, bytes = area.size, "laid out");
         }
         creation.complete(&superblock.encode()).map_err(busy)?;
+        // Before other processes can find it: from "being created", if it was, to "in use". No process
+        // has it for itself between the two.
+        if !backend::share(backend.file()) {
+            return Err(CreateError::Busy { path: path.into() });
+        }
         backend.publish()?;
-        // From "being created", if it was, to "in use"; where locks are missing nothing is lost but a check.
-        backend::share(backend.file());
         tracing::debug!(
             path = %backend.path().display(),
             uuid = %superblock.uuid,

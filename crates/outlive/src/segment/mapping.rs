@@ -4,6 +4,7 @@ use super::bus_error::Registered;
 use super::completion::load_page;
 use super::error::CallFailed;
 use super::superblock::{Page, SUPERBLOCK_BYTES};
+use crate::fork;
 use outlive_memory::{Memory, Native, NoWideAtomics, Offset, Ordering, PersistenceDomain};
 use rustix::io::Errno;
 use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap, mmap_anonymous, munmap};
@@ -26,6 +27,8 @@ pub(super) struct Mapping {
     base: NonNull<u8>,
     len: usize,
     registered: Mutex<Option<Registered>>,
+    /// In which process of a chain of forks it is mapped: a child has other memory there.
+    of: u64,
 }
 
 // SAFETY: it is an address; whoever accesses what is there answers for it.
@@ -69,6 +72,7 @@ impl Mapping {
             base,
             len,
             registered: Mutex::new(Some(Registered::new(base.as_ptr(), len, path))),
+            of: fork::generation(),
         };
         // A forked child could write after its parent's death was reported.
         mapping
@@ -97,6 +101,9 @@ impl Mapping {
     /// Replaces the mapping by a reservation without access: the memory is released, the addresses
     /// are not.
     pub fn retire(&self) -> Result<(), Errno> {
+        if self.of != fork::generation() {
+            return Ok(());
+        }
         let flags = MapFlags::PRIVATE | MapFlags::NORESERVE | MapFlags::FIXED;
         // SAFETY: the range is ours, and accesses by handles on it fault from now on, as on a page
         // that a file has lost.
@@ -222,6 +229,9 @@ impl Drop for Mapping {
     fn drop(&mut self) {
         // Before the address can belong to another mapping.
         self.unregister();
+        if self.of != fork::generation() {
+            return;
+        }
         // SAFETY: the mapping is ours, and who holds a handle on it promised not to use it from now on.
         let _ = unsafe { munmap(self.base.as_ptr().cast(), self.len) };
     }

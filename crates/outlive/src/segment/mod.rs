@@ -99,11 +99,12 @@ pub use bytemuck as __bytemuck;
 use backend::Backend;
 use mapping::Mapping;
 use outlive_memory::{Memory, Native, PersistenceDomain};
+use std::any::Any;
 use std::fmt;
 use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::ptr::NonNull;
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{Arc, OnceLock, PoisonError, RwLock};
 use uuid::Uuid;
 
 /// A segment that is mapped into this process.
@@ -123,6 +124,7 @@ struct Inner {
     /// the segment is closed.
     backend: RwLock<Option<Arc<dyn Backend>>>,
     mapping: Mapping,
+    companion: OnceLock<Arc<dyn Any + Send + Sync>>,
 }
 
 // SAFETY: `Inner` is never changed, and all in it may be used by any thread.
@@ -182,6 +184,7 @@ impl Segment {
             path: backend.path().to_owned(),
             backend: RwLock::new(Some(backend.into())),
             mapping,
+            companion: OnceLock::new(),
         });
         Self {
             inner: NonNull::from(Box::leak(inner)),
@@ -283,6 +286,16 @@ impl Segment {
     /// A mapping of it has a multiple of this many bytes.
     pub fn granule(&self) -> u64 {
         self.medium().granule()
+    }
+
+    /// What a layer above keeps of this opening, for all handles on it. There is one such layer.
+    pub(crate) fn companion<T: Default + Send + Sync + 'static>(&self) -> Arc<T> {
+        let companion = self
+            .inner()
+            .companion
+            .get_or_init(|| Arc::new(T::default()));
+        let companion = Arc::clone(companion).downcast();
+        companion.expect("one layer has a companion")
     }
 
     /// What pages it was mapped with.

@@ -6,6 +6,7 @@ use super::create::Progress;
 use super::error::{CallFailed, CreateError, OpenError};
 use super::filesystem::refuse_remote;
 use super::mapping::Mapping;
+use super::ofd;
 use super::pages::{HugePages, Pages};
 use super::space::{Places, Space};
 use super::superblock::Superblock;
@@ -94,6 +95,8 @@ impl<'a> OpenOptions<'a> {
     /// # Errors
     /// As for [`Segment::open`].
     pub fn open_file(self, file: File) -> Result<Segment, OpenError> {
+        // By a description of its own: a passed one has the lock of the sender's opening.
+        let file = ofd::reopen(&file, Path::new("")).unwrap_or(file);
         let path = format!("/proc/{}/fd/{}", std::process::id(), file.as_raw_fd());
         let backend = backend::for_file(file, path.as_ref(), &self.places)?;
         self.open_backend(backend)

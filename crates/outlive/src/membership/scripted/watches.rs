@@ -142,3 +142,35 @@ fn a_joining_process_is_watched_by_the_others_from_its_first_round_on() {
     let held = watcher.sentinel.held();
     assert!(held.iter().any(|(id, _)| *id == newcomer.process.id));
 }
+
+#[test]
+fn a_manager_whose_obituary_is_missing_is_followed() {
+    let (tables, script) = (pod(&relaxed()), Scripted::new(1, IDS));
+    let mut manager = join(tables, &script, 0);
+    let (mut first, mut second) = (join(tables, &script, 1), join(tables, &script, 2));
+    pass(&mut [&mut manager, &mut first, &mut second], 200 * MS);
+    assert_eq!(tables.role().holder(), Some(manager.process));
+    // Gone, and no obituary of it is marked.
+    script.end_death(manager.identity);
+    pass(&mut [&mut first, &mut second], Duration::from_millis(2500));
+    let died = |of: Instance| tables.generations().is_dead(of);
+    assert!(died(manager.process) && died(manager.host));
+    let roles = [Some(first.process), Some(second.process)];
+    assert!(roles.contains(&tables.role().holder()));
+}
+
+#[test]
+fn what_no_watcher_serves_is_found_although_a_watcher_is_stopped() {
+    let settings = Settings {
+        suspicion: Duration::from_secs(60),
+        ..relaxed()
+    };
+    let (tables, script) = (pod(&settings), Scripted::new(1, IDS));
+    let mut lowest = join(tables, &script, 0);
+    let (mut first, mut dead) = (join(tables, &script, 1), join(tables, &script, 2));
+    pass(&mut [&mut lowest, &mut first, &mut dead], 200 * MS);
+    script.stop(lowest.identity);
+    script.end_death(dead.identity);
+    pass(&mut [&mut first], Duration::from_millis(2500));
+    assert!(tables.generations().is_dead(dead.process));
+}
