@@ -83,3 +83,59 @@ fn a_pod_is_not_opened_while_another_process_has_it_for_itself() {
     drop(repairer);
     Pod::open(path).unwrap().close().unwrap();
 }
+
+#[test]
+fn each_opening_has_a_lock_of_its_own_which_ends_with_it() {
+    let scratch = Scratch::new("own");
+    let path = &scratch.0;
+    let first = Pod::create(path, PodOptions::new().size(4 << 20)).unwrap();
+    first.os().unwrap();
+    // A descriptor that is passed to another process shares its description, and so its locks.
+    let passed = first.segment().file().try_clone().unwrap();
+    let second = Pod::of(Segment::from_file(passed).unwrap()).unwrap();
+    assert!(matches!(first.repair(), Err(PodError::InUse { .. })));
+    second.os().unwrap();
+    first.close().unwrap();
+    second.repair().expect("the first opening is closed");
+    second.close().unwrap();
+}
+
+#[test]
+fn all_handles_of_one_opening_know_of_its_members() {
+    let scratch = Scratch::new("handles");
+    let one = Pod::create(&scratch.0, PodOptions::new().size(4 << 20)).unwrap();
+    let two = Pod::of(one.segment()).unwrap();
+    let process = one.join(ProcessOptions::on_host(0)).unwrap();
+    assert!(matches!(two.close(), Err(PodError::InUse { .. })));
+    assert!(matches!(two.repair(), Err(PodError::InUse { .. })));
+    process.leave().unwrap();
+    two.close().unwrap();
+}
+
+/// The kernel keeps the mapping from a forked child, which may have other memory at its address.
+#[test]
+fn a_close_after_a_fork_leaves_the_memory_of_the_child() {
+    let scratch = Scratch::new("fork");
+    let size = 64 << 20;
+    let pod = Pod::create(&scratch.0, PodOptions::new().size(size)).unwrap();
+    // SAFETY: the child allocates, closes and ends; the C library keeps its allocator usable.
+    match unsafe { libc::fork() } {
+        0 => {
+            // SAFETY: ends a child that hangs.
+            unsafe { libc::alarm(60) };
+            // As large as the hole that the mapping has left.
+            let own = vec![7u8; size as usize - (1 << 20)];
+            let is_closed = pod.segment().close().is_ok();
+            let is_whole = std::hint::black_box(&own).iter().all(|byte| *byte == 7);
+            // SAFETY: ends the child without the parent's destructors.
+            unsafe { libc::_exit(i32::from(!(is_closed && is_whole))) }
+        }
+        child => {
+            let mut status = -1;
+            // SAFETY: waits for this thread's own child.
+            unsafe { libc::waitpid(child, &raw mut status, 0) };
+            assert_eq!(status, 0, "the child lost its memory");
+        }
+    }
+    pod.close().unwrap();
+}

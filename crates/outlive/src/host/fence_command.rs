@@ -128,6 +128,13 @@ pub fn run_fence_command(
 
 /// Has the kernel kill the calling process when the thread dies that forked it from the process `parent`.
 fn die_with(parent: Pid) -> io::Result<()> {
+    // The command takes signals, whatever the thread that starts it has blocked.
+    // SAFETY: both calls initialise or read the set, and are async-signal-safe.
+    unsafe {
+        let mut none = core::mem::MaybeUninit::uninit();
+        libc::sigemptyset(none.as_mut_ptr());
+        libc::sigprocmask(libc::SIG_SETMASK, none.as_ptr(), core::ptr::null_mut());
+    }
     set_parent_process_death_signal(Some(Signal::KILL))?;
     // A parent that died before the call above sent no signal; then this process has another parent now.
     if getppid() == Some(parent) {
@@ -225,6 +232,17 @@ mod tests {
         );
         let error = shell("kill -9 $$", LONG).unwrap_err();
         assert!(matches!(&error, FenceError::Failed { status, .. } if status.signal() == Some(9)));
+        // Signals reach it also if the thread that starts it has blocked them all.
+        let blocked = std::thread::spawn(|| {
+            // SAFETY: the call fills the set, which the next one reads.
+            unsafe {
+                let mut all = core::mem::MaybeUninit::uninit();
+                libc::sigfillset(all.as_mut_ptr());
+                libc::pthread_sigmask(libc::SIG_SETMASK, all.as_ptr(), core::ptr::null_mut());
+            }
+            shell("sleep 60 & kill $!; wait $!; test $? -gt 128", LONG)
+        });
+        assert!(blocked.join().unwrap().is_ok());
         let error = run_fence_command(&["/no/such".into()], 7, "blue", LONG).unwrap_err();
         assert!(matches!(error, FenceError::NotRun { .. }));
         let error = run_fence_command(&[], 7, "blue", LONG).unwrap_err();
