@@ -8,7 +8,10 @@ use support::outlive;
 #[test]
 fn proofs_are_listed_run_and_counted() {
     let list = outlive(["prove", "kill", "--list"]).succeeds();
-    assert!(list.lines().any(|name| name == "role.take"), "{list}");
+    assert!(
+        list.lines().any(|line| line.starts_with("role.take ")),
+        "{list}"
+    );
     let ended = outlive(["prove", "kill", "role.take", "--json"]);
     if ended.errors.contains("ptrace is forbidden here") {
         println!("skipped: {}", ended.errors);
@@ -95,14 +98,15 @@ fn what_is_drawn_says_from_which_seed() {
 fn nodes_of_the_simulated_machine_are_crashed_and_what_wb_loses_is_seen() {
     let list = outlive(["prove", "machine-crash", "--list"]).succeeds();
     assert!(
-        list.lines().any(|name| name == "recxl-proactive ycsb"),
+        list.lines()
+            .any(|line| line.starts_with("recxl-proactive ycsb ")),
         "{list}"
     );
     // A configuration is not another whose name begins so.
     let of = |name| outlive(["prove", "machine-crash", "--list", name]).succeeds();
     let proactive = of("recxl-proactive");
     assert!(proactive.lines().count() > 5 && !proactive.contains("uncoalesced"));
-    assert_eq!(of("recxl-proactive ycsb"), "recxl-proactive ycsb\n");
+    assert_eq!(of("recxl-proactive ycsb").lines().count(), 2);
     let run = ["prove", "machine-crash", "ycsb", "--points", "40", "--json"];
     let proofs: Value = serde_json::from_str(&outlive(run).succeeds()).unwrap();
     let proofs = proofs.as_array().unwrap();
@@ -127,6 +131,31 @@ fn nodes_of_the_simulated_machine_are_crashed_and_what_wb_loses_is_seen() {
         ended.contains("as it must be") && ended.contains(": 0 failures"),
         "{ended}"
     );
+}
+
+#[test]
+fn every_proof_is_found_in_any_case_and_explained() {
+    let listed = |proof: &str, more: &[&str]| -> Vec<Value> {
+        let all = ["prove", proof, "--list", "--json"];
+        let arguments = all.iter().chain(more).copied();
+        serde_json::from_str(&outlive(arguments).succeeds()).unwrap()
+    };
+    for (proof, part, number) in [
+        ("kill", "mutex", 1),
+        ("kill", "lock", 5),
+        ("kill", "after a death", 4),
+        ("kill", "SYNC", 8),
+        ("schedule", "MUTE", 2),
+        ("machine-crash", "ReCXL-Proactive YCSB", 1),
+    ] {
+        assert_eq!(listed(proof, &[part]).len(), number, "{proof} {part}");
+    }
+    for proof in ["kill", "schedule", "machine-crash"] {
+        for one in listed(proof, &[]) {
+            let about = one["about"].as_str().unwrap_or_default();
+            assert!(about.len() > 10 && !about.ends_with(": "), "{one}");
+        }
+    }
 }
 
 #[test]

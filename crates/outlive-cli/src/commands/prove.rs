@@ -1,6 +1,7 @@
 //! `outlive prove`: the proofs, from the command line.
 
 mod chaos;
+mod explained;
 mod kill;
 mod machine_crash;
 mod schedule;

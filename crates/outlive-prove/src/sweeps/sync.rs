@@ -17,11 +17,11 @@ use outlive_memory::{Memory, Ordering};
 /// Adds the sweeps of this file.
 pub fn add_to(suite: &mut Suite) {
     for what in [
-        Update,
-        UpdateAfterADeath,
-        Queue,
-        ImpatientQueue,
-        QueueAfterADeath,
+        LockedUpdate,
+        LockedUpdateAfterADeath,
+        QueuedLock,
+        ImpatientQueuedLock,
+        QueuedLockAfterADeath,
         Mutex,
         Close,
         Open,
@@ -68,15 +68,15 @@ fn pod(memory: Marked) -> Pod<Marked> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum What {
     /// A detectable, logged update under a logged lock.
-    Update,
+    LockedUpdate,
     /// The same by an instance that dies with another's lock in its way: it recovers that first.
-    UpdateAfterADeath,
+    LockedUpdateAfterADeath,
     /// A queue lock that nobody else wants.
-    Queue,
+    QueuedLock,
     /// A queue lock that a live instance holds until the victim has lost patience.
-    ImpatientQueue,
+    ImpatientQueuedLock,
     /// A queue lock that a dead instance held.
-    QueueAfterADeath,
+    QueuedLockAfterADeath,
     /// Two commits of a mutex's value.
     Mutex,
     /// Leaving the pod.
@@ -149,7 +149,7 @@ impl Sweep for Killed {
         }
         let third = pod.act_as(3);
         match self.0 {
-            UpdateAfterADeath => {
+            LockedUpdateAfterADeath => {
                 let held = Tatas::new(memory, LOCK)
                     .lock(&third, &pod.recoverers)
                     .unwrap();
@@ -159,9 +159,9 @@ impl Sweep for Killed {
                 std::mem::forget(held);
                 pod.declare_dead(3);
             }
-            ImpatientQueue | QueueAfterADeath => {
+            ImpatientQueuedLock | QueuedLockAfterADeath => {
                 std::mem::forget(queue(&pod).lock(&third, &pod.recoverers).unwrap());
-                if self.0 == QueueAfterADeath {
+                if self.0 == QueuedLockAfterADeath {
                     pod.declare_dead(3);
                 }
             }
@@ -175,15 +175,15 @@ impl Sweep for Killed {
         let pod = pod(memory);
         let member = pod.act_as(0);
         match self.0 {
-            Update | UpdateAfterADeath | Unlisted | InPlace | Early => {
+            LockedUpdate | LockedUpdateAfterADeath | Unlisted | InPlace | Early => {
                 update(&pod, &member, self.0)
             }
-            Queue | QueueAfterADeath => {
+            QueuedLock | QueuedLockAfterADeath => {
                 let held = queue(&pod).lock(&member, &pod.recoverers).unwrap();
                 pod.set(0, 1);
                 drop(held);
             }
-            ImpatientQueue => {
+            ImpatientQueuedLock => {
                 let patience = Duration::from_micros(2);
                 let held = queue(&pod)
                     .lock_for(&member, &pod.recoverers, patience)
@@ -233,7 +233,7 @@ impl Sweep for Killed {
         }
         let words: [u64; 4] = core::array::from_fn(|word| pod.get(word as u64));
         match self.0 {
-            Update | UpdateAfterADeath | Unlisted | InPlace | Early => {
+            LockedUpdate | LockedUpdateAfterADeath | Unlisted | InPlace | Early => {
                 if let Some(holder) = Tatas::new(memory, LOCK).holder() {
                     return Err(format!("the dead {holder} holds the lock"));
                 }
@@ -255,10 +255,10 @@ impl Sweep for Killed {
                     _ => Ok(()),
                 }
             }
-            Queue | QueueAfterADeath if queue(&pod).is_held(pod.logs) => {
+            QueuedLock | QueuedLockAfterADeath if queue(&pod).is_held(pod.logs) => {
                 Err("the dead are in the queue".to_owned())
             }
-            ImpatientQueue => {
+            ImpatientQueuedLock => {
                 // The live holder leaves; nobody is to be waited for then.
                 let entry = pod.logs.of(3).locks().next();
                 let slot = entry.ok_or("the holder's entry is gone")?.slot;

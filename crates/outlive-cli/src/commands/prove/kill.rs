@@ -1,6 +1,7 @@
 //! `outlive prove kill`: a death at every instruction.
 
-use super::selection::{Choice, Selection};
+use super::explained;
+use super::selection::{self, Choice, Selection};
 use super::{Progress, Proof};
 use crate::failure::Failure;
 use crate::output;
@@ -68,10 +69,11 @@ impl Kill {
         let mut names = names;
         names.retain(|name| chosen(name));
         if self.selection.lists() {
-            return match self.json {
-                true => output::json(&names),
-                false => names.iter().try_for_each(output::line),
-            };
+            return selection::list(
+                &names,
+                |name| explained::of(explained::KILL, name),
+                self.json,
+            );
         }
         let progress = Progress::new(names.len());
         let plan = if self.full {

@@ -1,7 +1,8 @@
 //! `outlive prove machine-crash`: nodes of the simulated machine die at many moments of a run.
 
 use super::Proof;
-use super::selection::{Choice, Selection};
+use super::explained;
+use super::selection::{self, Choice, Selection};
 use crate::amount;
 use crate::failure::Failure;
 use crate::output;
@@ -89,11 +90,8 @@ impl MachineCrash {
         let is_chosen = |(_, name): &(&crash::Proof, &String)| is_chosen(name);
         let chosen: Vec<_> = all.iter().zip(&names).filter(is_chosen).collect();
         if self.selection.lists() {
-            let names: Vec<_> = chosen.into_iter().map(|(_, name)| name).collect();
-            return match self.json {
-                true => output::json(&names),
-                false => names.iter().try_for_each(output::line),
-            };
+            let names = chosen.into_iter().map(|(_, name)| name);
+            return selection::list(names, explained::of_machine, self.json);
         }
         let protecting = all.iter().filter(|proof| proof.protects()).count() as u64;
         let points = match self.full {

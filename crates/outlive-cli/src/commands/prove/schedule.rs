@@ -1,5 +1,6 @@
 //! `outlive prove schedule`: every interleaving, with deaths.
 
+use super::explained;
 use super::selection::{Choice, Selection};
 use super::{Progress, Proof as Proven};
 use crate::amount;
@@ -54,6 +55,8 @@ const SCENARIOS: Choice = Choice {
 #[derive(Serialize)]
 struct Listed {
     name: String,
+    /// What it does, for people.
+    about: String,
     /// How far it is explored, for people.
     default: String,
     full: String,
@@ -136,15 +139,16 @@ impl Schedule {
     fn list(&self, scenarios: &[Proof]) -> Result<(), Failure> {
         let listed = scenarios.iter().map(|proof| Listed {
             name: proof.name(),
+            about: explained::of(explained::SCHEDULE, &proof.name()),
             default: proof.extent(false),
             full: proof.extent(true),
         });
         if self.json {
             return output::json(&listed.collect::<Vec<_>>());
         }
-        let mut table = Table::new(["SCENARIO", "BY DEFAULT", "WITH --full"]);
+        let mut table = Table::new(["SCENARIO", "WHAT IT DOES", "BY DEFAULT", "WITH --full"]);
         for one in listed {
-            table.row([one.name, one.default, one.full]);
+            table.row([one.name, one.about, one.default, one.full]);
         }
         table.lines().try_for_each(output::line)
     }

@@ -1,12 +1,15 @@
 //! Which proofs are asked for: those with a part of their names, or all.
 
 use crate::failure::Failure;
+use crate::output;
+use crate::table::Table;
 use clap::Args;
+use serde::Serialize;
 
 /// Which proofs of a command are asked for.
 #[derive(Args, Debug)]
 pub struct Selection {
-    /// Only those whose name contains one of these, or is one of these
+    /// Only those whose name contains one of these, in upper or lower case, or is one of these
     #[arg(value_name = "NAME")]
     names: Vec<String>,
     /// All of them
@@ -58,29 +61,63 @@ impl Selection {
         }
         let mut wanted = Vec::new();
         for part in &self.names {
-            let is_whole = names.contains(part);
-            if !is_whole && !names.iter().any(|name| name.contains(part.as_str())) {
+            let plain = plain(part);
+            let is_whole = names.iter().any(|name| self::plain(name) == plain);
+            if plain.is_empty() || !names.iter().any(|name| self::plain(name).contains(&plain)) {
                 return Err(Failure::Usage(format!(
                     "none of the {things} has {part:?} in its name; `outlive prove {command} --list` names them"
                 )));
             }
             let is_word = *has_words && names.iter().any(|name| has_word(name, part));
-            wanted.push((part.as_str(), is_whole, is_word));
+            wanted.push((part.as_str(), plain, is_whole, is_word));
         }
         let every = wanted.is_empty();
         Ok(move |name: &str| {
-            let is = |(part, whole, word): &(&str, bool, bool)| match (whole, word) {
-                (true, _) => name == *part,
+            let is = |(part, plain, whole, word): &(&str, String, bool, bool)| match (whole, word) {
+                (true, _) => self::plain(name) == *plain,
                 (false, true) => has_word(name, part),
-                (false, false) => name.contains(part),
+                (false, false) => self::plain(name).contains(plain),
             };
             every || wanted.iter().any(is)
         })
     }
 }
 
+/// A name as it is compared: its letters and digits, in lower case. So `after a death` finds `AfterADeath`.
+fn plain(name: &str) -> String {
+    let all = name.chars().filter(|c| c.is_alphanumeric());
+    all.flat_map(char::to_lowercase).collect()
+}
+
 fn has_word(name: &str, word: &str) -> bool {
-    name.split([' ', ',']).any(|one| one == word)
+    name.split([' ', ','])
+        .any(|one| one.eq_ignore_ascii_case(word))
+}
+
+/// A proof, listed.
+#[derive(Serialize)]
+struct Listed<'n> {
+    name: &'n str,
+    /// What it does, for people.
+    about: String,
+}
+
+/// Prints each of `names` with its explanation.
+pub fn list<'n>(
+    names: impl IntoIterator<Item = &'n String>,
+    about: impl Fn(&str) -> String,
+    json: bool,
+) -> Result<(), Failure> {
+    let listed = names.into_iter().map(|name| Listed {
+        name,
+        about: about(name),
+    });
+    if json {
+        return output::json(&listed.collect::<Vec<_>>());
+    }
+    let mut table = Table::new(["NAME", "WHAT IT DOES"]);
+    listed.for_each(|one| table.row([one.name.to_owned(), one.about]));
+    table.lines().try_for_each(output::line)
 }
 
 #[cfg(test)]
@@ -122,6 +159,10 @@ mod tests {
         assert_eq!(of(&["one"]), ["wb, one", "recxl, one", "recxl, one more"]);
         assert_eq!(of(&["recxl, one"]), ["recxl, one"]);
         assert_eq!(of(&["two", "wb", "--list"]), ["wb, one", "recxl, two"]);
+        assert_eq!(of(&["ReCXL, One"]), ["recxl, one"]);
+        assert_eq!(of(&["one MORE"]), ["recxl, one more"]);
+        assert_eq!(of(&["OneMore"]), ["recxl, one more"]);
+        assert!(chosen(&[","]).is_err());
     }
 
     #[test]
@@ -142,6 +183,7 @@ mod tests {
         };
         assert_eq!(of("recxl", true), ["recxl one"]);
         assert_eq!(of("recxl-more", true), names[2..]);
+        assert_eq!(of("ReCXL", true), ["recxl one"]);
         assert_eq!(of("recx", true), names[1..]);
         assert_eq!(of("recxl one", true), ["recxl one"]);
         assert_eq!(of("recxl", false), names[1..]);
