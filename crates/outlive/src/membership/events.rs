@@ -13,7 +13,7 @@ use std::sync::Arc;
 /// The events of a group, as one thread learns them.
 ///
 /// While it waits, the thread watches the obituaries of its operating system itself, so the kernel
-/// notifies it of a death directly. In a pod with more than [`CROWD`] members it sleeps on the
+/// notifies it of a death directly. In a pod with more than 32 members it sleeps on the
 /// obituary of its host's watcher only, and the watcher notifies it of all other deaths.
 pub struct GroupEvents {
     shared: Arc<Shared>,
