@@ -16,7 +16,7 @@ use outlive_memory::Memory;
 /// The time that a process sleeps between two tries. It grows with the number of tries, since
 /// hundreds of processes may wait at the same time.
 const SHORTEST_PAUSE: Duration = Duration::from_micros(200);
-const LONGEST_PAUSE: Duration = Duration::from_millis(10);
+const LONGEST_PAUSE: Duration = Duration::from_millis(100);
 
 /// The join lock of a host, held by the calling thread.
 pub(crate) struct Door<'a> {

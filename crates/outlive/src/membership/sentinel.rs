@@ -59,7 +59,15 @@ pub(crate) fn enter(
     entry: &Entry,
 ) -> Result<(Instance, Instance), JoinError> {
     let (tables, number) = (shared.tables, shared.os_number);
-    let _door = Door::enter(tables, os, number, entry.host, DOOR_PATIENCE)?;
+    let _door = loop {
+        let holder = || (entry.host < tables.extent().ids).then(|| os.obituary(entry.host));
+        let before = holder();
+        match Door::enter(tables, os, number, entry.host, DOOR_PATIENCE) {
+            // Hundreds may join at once: the patience is for one holder, not for all of them.
+            Err(JoinError::InUse { .. }) if holder() != before => {}
+            entered => break entered?,
+        }
+    };
     let suspicion = shared.settings.suspicion;
     let host = attach_host(tables, os, number, entry.host, &entry.host_name, suspicion)?;
     // Without it the process can be killed by those only who may signal it; who is admitted depends on that.
