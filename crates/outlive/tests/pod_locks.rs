@@ -6,7 +6,7 @@ use outlive::pod::{Pod, PodError, PodOptions};
 use outlive::segment::{CreateError, OpenError, Segment};
 use std::fs::File;
 use std::os::fd::AsRawFd;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 struct Scratch(PathBuf);
 
@@ -15,6 +15,20 @@ impl Scratch {
         let name = format!("outlive-test-locks-{name}-{}", std::process::id());
         Self(PathBuf::from("/dev/shm").join(name))
     }
+}
+
+/// An opening of the file at `path` that has locked the byte of those who use it.
+fn locked(path: &Path) -> File {
+    let file = File::options().read(true).write(true).open(path).unwrap();
+    // SAFETY: a flock is plain numbers, for which zeros are valid.
+    let mut lock: libc::flock = unsafe { core::mem::zeroed() };
+    lock.l_type = libc::F_WRLCK as libc::c_short;
+    lock.l_start = 1 << 61;
+    lock.l_len = 1;
+    // SAFETY: the descriptor is open and `lock` a valid flock.
+    let locked = unsafe { libc::fcntl(file.as_raw_fd(), libc::F_OFD_SETLK, &raw const lock) };
+    assert_eq!(locked, 0);
+    file
 }
 
 impl Drop for Scratch {
@@ -61,20 +75,31 @@ fn a_refused_repair_keeps_the_lock_of_its_own_opening() {
 }
 
 #[test]
+fn a_creator_that_cannot_have_its_lock_creates_nothing() {
+    let scratch = Scratch::new("creator");
+    let path = &scratch.0;
+    // On a filesystem without unnamed files the file can be found while it is being created.
+    let other = std::cell::RefCell::new(None);
+    let created = Segment::builder()
+        .named_from_the_start()
+        .size(1 << 20)
+        .initialise(|_, _| *other.borrow_mut() = Some(locked(path)))
+        .create(path)
+        .map(|_| ());
+    assert!(
+        matches!(created, Err(CreateError::Busy { .. })),
+        "{created:?}"
+    );
+    assert!(!path.exists(), "a file stays that nobody has created");
+}
+
+#[test]
 fn a_pod_is_not_opened_while_another_process_has_it_for_itself() {
     let scratch = Scratch::new("open");
     let path = &scratch.0;
     let pod = Pod::create(path, PodOptions::new().size(4 << 20)).unwrap();
     pod.close().unwrap();
-    let repairer = File::options().read(true).write(true).open(path).unwrap();
-    // SAFETY: a flock is plain numbers, for which zeros are valid.
-    let mut lock: libc::flock = unsafe { core::mem::zeroed() };
-    lock.l_type = libc::F_WRLCK as libc::c_short;
-    lock.l_start = 1 << 61;
-    lock.l_len = 1;
-    // SAFETY: the descriptor is open and `lock` a valid flock.
-    let locked = unsafe { libc::fcntl(repairer.as_raw_fd(), libc::F_OFD_SETLK, &raw const lock) };
-    assert_eq!(locked, 0);
+    let repairer = locked(path);
     let refused = Pod::open(path).map(|_| ());
     assert!(
         matches!(refused, Err(PodError::Open(OpenError::Busy { .. }))),

@@ -38,6 +38,7 @@ pub fn all() -> Vec<Proof> {
             1,
         ),
         every(role("role, two backups", true), Bounds::exhaustive(), 2),
+        every(watch("watch, two backups", None), bounds(), 2),
         every(one_group("one group", None), bounds(), 1),
         every(record("record rewritten", None, None), wide(), 1),
         every(record_left_half("record left half-written"), wide(), 1),
@@ -68,6 +69,14 @@ pub fn broken() -> Vec<(Scenario, Bounds, &'static str)> {
             "slipped in",
         ),
         (role("role stored", false), bounds(), "both are told"),
+        (
+            watch(
+                "watch stored",
+                Some(Weakness::Comparisons(tables::watch(0), 8)),
+            ),
+            bounds(),
+            "both are on watch",
+        ),
         (
             one_group("ready orders nothing", Some(ready)),
             bounds(),
@@ -337,6 +346,55 @@ fn role(name: &str, takes: bool) -> Scenario {
             // Whoever comes next gets it from the dead, and only from the dead.
             let lives = holder.id != 0 && !died(holder.id);
             assert_eq!(role.take(generations, Instance::new(3, 1)), !lives);
+        })
+}
+
+/// Two backups want the watch of a host whose watcher is dead: one gets it. A backup that dies loses it
+/// to the next.
+fn watch(name: &str, weakness: Option<Weakness>) -> Scenario {
+    let on_watch = Ghost::<Vec<u32>>::new();
+    let of_check = on_watch.clone();
+    let os = |m, id: u32| Obituaries::new(m, OBITUARIES, 100 + id);
+    let backup = move |id| {
+        let on_watch = on_watch.clone();
+        move |m: Scheduled| {
+            let me = Instance::new(id, 1);
+            if proofs::stand_on_watch(weak(m, weakness), &os(m, id), HOST, me) {
+                on_watch.with(|on_watch| on_watch.push(id));
+            }
+        }
+    };
+    scenario(name)
+        .prepare(move |m| {
+            tables::enliven(tables(m), 0, Level::Host);
+            for id in 1..IDS {
+                tables::enliven(tables(m), id, Level::Process);
+                assert!(matches!(os(m, id).hold_obituary(id), Ok(Ok(()))));
+            }
+            let watcher = Instance::new(3, 1);
+            assert!(proofs::stand_on_watch(tables(m), &os(m, 3), HOST, watcher));
+            os(m, 3).mark(3);
+        })
+        .mortal("backup 1", backup(1))
+        .mortal("backup 2", backup(2))
+        // Threads have the numbers 0 and 1, their ids 1 and 2.
+        .on_death(move |m, backup| os(m, backup as u32 + 1).mark(backup as u32 + 1))
+        .check(move |m, end| {
+            let stood = of_check.with(|on_watch| on_watch.clone());
+            let died = |id: u32| end.died(id as usize - 1);
+            let living: Vec<_> = stood.iter().filter(|id| !died(**id)).collect();
+            assert!(living.len() <= 1, "both are on watch");
+            assert!(
+                end.deaths() > 0 || living.len() == 1,
+                "no process is on watch, and none died"
+            );
+            // A survivor finds the watch served, or takes it.
+            for id in [1, 2].into_iter().filter(|id| !died(*id)) {
+                let me = Instance::new(id, 1);
+                let stands = proofs::stand_on_watch(tables(m), &os(m, id), HOST, me);
+                let holder = proofs::on_watch(tables(m), HOST).expect("it is served");
+                assert!(!died(holder.id) && stands == (holder == me));
+            }
         })
 }
 

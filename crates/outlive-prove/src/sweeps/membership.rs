@@ -1,12 +1,14 @@
 //! Sweeps of what membership does to shared memory alone: telling, burying, creating groups, taking the
-//! fabric manager's role. (Joining and leaving make system calls and are swept by real kills.)
+//! fabric manager's role and the watch of a host. (Joining and leaving make system calls and are swept by real kills.)
 
+use crate::fixtures::obituaries::Obituaries;
 use crate::fixtures::tables::Silent;
 use crate::kill::{Crash, Marked, PointKind, Suite, Sweep};
+use outlive::host::{Obituary, Os};
 use outlive::membership::{
     AppendPoint, BuryPoint, CreateGroupPoint, Event, EventKind, Extent, GroupError, GroupId,
-    GroupLog, Guard, Instance, Level, Standing, State, Status, Tables, TakeRolePoint, bury,
-    reconcile,
+    GroupLog, Guard, Instance, Level, Standing, State, Status, Tables, TakeRolePoint,
+    TakeWatchPoint, bury, proofs, reconcile,
 };
 use outlive_memory::Offset;
 
@@ -17,7 +19,8 @@ pub fn add_to(suite: &mut Suite) {
         .add(Tell { ring: 2 })
         .add(Bury)
         .add(CreateGroup)
-        .add(TakeRole);
+        .add(TakeRole)
+        .add(TakeWatch);
 }
 
 const IDS: u32 = 6;
@@ -347,6 +350,88 @@ impl Sweep for TakeRole {
         let expected = Some(Instance::new(2 + crash.recoverers_lost, 1));
         hold(holder == expected, || {
             format!("the role is {holder:?}'s instead of {expected:?}'s")
+        })
+    }
+}
+
+/// The watch of a host is taken from a dead process by one, and from the dead by the next.
+struct TakeWatch;
+
+impl TakeWatch {
+    const HOST: Instance = Instance::new(0, 1);
+    /// The words of the obituaries, behind the tables.
+    const OBITUARIES: Offset = Offset::new(SIZE - 128);
+
+    fn os(memory: Marked, id: u32) -> Obituaries<Marked> {
+        Obituaries::new(memory, Self::OBITUARIES, 100 + id)
+    }
+
+    fn stand(memory: Marked, id: u32) -> bool {
+        let (tables, os) = (tables(memory), Self::os(memory, id));
+        proofs::stand_on_watch(tables, &os, Self::HOST, Instance::new(id, 1))
+    }
+
+    /// The kernel marks the obituary of the process `id`, if it is not marked.
+    fn mark(memory: Marked, id: u32) {
+        let os = Self::os(memory, id);
+        if matches!(os.obituary(id), Obituary::Held { .. }) {
+            os.mark(id);
+        }
+    }
+}
+
+impl Sweep for TakeWatch {
+    fn name(&self) -> String {
+        "watch.take".into()
+    }
+
+    fn size(&self) -> u64 {
+        SIZE
+    }
+
+    fn declares(&self) -> Vec<&'static PointKind> {
+        vec![PointKind::of::<TakeWatchPoint>()]
+    }
+
+    fn prepare(&self, memory: Marked) {
+        let generations = tables(memory).generations();
+        for id in 0..IDS {
+            let level = match id {
+                0 => Level::Host,
+                _ => Level::Process,
+            };
+            // SAFETY: no thread acts as the incarnation that this ends; one acts as what it begins.
+            assert!(unsafe { generations.assume_state(id, State::FREE, live(1, level)) });
+            assert!(matches!(Self::os(memory, id).hold_obituary(id), Ok(Ok(()))));
+        }
+        let last = IDS - 1;
+        assert!(Self::stand(memory, last));
+        Self::mark(memory, last);
+    }
+
+    fn operate(&self, memory: Marked) {
+        assert!(Self::stand(memory, 1));
+    }
+
+    fn recover(&self, memory: Marked, crash: &Crash) {
+        // While the victim's death has no mark, the watch is not taken from it.
+        let holder = proofs::on_watch(tables(memory), Self::HOST);
+        let is_held = |id| matches!(Self::os(memory, id).obituary(id), Obituary::Held { .. });
+        if holder == Some(Instance::new(1, 1)) && is_held(1) {
+            assert!(!Self::stand(memory, IDS - 2));
+        }
+        for dead in 1..2 + crash.recoverers_lost {
+            Self::mark(memory, dead);
+        }
+        let me = survivor(tables(memory), crash);
+        assert!(Self::stand(memory, me.id), "{me} does not get the watch");
+    }
+
+    fn check(&self, memory: Marked, crash: &Crash) -> Result<(), String> {
+        let holder = proofs::on_watch(tables(memory), Self::HOST);
+        let expected = Some(Instance::new(2 + crash.recoverers_lost, 1));
+        hold(holder == expected, || {
+            format!("{holder:?} is on watch instead of {expected:?}")
         })
     }
 }

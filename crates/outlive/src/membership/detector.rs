@@ -126,10 +126,10 @@ impl Detector {
 
     /// Checks the processes that were seen dying, then the hosts that may have lost their last
     /// process. With `thorough` it checks all processes of this host, and its threads whose
-    /// obituaries are missing. In its turn (every second time, so that a stopped watcher is in
-    /// nobody's way) it also checks those that no watcher serves: the members of hosts without a
-    /// watcher that is present, and all processes of other operating systems for which a free
-    /// presence is proof. Returns whether a member was found dead.
+    /// obituaries are missing. Every second time it also checks the members that no watcher serves:
+    /// those of hosts without a watcher that is present, and all processes of other operating
+    /// systems for which a free presence is proof. (Watchers take turns, so a stopped watcher
+    /// delays no detection by more than two checks.) Returns whether a member was found dead.
     pub(crate) fn look_at_processes(&mut self, os: &dyn Os, thorough: bool) -> bool {
         let tables = self.tables;
         let systems = tables.operating_systems();
@@ -138,6 +138,10 @@ impl Detector {
         let (before, others) = self.other_hosts();
         self.thorough += usize::from(thorough);
         let is_its_turn = thorough && (others == 0 || (self.thorough + before).is_multiple_of(2));
+        let served = match is_its_turn {
+            true => self.served_hosts(os),
+            false => Vec::new(),
+        };
         // Hosts come last: a host may be found empty right after the burial of its last process.
         let mut hosts = Vec::new();
         for (id, state) in tables.writers() {
@@ -150,15 +154,9 @@ impl Detector {
                 continue;
             }
             let instance = Instance::new(id, state.generation);
-            // Other hosts of this operating system have watchers of their own. One that has died
-            // and whose obituary the kernel has not marked still stands in the table.
-            let is_served = |host| {
-                let watcher = self.watcher(host);
-                watcher.is_some_and(|watcher| os.is_present(watcher.id))
-            };
+            let of = InstanceId::from(state.host);
             let thorough = thorough
-                && (u32::from(state.host) == self.host.id
-                    || is_its_turn && !(is_here && is_served(state.host)));
+                && (of == self.host.id || is_its_turn && !(is_here && served.contains(&of)));
             found |= match state.level {
                 Some(Level::Process) => {
                     (thorough || self.sighting.dying.contains(&(id, state)))
@@ -204,6 +202,20 @@ impl Detector {
         others.fold((0, 0), |(before, others), (id, _)| {
             (before + usize::from(id < self.host.id), others + 1)
         })
+    }
+
+    /// The hosts of this operating system that have a watcher which is present. A watcher that has
+    /// died, and whose obituary the kernel has not marked, still stands in the table.
+    fn served_hosts(&self, os: &dyn Os) -> Vec<InstanceId> {
+        let is_served = |(id, state): &(InstanceId, State)| {
+            state.level == Some(Level::Host)
+                && state.host == self.os_number
+                && self
+                    .watcher(*id as u16)
+                    .is_some_and(|watcher| os.is_present(watcher.id))
+        };
+        let served = self.tables.writers().filter(is_served);
+        served.map(|(id, _)| id).collect()
     }
 
     /// The watcher of the host `id`, if it has one that was not seen dying.

@@ -1,8 +1,8 @@
 //! Waiting for a group's events.
 
 use super::detector::{Sighting, look_at_obituaries};
-use super::process::Shared;
 use super::sentinel::in_turn;
+use super::shared::Shared;
 use super::watch::{self, watcher_of};
 use super::{GroupId, Instance, InstanceId, MemberState, News, Subscription};
 use crate::host::{Obituary, Os};

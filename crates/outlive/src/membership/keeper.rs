@@ -4,7 +4,7 @@
 //! and it is the only thread that does. It sleeps until the sentinel sees somebody dead and unrecovered.
 //! Threads that come upon a dead owner's lock do not wait for it: they recover for themselves.
 
-use super::process::Shared;
+use super::shared::Shared;
 use super::{Instance, InstanceId, Level, Member, State, Status, Tables};
 use crate::host::Os;
 use core::time::Duration;

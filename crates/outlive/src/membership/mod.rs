@@ -8,6 +8,7 @@
 //! leaves the rest to the next who looks: the table says what has been raised, a group's table says what
 //! has been told.
 
+mod admission;
 mod death;
 mod detector;
 mod door;
@@ -22,6 +23,7 @@ mod manager;
 mod member;
 mod obligations;
 mod operator;
+mod options;
 mod oses;
 mod process;
 #[doc(hidden)]
@@ -32,6 +34,7 @@ mod role;
 mod scripted;
 mod sentinel;
 mod settings;
+mod shared;
 mod state;
 mod tables;
 mod watch;
@@ -49,11 +52,13 @@ pub use member::Member;
 pub use obligations::{NothingHeld, Obligations};
 pub use operator::NotBuried;
 pub(crate) use operator::bury_by_word;
+pub use options::ProcessOptions;
 pub use oses::{OperatingSystems, TooManyBoots};
-pub(crate) use process::Shared;
-pub use process::{Process, ProcessOptions, StillMembers};
+pub use process::{Process, StillMembers};
 pub use record::{Record, Records};
 pub use role::{Role, TakeRolePoint};
 pub use settings::{FenceCommandDigest, Settings};
+pub(crate) use shared::Shared;
 pub use state::{Generations, Level, State, Status};
 pub use tables::{AreaBytes, Extent, Tables};
+pub use watch::TakeWatchPoint;

@@ -2,7 +2,8 @@
 
 use super::door::{Door, attach_host, end_host_if_empty};
 use super::join::{self, Claim, JoinError};
-use super::{Instance, InstanceId, Level, Record, Tables};
+use super::watch::{Watch, watcher_of};
+use super::{Instance, InstanceId, Level, Record, Settings, Tables};
 use crate::host::{Os, OsIdentity};
 use core::time::Duration;
 use outlive_memory::Memory;
@@ -76,6 +77,21 @@ pub fn join<M: Memory>(
         name: "proof",
     };
     join::join(tables, os, os_number, id, &claim)
+}
+
+/// Takes the watch of `host` for `process` if no process serves. Returns whether `process` is on watch.
+pub fn stand_on_watch<M: Memory>(
+    tables: Tables<M>,
+    os: &dyn Os,
+    host: Instance,
+    process: Instance,
+) -> bool {
+    Watch::new(tables, host, process, &Settings::default()).stand(os)
+}
+
+/// Returns the process that is on watch for `host`, if it lives.
+pub fn on_watch<M: Memory>(tables: Tables<M>, host: Instance) -> Option<Instance> {
+    watcher_of(tables, host)
 }
 
 /// Notes that `by` has proven that `dead` is dead, as who has raised its generation.

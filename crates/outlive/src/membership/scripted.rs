@@ -8,8 +8,8 @@ mod watches;
 use super::events::GroupEvents;
 use super::fence::FenceAgent;
 use super::join::{self, Claim, JoinError};
-use super::process::Shared;
 use super::sentinel::{self, Entry, Sentinel};
+use super::shared::Shared;
 use super::{
     EventKind, Extent, GroupId, Instance, InstanceId, Level, NothingHeld, Settings, Tables,
 };
@@ -86,7 +86,7 @@ fn try_join(
         id,
         name: "actor".into(),
     };
-    super::process::refuse_the_unfenceable(shared, os, super::process::Admission::First, None)?;
+    super::admission::refuse_the_unfenceable(shared, os, super::admission::Admission::First, None)?;
     let (host, process) = sentinel::enter(shared, os, &entry)?;
     Ok(Actor {
         script: script.clone(),

@@ -11,12 +11,13 @@
 //! It does nothing that could take long: a heart that stops for a recovery would be fenced for it. What
 //! the dead have begun is finished by the [keeper](super::keeper), which it wakes.
 
+use super::admission::{Admission, refuse_the_unfenceable};
 use super::death::reconcile;
 use super::detector::Detector;
 use super::door::{Door, attach_host, end_host_if_empty};
 use super::join::{self, Claim, JoinError};
 use super::manager::Manager;
-use super::process::{Admission, Shared, refuse_the_unfenceable};
+use super::shared::Shared;
 use super::watch::{self, Watch};
 use super::{GroupId, Instance, InstanceId, Level, State, Status, Tables};
 use crate::host::Os;

@@ -20,6 +20,16 @@ use crate::host::{Obituary, Os};
 use core::time::Duration;
 use outlive_memory::Memory;
 
+outlive_memory::crash_points! {
+    /// Where the taking of a watch may be cut short.
+    pub enum TakeWatchPoint for "watch.take" {
+        /// No process serves; nothing has been done.
+        Started,
+        /// The watch is ours; no other watcher has been woken.
+        Taken,
+    }
+}
+
 /// The time between two wake-ups of a backup, short enough that a host whose watcher is stopped is
 /// not silent.
 pub(crate) fn interval(settings: &Settings) -> Duration {
@@ -97,7 +107,9 @@ impl<M: Memory> Watch<M> {
                 Some(holder) if self.serves(os, holder) => return false,
                 _ => {
                     self.seen = None;
+                    self.tables.memory().crash_point(TakeWatchPoint::Started);
                     if records.change_watch(self.host.id, word, self.me.to_word()) {
+                        self.tables.memory().crash_point(TakeWatchPoint::Taken);
                         self.wake_other_watchers(os);
                         return true;
                     }

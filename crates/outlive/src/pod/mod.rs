@@ -38,6 +38,7 @@ mod bury;
 mod check;
 mod error;
 mod obligations;
+mod opening;
 mod options;
 mod origin;
 mod repair;
@@ -52,17 +53,17 @@ pub use status::{GroupStatus, MemberStatus, Status};
 use crate::heap::{self, Heap, LocalHeap};
 use crate::host::{Access, Linux, MEETING, Os, OsError, OsIdentity, PodFile, side_file_bytes};
 use crate::membership::{
-    AreaBytes, Extent, Instance, Member, Process, ProcessOptions, Settings, Shared, Tables,
+    AreaBytes, Extent, Member, Process, ProcessOptions, Settings, Tables,
 };
 use crate::recovery::{Logs, Recoverers};
 use crate::segment::{Area, AreaKind, AreaSize, Roots, Segment};
 use obligations::LogObligations;
+use opening::{Joining, Use};
 use origin::Origin;
 use outlive_memory::Native;
-use std::collections::BTreeMap;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex};
 
 /// A pod that this process has opened.
 ///
@@ -74,87 +75,6 @@ pub struct Pod {
     settings: Settings,
     heap: Option<Heap>,
     use_of_it: Arc<Mutex<Use>>,
-}
-
-/// The resources that this process has of a pod by one opening, in addition to its memory.
-#[derive(Debug, Default)]
-struct Use {
-    attached: Option<&'static Linux>,
-    joined: Vec<Weak<Shared>>,
-    /// How many joins have begun and not ended.
-    joining: usize,
-    /// Whether a repair has the pod for itself.
-    repairing: bool,
-}
-
-impl Use {
-    /// Whether this process is a member by this opening, or may become one.
-    fn has_members(&self) -> bool {
-        let is_member = |shared: &Weak<Shared>| shared.upgrade().is_some_and(|of| of.is_present());
-        self.joining > 0 || self.joined.iter().any(is_member)
-    }
-}
-
-/// How many joins of each pod have begun in this process and not ended, by the pod's number: a refused
-/// join removes no side file that another join begins to use.
-static JOINING: Mutex<BTreeMap<u128, usize>> = Mutex::new(BTreeMap::new());
-
-/// A join that has begun. Dropped, it has ended.
-struct Joining<'a> {
-    pod: &'a Pod,
-    number: u128,
-    had_side_file: bool,
-}
-
-impl<'a> Joining<'a> {
-    fn begin(pod: &'a Pod, is_repair: bool) -> Result<Self, PodError> {
-        let mut of_it = pod.use_of_it();
-        if of_it.repairing && !is_repair {
-            return Err(PodError::InUse {
-                path: pod.segment.path().into(),
-                why: "this process repairs it; join it when that is done".into(),
-            });
-        }
-        of_it.joining += 1;
-        drop(of_it);
-        let number = pod.number();
-        let mut all = JOINING.lock().unwrap_or_else(PoisonError::into_inner);
-        *all.entry(number).or_default() += 1;
-        let files = Linux::side_files().unwrap_or_default();
-        Ok(Self {
-            pod,
-            number,
-            had_side_file: files.iter().any(|file| file.pod == number),
-        })
-    }
-
-    /// Ends a join that was refused: unless another process or another join uses the side file that it
-    /// made, the side file is removed.
-    fn refused(self) {
-        let mut all = JOINING.lock().unwrap_or_else(PoisonError::into_inner);
-        let is_alone = all.get(&self.number) == Some(&1);
-        if is_alone && !self.had_side_file && !self.pod.has_member_of_this_process() {
-            let _ = Linux::remove_side_file(self.number);
-        }
-        self.end(&mut all);
-        core::mem::forget(self);
-    }
-
-    fn end(&self, all: &mut BTreeMap<u128, usize>) {
-        self.pod.use_of_it().joining -= 1;
-        if let Some(count) = all.get_mut(&self.number) {
-            *count -= 1;
-            if *count == 0 {
-                all.remove(&self.number);
-            }
-        }
-    }
-}
-
-impl Drop for Joining<'_> {
-    fn drop(&mut self) {
-        self.end(&mut JOINING.lock().unwrap_or_else(PoisonError::into_inner));
-    }
 }
 
 /// The smallest payload that a heap is made of.
@@ -310,53 +230,6 @@ impl Pod {
         }
     }
 
-    fn use_of_it(&self) -> MutexGuard<'_, Use> {
-        self.use_of_it
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Releases what this process has of the pod by this opening: the memory, the descriptors and
-    /// the locks. The pod continues for all other processes; to remove it as well,
-    /// [destroy](Self::destroy) it.
-    ///
-    /// Handles on the memory have no lifetimes (an [`Offset`](crate::memory::Offset) is followed
-    /// through a copy of the pod's base address). So the *addresses* stay reserved without access
-    /// for as long as this process lives, and nothing that came from this opening, clones of the
-    /// pod included, may be used again: an access would be a SIGSEGV, and can never reach another
-    /// mapping. A closed pod costs address space and about two kilobytes of memory.
-    ///
-    /// ```
-    /// use outlive::pod::{Pod, PodError, PodOptions};
-    /// use outlive::membership::ProcessOptions;
-    /// # let path = format!("/dev/shm/outlive-doc-close-{}", std::process::id());
-    /// let pod = Pod::create(&path, PodOptions::new().size(8 << 20))?;
-    /// let process = pod.join(ProcessOptions::on_host(0))?;
-    /// assert!(matches!(pod.close(), Err(PodError::InUse { .. })), "this process is a member");
-    /// process.leave()?;
-    /// pod.close()?;
-    /// Pod::destroy(&path)?;
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    ///
-    /// # Errors
-    /// [`PodError::InUse`] if this process has joined the pod by this opening and has not left;
-    /// then nothing has changed.
-    pub fn close(&self) -> Result<(), PodError> {
-        let mut of_it = self.use_of_it();
-        if of_it.has_members() {
-            return Err(PodError::InUse {
-                path: self.segment.path().into(),
-                why: "this process is a member of it; leave it first".into(),
-            });
-        }
-        if let Some(linux) = of_it.attached {
-            linux.detach()?;
-            of_it.attached = None;
-        }
-        Ok(self.segment.close()?)
-    }
-
     /// The logs of its instances.
     pub fn logs(&self) -> Logs {
         let tables = self.tables;
@@ -394,15 +267,6 @@ impl Pod {
                 why: "another process adopts it at this moment; try again".into(),
             }),
         }
-    }
-
-    /// Whether an incarnation that may write says that it is of this process.
-    fn has_member_of_this_process(&self) -> bool {
-        let (records, me) = (self.tables.records(), std::process::id());
-        self.tables.writers().any(|(id, state)| {
-            let record = records.read(Instance::new(id, state.generation));
-            record.is_some_and(|record| record.thread.process.pid == me)
-        })
     }
 
     /// Its number, which stands in the names of what is kept beside it: its uuid, or another one if it is a copy that was

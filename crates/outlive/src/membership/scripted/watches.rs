@@ -1,6 +1,7 @@
 //! The watch of a host: a process takes it, keeps it, loses it, and another one takes it over.
 
 use super::*;
+use crate::membership::keeper;
 use crate::membership::watch::{self, watcher_of};
 
 /// The settings for one machine, with which a backup's interval is ten heartbeats.
@@ -173,4 +174,51 @@ fn what_no_watcher_serves_is_found_although_a_watcher_is_stopped() {
     script.end_death(dead.identity);
     pass(&mut [&mut first], Duration::from_millis(2500));
     assert!(tables.generations().is_dead(dead.process));
+}
+
+#[test]
+fn a_death_that_stays_unrecovered_wakes_the_recovery_thread_once() {
+    let (tables, script) = (pod(&relaxed()), Scripted::new(1, IDS));
+    let (mut watcher, victim) = (join(tables, &script, 0), join(tables, &script, 1));
+    pass(&mut [&mut watcher], 200 * MS);
+    // A process that has no recovery thread yet, as here, has this one's futex.
+    let bell = keeper::bell_of(u32::MAX);
+    let bells = script.clone();
+    let wakes = || crate::host::Bells::read(&bells, bell);
+    let before = wakes();
+    script.kill_process(victim.identity);
+    pass(&mut [&mut watcher], 200 * MS);
+    let after = wakes();
+    assert_ne!(before, after, "the death has woken no recovery thread");
+    pass(&mut [&mut watcher], Duration::from_secs(5));
+    assert_eq!(wakes(), after, "it is woken again and again");
+}
+
+#[test]
+fn a_process_waits_for_each_holder_of_the_join_lock_and_not_for_all_of_them_together() {
+    for holders in [1, 4] {
+        let (tables, script) = (pod(&relaxed()), Scripted::new(1, IDS));
+        let first = join(tables, &script, 3);
+        let threads: Vec<_> = (0..holders)
+            .map(|_| script.seen_by(script.spawn_thread(first.identity)))
+            .collect();
+        assert!(matches!(threads[0].hold_obituary(3), Ok(Ok(()))));
+        // Each has it for less than the patience of 10 s, but the only one, which keeps it.
+        for turn in 1..=threads.len() {
+            let (last, next) = (Arc::clone(&threads[turn - 1]), threads.get(turn).cloned());
+            if holders > 1 {
+                script.at(Duration::from_secs(8) * turn as u32, move |_| {
+                    last.release_obituary(3);
+                    if let Some(next) = next {
+                        assert!(matches!(next.hold_obituary(3), Ok(Ok(()))));
+                    }
+                });
+            }
+        }
+        let joined = try_join(tables, &script, 3, None, None).map(|_| ());
+        match holders {
+            1 => assert!(matches!(joined, Err(JoinError::InUse { .. })), "{joined:?}"),
+            _ => assert!(joined.is_ok(), "{joined:?}"),
+        }
+    }
 }

@@ -1,0 +1,107 @@
+//! Who may join: a process that could be fenced.
+
+use super::door;
+use super::join::JoinError;
+use super::shared::Shared;
+use super::{Instance, InstanceId, Level, Tables};
+use crate::host::{Os, OsError};
+
+/// When a process asks whether it may join.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Admission {
+    /// Before it does anything.
+    First,
+    /// When others can see its host, or itself.
+    Seen,
+}
+
+/// Contract 1: a generation is raised only after a fence or by what cannot err. Where neither could be
+/// had for this process, it must not join. `cord`: why it has no cord, once that is known.
+pub(crate) fn refuse_the_unfenceable(
+    shared: &Shared,
+    os: &dyn Os,
+    stage: Admission,
+    cord: Option<&OsError>,
+) -> Result<(), JoinError> {
+    let (tables, settings) = (shared.tables, &shared.settings);
+    let uid = os.uid();
+    let by_agent =
+        (settings.fence_command.is_some() || settings.fence_agents) && shared.fence_agent.is_some();
+    if by_agent {
+        return Ok(());
+    }
+    if uid != settings.uid {
+        return Err(JoinError::Unfenceable {
+            why: format!(
+                "it runs as user {uid} and the pod's members as user {}, who could not kill it; run it as \
+                 that user, or create the pod with a fence command",
+                settings.uid
+            ),
+        });
+    }
+    if os.this_thread().process.pid == 1 {
+        return Err(JoinError::Unfenceable {
+            why: "it is the first process of its PID namespace, which no other process of the pod could kill; start the \
+                  container with an init (docker run --init; shareProcessNamespace), or create the pod with a fence \
+                  command"
+                .into(),
+        });
+    }
+    let systems = tables.operating_systems();
+    for (id, state) in tables.writers() {
+        if state.level != Some(Level::Host) || state.host == shared.os_number {
+            continue;
+        }
+        if !systems.absence_is_proof(shared.os_number, state.host) {
+            // Looked at once, before this process holds anything: it takes its time.
+            let is_over = systems.is_earlier_boot(state.host, os.identity())
+                && (stage != Admission::First
+                    || !door::beats_within(tables, os, id, settings.suspicion));
+            if is_over {
+                continue;
+            }
+            return Err(JoinError::Unfenceable {
+                why: format!(
+                    "host {id} of another machine, or of a container with a /dev/shm of its own on memory that machines \
+                     share, is in the pod, and the pod was created without a fence command; create it with one, run all \
+                     processes where they share /dev/shm, or, if host {id} is off, say so by \
+                     `outlive pod bury PATH --host {id}`"
+                ),
+            });
+        }
+        if let Some(error) = cord {
+            return Err(JoinError::Unfenceable {
+                why: format!(
+                    "host {id} runs in another PID namespace or with another /dev/shm, and could not kill it, because it has \
+                     no cord ({error}); run all processes in one PID namespace, or create the pod with a fence command"
+                ),
+            });
+        }
+        if let Some(why) = unreachable_process(tables, os, id) {
+            return Err(JoinError::Unfenceable { why });
+        }
+    }
+    Ok(())
+}
+
+/// Why a process of the host `id`, of this kernel and another operating system, could not be killed, if there is one.
+fn unreachable_process(tables: Tables, os: &dyn Os, id: InstanceId) -> Option<String> {
+    let of_host = tables
+        .writers()
+        .filter(|(_, state)| state.level == Some(Level::Process) && u32::from(state.host) == id);
+    for (process, state) in of_host {
+        let record = tables
+            .records()
+            .read(Instance::new(process, state.generation));
+        let generation = tables.generations().state(id).ok()?.generation;
+        let has_cord = record.is_none_or(|record| record.has_cord) && os.finds_cord(id, generation);
+        if !has_cord && os.is_present(process) {
+            return Some(format!(
+                "process {process} of host {id} runs in another PID namespace or with another /dev/shm, and has no cord by \
+                 which it could be killed from here (all must reach the pod's file in the same directory, writable to \
+                 them, on a filesystem with leases); run all processes in one PID namespace, or create the pod with a fence command"
+            ));
+        }
+    }
+    None
+}
