@@ -2,6 +2,7 @@
 
 #![allow(dead_code, reason = "each test uses what it needs")]
 
+pub mod edge;
 pub mod programs;
 pub mod run;
 

@@ -1,7 +1,7 @@
 //! Calls that a container may refuse (seccomp), each tried on a file of its own in `/dev/shm`.
 
 use super::Capability;
-use super::side_file::MEETING;
+use super::side_file_header::MEETING;
 use crate::segment::can_link;
 use crate::segment::ofd;
 use rustix::fs::{FallocateFlags, Mode, OFlags};

@@ -20,7 +20,8 @@
 //!
 //! Tests: tests/host_presence.rs.
 
-use super::side_file::{Access, failed, unfit};
+use super::side_file_header::failed;
+use super::side_file_open::{Access, unfit};
 use super::{OsError, Presence};
 use crate::fork;
 use core::ptr::NonNull;

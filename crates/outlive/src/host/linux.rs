@@ -3,8 +3,10 @@
 use super::cord::Cords;
 use super::proc::Place;
 use super::robust::{OWNER_DIED, RobustList, TID, WAITERS};
-use super::side_file::{Access, MEETING, SideFile, mark_sleeper};
+use super::side_file::{SideFile, mark_sleeper};
+use super::side_file_header::MEETING;
 use super::side_file_name::{self, SideFileEntry};
+use super::side_file_open::Access;
 use super::{
     Bells, Liveness, Obituary, Os, OsError, OsIdentity, PodFile, Presence, ProcessHandle,
     ProcessIdentity, ThreadIdentity, futex, proc, process,

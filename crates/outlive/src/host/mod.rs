@@ -17,7 +17,9 @@ mod robust;
 mod scripted;
 mod service;
 mod side_file;
+mod side_file_header;
 mod side_file_name;
+mod side_file_open;
 mod surroundings;
 mod window;
 
@@ -35,6 +37,6 @@ pub use os::{
 pub use presence::{PodFile, Presence};
 pub use scripted::{Scripted, ScriptedOs};
 pub(crate) use service::{spawn as spawn_service, take_program_signals};
-pub use side_file::Access;
-pub(crate) use side_file::{MEETING, bytes as side_file_bytes};
+pub(crate) use side_file_header::{MEETING, bytes as side_file_bytes};
 pub use side_file_name::SideFileEntry;
+pub use side_file_open::Access;

@@ -24,7 +24,7 @@
 //!
 //! Tests: tests/host_presence.rs.
 
-use super::side_file::MEETING;
+use super::side_file_header::MEETING;
 use super::{OsError, futex::last_error};
 use crate::fork;
 use crate::segment::ofd::{self, Kind};

@@ -2,7 +2,7 @@
 
 use super::OsError;
 use super::proc::Place;
-use super::side_file::{USE_BYTE, failed};
+use super::side_file_header::{USE_BYTE, failed};
 use crate::segment::ofd::{self, Kind};
 use core::time::Duration;
 use rustix::fs::{Mode, OFlags};

@@ -3,7 +3,7 @@
 
 use super::Capability;
 use super::calls::nameless;
-use super::side_file::{MEETING, bytes};
+use super::side_file_header::{MEETING, bytes};
 use rustix::fs::StatVfsMountFlags;
 use rustix::process::{Resource, getrlimit};
 use std::fs;

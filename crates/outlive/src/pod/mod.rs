@@ -52,9 +52,7 @@ pub use status::{GroupStatus, MemberStatus, Status};
 
 use crate::heap::{self, Heap, LocalHeap};
 use crate::host::{Access, Linux, MEETING, Os, OsError, OsIdentity, PodFile, side_file_bytes};
-use crate::membership::{
-    AreaBytes, Extent, Member, Process, ProcessOptions, Settings, Tables,
-};
+use crate::membership::{AreaBytes, Extent, Member, Process, ProcessOptions, Settings, Tables};
 use crate::recovery::{Logs, Recoverers};
 use crate::segment::{Area, AreaKind, AreaSize, Roots, Segment};
 use obligations::LogObligations;

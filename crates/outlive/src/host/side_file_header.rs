@@ -1,0 +1,174 @@
+//! The format of a side file: its header, and where in it the words stand.
+
+use super::OsError;
+use super::proc::Place;
+use super::robust::RobustList;
+use super::window::WORDS;
+use bytemuck::{Pod, Zeroable};
+use rustix::io::Errno;
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+
+/// Where the processes of an operating system meet.
+pub(crate) const MEETING: &str = "/dev/shm";
+
+/// The byte whose lock says that the file is used.
+pub(super) const USE_BYTE: libc::off_t = 0;
+
+const MAGIC: [u8; 8] = *b"OUTLside";
+const VERSION: u32 = 2;
+/// Where in page 0 it stands that the file is being cleared: not zero from before the first byte is until after the last.
+pub(super) const DIRTY_AT: u64 = 1024;
+pub(super) const PAGE: usize = 4096;
+pub(super) const LINE: usize = 64;
+/// How many bells there are. More make it rarer that two keys share one.
+pub(super) const BELLS: usize = 1024;
+/// The size of what is kept of a holder, and where in it: its thread id, since the kernel's mark erases it from the word;
+/// its process, and when the thread started, which tell it from others that had its id.
+pub(super) const HOLDER: usize = 16;
+pub(super) const HOLDER_PID_AT: usize = 4;
+pub(super) const HOLDER_START_AT: usize = 8;
+pub(super) const HOLDERS_AT: usize = PAGE + BELLS * LINE;
+/// glibc's futex offset on every 64-bit architecture, and musl's.
+const FUTEX_OFFSETS: [isize; 2] = [-32, -28];
+
+/// Where in its cell the word of an obituary is for a C library with this futex offset.
+pub(super) fn word_in_cell(futex_offset: isize) -> usize {
+    (32 + futex_offset) as usize
+}
+
+#[repr(C)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Pod, Zeroable)]
+pub(super) struct Header {
+    magic: [u8; 8],
+    version: u32,
+    pub(super) obituaries: u32,
+    pod: [u64; 2],
+    boot: [u64; 2],
+    namespaces: u64,
+    /// What identifies the operating system: random.
+    pub(super) id: [u64; 2],
+    bells: u32,
+    /// Where in its cell an obituary's word is: the creator's C library decided.
+    pub(super) word_at: u32,
+    reserved: u32,
+    /// CRC32 of all before.
+    checksum: u32,
+}
+
+impl Header {
+    pub(super) fn new(pod: u128, place: Place, obituaries: u32, word_at: usize) -> Self {
+        let mut header = Self {
+            magic: MAGIC,
+            version: VERSION,
+            obituaries,
+            pod: halves(pod),
+            boot: halves(place.boot),
+            namespaces: place.namespaces,
+            id: halves(uuid::Uuid::new_v4().as_u128()),
+            bells: BELLS as u32,
+            word_at: word_at as u32,
+            reserved: 0,
+            checksum: 0,
+        };
+        header.checksum = header.sum();
+        header
+    }
+
+    fn sum(&self) -> u32 {
+        let bytes = bytemuck::bytes_of(self);
+        crc32fast::hash(&bytes[..bytes.len() - 4])
+    }
+}
+
+fn halves(number: u128) -> [u64; 2] {
+    [number as u64, (number >> 64) as u64]
+}
+
+/// Where the pages with the words begin.
+pub(super) fn words_at(obituaries: u32) -> usize {
+    (HOLDERS_AT + obituaries as usize * HOLDER).next_multiple_of(PAGE)
+}
+
+/// The size of the side file of a pod with `ids` ids.
+pub(crate) fn bytes(ids: u32) -> u64 {
+    file_bytes(ids) as u64
+}
+
+pub(super) fn file_bytes(obituaries: u32) -> usize {
+    words_at(obituaries) + obituaries.div_ceil(WORDS) as usize * PAGE
+}
+
+/// Reads the header of an open file and compares it with what is wanted.
+pub(super) fn check(
+    file: &File,
+    path: &Path,
+    pod: u128,
+    place: Place,
+    obituaries: u32,
+) -> Result<Header, OsError> {
+    let refused = |why: String| refused(path, &why);
+    let mut header = Header::zeroed();
+    file.read_exact_at(bytemuck::bytes_of_mut(&mut header), 0)
+        .map_err(|error| refused(format!("its header cannot be read ({error})")))?;
+    if header.magic != MAGIC {
+        return Err(refused("it is no side file of outlive".into()));
+    }
+    if header.version != VERSION {
+        return Err(refused(format!(
+            "it has format version {}, this program knows {VERSION}",
+            header.version
+        )));
+    }
+    if header.checksum != header.sum() {
+        return Err(refused("its header is damaged".into()));
+    }
+    let words = FUTEX_OFFSETS.map(word_in_cell);
+    if (header.pod, header.boot, header.namespaces)
+        != (halves(pod), halves(place.boot), place.namespaces)
+        || header.bells != BELLS as u32
+        || !words.contains(&(header.word_at as usize))
+    {
+        return Err(refused("its header and its name do not agree".into()));
+    }
+    if header.obituaries != obituaries {
+        return Err(refused(format!(
+            "it has {} obituaries and the pod {obituaries} ids",
+            header.obituaries
+        )));
+    }
+    let bytes = file.metadata().map_or(0, |file| file.len());
+    if bytes != file_bytes(obituaries) as u64 {
+        return Err(refused(format!("it has {bytes} bytes")));
+    }
+    Ok(header)
+}
+
+/// The futex offset of the calling thread's C library, if it is one whose entries we know.
+pub(super) fn futex_offset() -> Result<isize, OsError> {
+    let offset = RobustList::of_this_thread()?.futex_offset();
+    if !FUTEX_OFFSETS.contains(&offset) {
+        return Err(OsError::Missing {
+            what: "a robust list of known layout",
+            hint: format!(
+                "the C library's futex offset is {offset}; glibc and musl have {FUTEX_OFFSETS:?}"
+            ),
+        });
+    }
+    Ok(offset)
+}
+
+pub(super) fn failed(doing: &str, path: &Path, error: Errno) -> OsError {
+    OsError::Call {
+        call: format!("{doing} {}", path.display()),
+        source: error.into(),
+    }
+}
+
+pub(super) fn refused(path: &Path, why: &str) -> OsError {
+    OsError::Refused {
+        path: path.to_owned(),
+        why: why.to_owned(),
+    }
+}

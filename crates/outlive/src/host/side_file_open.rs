@@ -1,0 +1,265 @@
+//! How a side file is found and trusted, created, locked and cleared.
+
+use super::OsError;
+use super::side_file_header::{DIRTY_AT, Header, MEETING, PAGE, USE_BYTE, failed, file_bytes};
+use super::side_file_name::UNFINISHED;
+use crate::segment::ofd::{self, Kind};
+use crate::segment::{can_link, set_mode};
+use core::time::Duration;
+use rustix::fs::{AtFlags, CWD, FallocateFlags, Gid, Mode, OFlags, RenameFlags, Uid};
+use rustix::io::Errno;
+use std::fs::File;
+use std::io;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+
+/// For how long a process waits for one that clears or removes the file, which takes a moment.
+const PATIENCE: Duration = Duration::from_secs(5);
+/// How long it sleeps between two tries.
+pub(super) const PAUSE: Duration = Duration::from_micros(200);
+
+/// Who may use a pod's side file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Access {
+    /// The permission bits, whatever the umask.
+    pub mode: u32,
+    /// The group it is to belong to, if not that of its creator.
+    pub group: Option<u32>,
+    /// The user it is to belong to, if not its creator: the owner of the pod's file.
+    pub owner: Option<u32>,
+}
+
+impl Default for Access {
+    /// For this user only.
+    fn default() -> Self {
+        Self {
+            mode: 0o600,
+            group: None,
+            owner: None,
+        }
+    }
+}
+
+/// What is at the name of a side file.
+pub(super) enum Found {
+    Nothing,
+    Fit(File),
+    /// A file that may not be used, and why.
+    Unfit(&'static str),
+}
+
+/// Opens what is at `path`, if it may be used.
+pub(super) fn open(path: &Path, access: Access) -> Result<Found, OsError> {
+    // Nonblocking: a FIFO of that name is not waited for.
+    let flags = OFlags::RDWR | OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::NONBLOCK;
+    let file = match rustix::fs::open(path, flags, Mode::empty()) {
+        Ok(file) => file,
+        Err(Errno::NOENT) => return Ok(Found::Nothing),
+        Err(Errno::LOOP | Errno::ISDIR | Errno::NXIO) => {
+            return Ok(Found::Unfit("it is not a regular file"));
+        }
+        Err(Errno::ACCESS) => return Ok(Found::Unfit("this user may not open it")),
+        Err(error) => return Err(failed("opening", path, error)),
+    };
+    let file = File::from(file);
+    Ok(match unfit(&file, path, access)? {
+        None => Found::Fit(file),
+        Some(why) => Found::Unfit(why),
+    })
+}
+
+/// Why the open `file` may not be used by those to whom `access` gives the pod, if it may not.
+pub(super) fn unfit(
+    file: &File,
+    path: &Path,
+    access: Access,
+) -> Result<Option<&'static str>, OsError> {
+    let stat = rustix::fs::fstat(file).map_err(|error| failed("stat of", path, error))?;
+    let me = rustix::process::geteuid().as_raw();
+    let is_of_owner = [Some(me), Some(0), access.owner].contains(&Some(stat.st_uid));
+    // Only members of a group can give it a file.
+    let is_of_group = access.mode & 0o020 != 0 && access.group == Some(stat.st_gid);
+    let is_of_all = access.mode & 0o002 != 0;
+    Ok(if stat.st_mode & libc::S_IFMT != libc::S_IFREG {
+        Some("it is not a regular file")
+    } else if stat.st_nlink > 1 {
+        Some("it has a second name")
+    } else if !(is_of_owner || is_of_group || is_of_all) {
+        Some("it belongs to a user who may not use the pod")
+    } else if stat.st_mode & 0o777 & !access.mode != 0 {
+        Some("its mode gives more rights than that of the pod's file")
+    } else {
+        None
+    })
+}
+
+/// Takes the lock of a user of `file`; `true` if it is a write lock, because there is no other user. Waits for a process that
+/// clears or removes the file, which has it for a moment.
+pub(super) fn lock(file: &File, path: &Path) -> Result<bool, OsError> {
+    let until = std::time::Instant::now() + PATIENCE;
+    loop {
+        for (kind, is_alone) in [(Kind::Write, true), (Kind::Read, false)] {
+            if ofd::lock(file, USE_BYTE, kind).map_err(|error| cannot_lock(path, error))? {
+                return Ok(is_alone);
+            }
+        }
+        if std::time::Instant::now() >= until {
+            return Err(OsError::InUse {
+                path: path.to_owned(),
+            });
+        }
+        std::thread::sleep(PAUSE);
+    }
+}
+
+pub(super) fn cannot_lock(path: &Path, source: io::Error) -> OsError {
+    OsError::Call {
+        call: format!("locking {} (fcntl(F_OFD_SETLK))", path.display()),
+        source,
+    }
+}
+
+/// Makes all bells silent and all obituaries vacant, in a file that no other process uses.
+pub(super) fn clear(file: &File, path: &Path, obituaries: u32) -> Result<(), OsError> {
+    let zeros = vec![0; file_bytes(obituaries) - PAGE];
+    let cleared = file
+        .write_all_at(&1u32.to_ne_bytes(), DIRTY_AT)
+        .and_then(|()| file.write_all_at(&zeros, PAGE as u64))
+        .and_then(|()| file.write_all_at(&0u32.to_ne_bytes(), DIRTY_AT));
+    cleared.map_err(|source| OsError::Call {
+        call: format!("clearing {}", path.display()),
+        source,
+    })
+}
+
+/// Whether a process has begun to clear the file and not come to the end.
+pub(super) fn is_dirty(file: &File, path: &Path) -> Result<bool, OsError> {
+    let mut dirty = [0; 4];
+    let read = file.read_exact_at(&mut dirty, DIRTY_AT);
+    read.map_err(|source| OsError::Call {
+        call: format!("reading {}", path.display()),
+        source,
+    })?;
+    Ok(dirty != [0; 4])
+}
+
+/// Makes the file and gives it its name; `None` if another has it already.
+pub(super) fn create(
+    path: &Path,
+    header: &Header,
+    access: Access,
+) -> Result<Option<File>, OsError> {
+    let directory = path.parent().unwrap_or(Path::new("/"));
+    let mode = Mode::from_raw_mode(0o600);
+    let flags = OFlags::RDWR | OFlags::CLOEXEC;
+    let nameless = match can_link() {
+        true => rustix::fs::open(directory, flags | OFlags::TMPFILE, mode),
+        false => Err(Errno::OPNOTSUPP),
+    };
+    match nameless {
+        Ok(file) => {
+            fill(&file, path, header, access)?;
+            let file = locked(file, path)?;
+            let nameless = format!("/proc/self/fd/{}", file.as_raw_fd());
+            finish(file, path, |to| {
+                rustix::fs::linkat(CWD, &nameless, CWD, to, AtFlags::SYMLINK_FOLLOW)
+            })
+        }
+        Err(Errno::OPNOTSUPP | Errno::ISDIR | Errno::INVAL) => {
+            // The filesystem has no nameless files: the file is created under a name of its own and
+            // renamed right after. Two creators take turns; a file that a killed creator left is
+            // replaced.
+            let unfinished = PathBuf::from(format!("{}.{UNFINISHED}", path.display()));
+            let _ = rustix::fs::unlink(&unfinished);
+            let file =
+                match rustix::fs::open(&unfinished, flags | OFlags::CREATE | OFlags::EXCL, mode) {
+                    Ok(file) => file,
+                    Err(Errno::EXIST) => return Ok(None),
+                    Err(error) => return Err(failed("creating", &unfinished, error)),
+                };
+            let filled = fill(&file, &unfinished, header, access)
+                .and_then(|()| locked(file, &unfinished))
+                .inspect_err(|_| {
+                    let _ = rustix::fs::unlink(&unfinished);
+                });
+            let file = finish(filled?, path, |to| {
+                rustix::fs::renameat_with(CWD, &unfinished, CWD, to, RenameFlags::NOREPLACE)
+            });
+            if !matches!(file, Ok(Some(_))) {
+                let _ = rustix::fs::unlink(&unfinished);
+            }
+            file
+        }
+        Err(error) => Err(failed("creating a file in", directory, error)),
+    }
+}
+
+fn fill(file: &OwnedFd, path: &Path, header: &Header, access: Access) -> Result<(), OsError> {
+    let bytes = file_bytes(header.obituaries) as u64;
+    rustix::fs::ftruncate(file, bytes).map_err(|error| failed("sizing", path, error))?;
+    let reserved = match rustix::fs::fallocate(file, FallocateFlags::empty(), 0, bytes) {
+        // A filter refuses the call; written pages are reserved too.
+        Err(Errno::NOSYS | Errno::PERM | Errno::OPNOTSUPP) => write_zeros(file, bytes),
+        reserved => reserved,
+    };
+    match reserved {
+        Ok(()) => {}
+        Err(Errno::NOSPC) => {
+            return Err(OsError::Missing {
+                what: "space for the side file",
+                hint: format!(
+                    "{MEETING} has no {bytes} bytes left; remove what lies there, or make it larger \
+                     (mount -o remount,size=…; --shm-size for a container)"
+                ),
+            });
+        }
+        Err(error) => return Err(failed("reserving (fallocate)", path, error)),
+    }
+    let written = rustix::io::pwrite(file, bytemuck::bytes_of(header), 0)
+        .map_err(|error| failed("writing", path, error))?;
+    assert_eq!(
+        written,
+        size_of::<Header>(),
+        "a short write to a reserved page"
+    );
+    let is_root = rustix::process::geteuid().is_root();
+    let owner = access.owner.filter(|_| is_root).map(Uid::from_raw);
+    if access.group.is_some() || owner.is_some() {
+        rustix::fs::fchown(file, owner, access.group.map(Gid::from_raw))
+            .map_err(|error| failed("giving away", path, error))?;
+    }
+    // After the owner, whose change would take bits away; and whatever the umask.
+    set_mode(file, access.mode).map_err(|error| failed("setting the mode (fchmod) of", path, error))
+}
+
+fn write_zeros(file: &OwnedFd, bytes: u64) -> Result<(), Errno> {
+    let zeros = [0; PAGE];
+    for at in (0..bytes).step_by(PAGE) {
+        // A write is short only if there is no free space for the rest.
+        if rustix::io::pwrite(file, &zeros, at)? < PAGE {
+            return Err(Errno::NOSPC);
+        }
+    }
+    Ok(())
+}
+
+/// Takes the lock of a user before the file has its name, so no file is left where locks are
+/// refused.
+fn locked(file: OwnedFd, path: &Path) -> Result<File, OsError> {
+    let file = File::from(file);
+    ofd::lock(&file, USE_BYTE, Kind::Read).map_err(|error| cannot_lock(path, error))?;
+    Ok(file)
+}
+
+fn finish(
+    file: File,
+    path: &Path,
+    link: impl FnOnce(&Path) -> rustix::io::Result<()>,
+) -> Result<Option<File>, OsError> {
+    match link(path) {
+        Ok(()) => Ok(Some(file)),
+        Err(Errno::EXIST) => Ok(None),
+        Err(error) => Err(failed("naming", path, error)),
+    }
+}
