@@ -1,6 +1,7 @@
 //! A process that has a pod open keeps repairs and creators out, and a refused attempt changes
 //! nothing, in particular not its own lock.
 
+use outlive::host::Linux;
 use outlive::membership::ProcessOptions;
 use outlive::pod::{Pod, PodError, PodOptions};
 use outlive::segment::{CreateError, OpenError, Segment};
@@ -122,6 +123,44 @@ fn each_opening_has_a_lock_of_its_own_which_ends_with_it() {
     second.os().unwrap();
     first.close().unwrap();
     second.repair().expect("the first opening is closed");
+    second.close().unwrap();
+}
+
+/// As of one that another thread is just starting, before it executes its program.
+#[test]
+fn a_child_with_copies_of_the_descriptors_keeps_no_lock() {
+    let scratch = Scratch::new("copies");
+    let path = &scratch.0;
+    let first = Pod::create(path, PodOptions::new().size(4 << 20)).unwrap();
+    let second = Pod::open(path).unwrap();
+    first.os().unwrap();
+    let side_file = || {
+        let files = Linux::side_files().unwrap();
+        files
+            .into_iter()
+            .find(|file| file.pod == first.segment().uuid().as_u128())
+    };
+    // SAFETY: the child only waits for a signal.
+    let child = unsafe { libc::fork() };
+    if child == 0 {
+        // SAFETY: ends a child that nobody ends, and waits.
+        unsafe {
+            libc::alarm(60);
+            loop {
+                libc::pause();
+            }
+        }
+    }
+    first.close().unwrap();
+    let removed = side_file().map(|file| file.remove());
+    let repaired = second.repair().map(|_| ());
+    // SAFETY: ends and reaps this thread's own child.
+    unsafe {
+        libc::kill(child, libc::SIGKILL);
+        libc::waitpid(child, core::ptr::null_mut(), 0);
+    }
+    repaired.expect("the first opening is closed");
+    assert!(matches!(removed, Some(Ok(true))), "{removed:?}");
     second.close().unwrap();
 }
 

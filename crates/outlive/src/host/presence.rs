@@ -27,7 +27,7 @@
 use super::side_file_header::MEETING;
 use super::{OsError, futex::last_error};
 use crate::fork;
-use crate::segment::ofd::{self, Kind};
+use crate::segment::ofd::{self, Held, Kind};
 use core::ptr::NonNull;
 use std::fs::File;
 use std::os::fd::AsRawFd;
@@ -64,20 +64,6 @@ struct Anchor {
 unsafe impl Send for Anchor {}
 // SAFETY: as above.
 unsafe impl Sync for Anchor {}
-
-/// A lock on one byte, kept by a descriptor.
-#[derive(Debug)]
-struct Brief {
-    file: File,
-    byte: libc::off_t,
-}
-
-impl Drop for Brief {
-    fn drop(&mut self) {
-        // A failure is made good by the descriptor's end.
-        let _ = ofd::unlock(&self.file, self.byte);
-    }
-}
 
 /// The right to an id on this kernel. It is given up when this is dropped, when the process ends, and on exec.
 #[derive(Debug)]
@@ -161,7 +147,7 @@ impl PodFile {
     pub(super) fn claim_briefly(&self, id: u32) -> Result<Option<Presence>, OsError> {
         let (file, byte) = (self.reopen()?, FIRST_BYTE + libc::off_t::from(id));
         let claimed = self.lock(&file, byte, Kind::Write)?;
-        Ok(claimed.then(|| Presence::new(Brief { file, byte })))
+        Ok(claimed.then(|| Presence::new(Held::new(Arc::new(file), byte))))
     }
 
     /// Says for as long as the result lives that this process is on the operating system `number`; `None` while that number is
@@ -198,8 +184,12 @@ impl PodFile {
     /// Runs `change` while no other process of this kernel changes what the pod is.
     pub(crate) fn change_alone<T>(&self, change: impl FnOnce() -> T) -> Result<Option<T>, OsError> {
         let file = self.reopen()?;
-        // Freed when `file` is closed, and by the kernel if this process dies before.
-        Ok(self.lock(&file, CHANGE_BYTE, Kind::Write)?.then(change))
+        if !self.lock(&file, CHANGE_BYTE, Kind::Write)? {
+            return Ok(None);
+        }
+        // Freed by the kernel if this process dies before.
+        let _held = Held::new(Arc::new(file), CHANGE_BYTE);
+        Ok(Some(change()))
     }
 
     /// Locks one byte through `file`; `false` if another description has it.

@@ -50,7 +50,7 @@ use super::window::{WORDS, Window, cell_at};
 use super::{Bells, OsError, PodFile, futex, futex::last_error};
 use crate::fork;
 use crate::segment::Registered;
-use crate::segment::ofd::{self, Kind};
+use crate::segment::ofd::{self, Held, Kind};
 use core::ptr::NonNull;
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use core::time::Duration;
@@ -76,7 +76,7 @@ pub(super) struct SideFile {
     path: PathBuf,
     /// Held open for its lock, which the mapping keeps too, and for windows. `None` once it is
     /// retired.
-    file: RwLock<Option<Arc<File>>>,
+    file: RwLock<Option<Held>>,
     registered: Mutex<Option<Registered>>,
     /// The windows on obituaries that threads of this process hold, or held when they died.
     windows: Mutex<HashMap<u32, Window>>,
@@ -195,7 +195,7 @@ impl SideFile {
             word_at: header.word_at as usize,
             id: u128::from(header.id[1]) << 64 | u128::from(header.id[0]),
             path: path.to_owned(),
-            file: RwLock::new(Some(Arc::new(file))),
+            file: RwLock::new(Some(Held::new(Arc::new(file), USE_BYTE))),
             registered: Mutex::new(Some(registered)),
             windows: Mutex::new(HashMap::new()),
         })
@@ -217,7 +217,8 @@ impl SideFile {
 
     fn file(&self) -> Result<Arc<File>, OsError> {
         let file = self.file.read().unwrap_or_else(PoisonError::into_inner);
-        file.clone().ok_or_else(|| OsError::Missing {
+        let file = file.as_ref().map(|held| Arc::clone(held.file()));
+        file.ok_or_else(|| OsError::Missing {
             what: "the side file",
             hint: "this process has closed the pod; open it again".into(),
         })
@@ -284,7 +285,11 @@ impl SideFile {
         // A description of its own, so that threads of one process exclude one another too.
         let file = ofd::reopen(&*self.file().ok()?, &self.path).ok()?;
         let byte = CLEAR_BYTE + libc::off_t::from(slot);
-        ofd::lock(&file, byte, Kind::Write).ok()?.then(clear)
+        if !ofd::lock(&file, byte, Kind::Write).ok()? {
+            return None;
+        }
+        let _held = Held::new(Arc::new(file), byte);
+        Some(clear())
     }
 
     /// How many obituaries there are.

@@ -275,7 +275,10 @@ impl<'a> SegmentBuilder<'a> {
             has_one_kernel = backend.has_one_kernel(),
             "created a segment"
         );
-        Ok(Segment::new(superblock, memory, pages, backend, mapping))
+        let held = Some(backend::held(backend.file()));
+        Ok(Segment::new(
+            superblock, memory, pages, mapping, backend, held,
+        ))
     }
 
     /// Returns the number of bytes that must stay free on the filesystem of `file`.

@@ -98,6 +98,7 @@ pub use bytemuck as __bytemuck;
 
 use backend::Backend;
 use mapping::Mapping;
+use ofd::Held;
 use outlive_memory::{Memory, Native, PersistenceDomain};
 use std::any::Any;
 use std::fmt;
@@ -120,11 +121,19 @@ struct Inner {
     memory: Native,
     pages: Pages,
     path: PathBuf,
-    /// Kept open: a memfd is passed on by it, and its lock marks the segment as in use. `None` once
-    /// the segment is closed.
-    backend: RwLock<Option<Arc<dyn Backend>>>,
     mapping: Mapping,
+    /// `None` once the segment is closed.
+    medium: RwLock<Option<Medium>>,
     companion: OnceLock<Arc<dyn Any + Send + Sync>>,
+}
+
+/// What is kept open of a segment.
+struct Medium {
+    /// A memfd is passed on by its file.
+    backend: Arc<dyn Backend>,
+    /// Marks the segment as in use. `None` if the description is that of another opening, which keeps
+    /// its lock.
+    _held: Option<Held>,
 }
 
 // SAFETY: `Inner` is never changed, and all in it may be used by any thread.
@@ -174,16 +183,20 @@ impl Segment {
         superblock: Superblock,
         memory: Native,
         pages: Pages,
-        backend: Box<dyn Backend>,
         mapping: Mapping,
+        backend: Box<dyn Backend>,
+        held: Option<Held>,
     ) -> Self {
         let inner = Box::new(Inner {
             superblock,
             memory,
             pages,
             path: backend.path().to_owned(),
-            backend: RwLock::new(Some(backend.into())),
             mapping,
+            medium: RwLock::new(Some(Medium {
+                backend: backend.into(),
+                _held: held,
+            })),
             companion: OnceLock::new(),
         });
         Self {
@@ -245,9 +258,12 @@ impl Segment {
     }
 
     fn medium(&self) -> Arc<dyn Backend> {
-        let backend = self.inner().backend.read();
-        let backend = backend.unwrap_or_else(PoisonError::into_inner).clone();
-        backend.unwrap_or_else(|| panic!("{} was closed", self.path().display()))
+        let medium = self.inner().medium.read();
+        let medium = medium.unwrap_or_else(PoisonError::into_inner);
+        match &*medium {
+            Some(medium) => Arc::clone(&medium.backend),
+            None => panic!("{} was closed", self.path().display()),
+        }
     }
 
     /// What it is made of.
@@ -328,14 +344,12 @@ impl Segment {
     /// If the kernel refuses one more mapping; then nothing has changed.
     pub fn close(self) -> Result<(), CallFailed> {
         let inner = self.inner();
-        let mut backend = inner
-            .backend
-            .write()
-            .unwrap_or_else(PoisonError::into_inner);
-        if backend.is_some() {
+        let medium = inner.medium.write();
+        let mut medium = medium.unwrap_or_else(PoisonError::into_inner);
+        if medium.is_some() {
             let retired = inner.mapping.retire();
             retired.map_err(|error| CallFailed::new("mmap", self.path(), error))?;
-            *backend = None;
+            *medium = None;
         }
         Ok(())
     }

@@ -8,8 +8,9 @@ use std::io;
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
+use crate::fork;
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 
@@ -28,10 +29,38 @@ pub(crate) fn lock(file: &File, byte: libc::off_t, kind: Kind) -> io::Result<boo
     set(file, flock(byte, l_type(kind)))
 }
 
-/// Unlocks `byte`, which was locked through the description of `file`, whatever other descriptors
-/// the description has.
-pub(crate) fn unlock(file: &File, byte: libc::off_t) -> io::Result<bool> {
-    set(file, flock(byte, libc::F_UNLCK))
+/// The lock that the description of a file has on a byte, of either kind. Dropped, it unlocks the
+/// byte, whatever other descriptors the description has: a child process has copies of all of them
+/// until it executes its program, or for good.
+#[derive(Debug)]
+pub(crate) struct Held {
+    file: Arc<File>,
+    byte: libc::off_t,
+    /// Which process of a chain of forks holds it: a child shares the description, and leaves the lock
+    /// to its parent.
+    of: u64,
+}
+
+impl Held {
+    /// Takes over the lock that the description of `file` has on `byte`.
+    pub fn new(file: Arc<File>, byte: libc::off_t) -> Self {
+        let of = fork::generation();
+        Self { file, byte, of }
+    }
+
+    /// The file that is locked.
+    pub fn file(&self) -> &Arc<File> {
+        &self.file
+    }
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        if self.of == fork::generation() {
+            // A failure is made good by the descriptor's end.
+            let _ = set(&self.file, flock(self.byte, libc::F_UNLCK));
+        }
+    }
 }
 
 fn set(file: &File, lock: libc::flock) -> io::Result<bool> {

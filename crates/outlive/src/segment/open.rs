@@ -87,7 +87,7 @@ impl<'a> OpenOptions<'a> {
     /// As for [`Segment::open`].
     pub fn open(self, path: impl AsRef<Path>) -> Result<Segment, OpenError> {
         let backend = backend::for_opening(path.as_ref(), &self.places)?;
-        self.open_backend(backend)
+        self.open_backend(backend, true)
     }
 
     /// Opens the segment in `file`, which must have been opened for reading and writing.
@@ -96,13 +96,21 @@ impl<'a> OpenOptions<'a> {
     /// As for [`Segment::open`].
     pub fn open_file(self, file: File) -> Result<Segment, OpenError> {
         // By a description of its own: a passed one has the lock of the sender's opening.
-        let file = ofd::reopen(&file, Path::new("")).unwrap_or(file);
+        let (file, is_own) = match ofd::reopen(&file, Path::new("")) {
+            Ok(own) => (own, true),
+            Err(_) => (file, false),
+        };
         let path = format!("/proc/{}/fd/{}", std::process::id(), file.as_raw_fd());
         let backend = backend::for_file(file, path.as_ref(), &self.places)?;
-        self.open_backend(backend)
+        self.open_backend(backend, is_own)
     }
 
-    fn open_backend(mut self, mut backend: Box<dyn Backend>) -> Result<Segment, OpenError> {
+    /// Opens the segment of `backend`. `is_own` says that no other opening shares its description.
+    fn open_backend(
+        mut self,
+        mut backend: Box<dyn Backend>,
+        is_own: bool,
+    ) -> Result<Segment, OpenError> {
         let path = backend.path().to_owned();
         refuse_remote(backend.file(), &path)?;
         let refused = |refusal| OpenError::Refused {
@@ -146,7 +154,10 @@ impl<'a> OpenOptions<'a> {
             has_one_kernel = backend.has_one_kernel(),
             "opened a segment"
         );
-        Ok(Segment::new(superblock, memory, pages, backend, mapping))
+        let held = is_own.then(|| backend::held(backend.file()));
+        Ok(Segment::new(
+            superblock, memory, pages, mapping, backend, held,
+        ))
     }
 }
 

@@ -22,7 +22,7 @@ pub(super) mod memfd;
 pub(super) mod pci;
 
 use super::error::{CallFailed, CreateError, OpenError, Unsuitable};
-use super::ofd::{self, Kind};
+use super::ofd::{self, Held, Kind};
 use super::space::{Places, Space};
 use super::superblock::{Magic, Page, Refusal, SUPERBLOCK_BYTES, Superblock};
 use core::fmt;
@@ -147,6 +147,11 @@ pub(crate) fn lock(file: &File) -> bool {
 /// this kernel has a write lock on it.
 pub(crate) fn share(file: &File) -> bool {
     ofd::lock(file, USE_BYTE, Kind::Read).unwrap_or(true)
+}
+
+/// The lock that [`share`] took, until it is dropped.
+pub(super) fn held(file: &Arc<File>) -> Held {
+    Held::new(Arc::clone(file), USE_BYTE)
 }
 
 /// Whether a segment may be created over what is there; the first word that was seen.
