@@ -123,6 +123,14 @@ pub unsafe trait Memory: Copy + Send + Sync + core::fmt::Debug + 'static {
     #[inline(always)]
     fn crash_point<P: CrashPoint>(self, _point: P) {}
 
+    /// As [`crash_point`](Self::crash_point), where the next store to shared memory is one of
+    /// [`Ordering::Release`]. The compiler does not move that store before another one anyway, so this
+    /// is not even a fence for the compiler: such fences keep guards of locks from being inlined.
+    #[inline(always)]
+    fn crash_point_before_release<P: CrashPoint>(self, point: P) {
+        self.crash_point(point);
+    }
+
     /// [Writes back](Self::write_back) and [drains](Self::drain).
     #[inline(always)]
     fn persist(self, at: Offset, len: u64) {

@@ -297,10 +297,14 @@ unsafe impl Memory for Native {
     fn crash_point<P: CrashPoint>(self, _point: P) {
         // A killed thread has executed its instructions up to one of them, and a survivor sees all
         // their stores. So processor order is enough, and only the compiler could move a relaxed
-        // store from after this point to before a release store that precedes this point. The
-        // compiler moves no store across this fence, which is no instruction.
-        compiler_fence(Ordering::SeqCst);
+        // store from after this point to before a store that precedes it. A release fence keeps
+        // it from that: all stores to shared memory are atomic. It is no instruction, and
+        // loads may move across it.
+        compiler_fence(Ordering::Release);
     }
+
+    #[inline(always)]
+    fn crash_point_before_release<P: CrashPoint>(self, _point: P) {}
 }
 
 #[cfg(test)]

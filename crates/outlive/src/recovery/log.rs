@@ -490,6 +490,13 @@ impl<'m, M: Memory> OwnLog<'m, M> {
         self.log.lock_at(listed.slot())
     }
 
+    /// Returns the entry of the lock at `lock`; `None` if the log does not name it.
+    pub(crate) fn entry_of(self, lock: Offset) -> Option<Listed> {
+        let entry = self.log.locks().find(|entry| entry.lock == lock)?;
+        let number = NonZeroU32::new(entry.slot as u32 + 1)?;
+        Some(Listed { number })
+    }
+
     /// Whether the log names the lock at `lock`.
     pub fn lists(self, lock: Offset) -> bool {
         self.log.locks().any(|entry| entry.lock == lock)

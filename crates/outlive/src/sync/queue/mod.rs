@@ -590,12 +590,12 @@ impl<M: Memory> Drop for QueueGuard<'_, M> {
         // SAFETY: `Place::take` has asked for the node's words and the entry's, in this memory; so for the next two.
         let asleep: u64 = unsafe { memory.load_unchecked(self.node + SLEEPER, Ordering::Relaxed) };
         if asleep != 0 {
-            return pass_on_and_wake(self.member, self.listed, self.turn);
+            return pass_on_and_wake(self.member, self.listed);
         }
         // Release: what was done under the lock.
         // SAFETY: as above.
         unsafe { memory.store_unchecked(self.node + DONE, self.turn, Ordering::Release) };
-        memory.crash_point(QueuePoint::Released);
+        memory.crash_point_before_release(QueuePoint::Released);
         // Release: as in `OwnLog::unlist`; in this domain nothing has to be written back.
         // SAFETY: as above.
         unsafe { memory.store_unchecked(self.entry, 0u64, Ordering::Release) };
@@ -606,9 +606,10 @@ impl<M: Memory> Drop for QueueGuard<'_, M> {
 /// The same where the successor sleeps.
 #[cold]
 #[inline(never)]
-fn pass_on_and_wake<M: Memory>(member: &Member<M>, listed: Listed, turn: u64) {
-    // In the member's memory, as in `tatas/release.rs`.
+fn pass_on_and_wake<M: Memory>(member: &Member<M>, listed: Listed) {
+    // In the member's memory, as in `tatas/release.rs`. Relaxed: this thread wrote the turn.
     let (memory, log) = (member.memory(), OwnLog::of(member));
+    let turn: u64 = memory.load(log.node(listed) + TURN, Ordering::Relaxed);
     let flag = log.node(listed) + SLEEPER;
     let asleep = lower(memory, flag);
     // Release: what was done under the lock.

@@ -160,7 +160,6 @@ impl<M: Memory> Tatas<M> {
             memory,
             at: self.word.at,
             member,
-            listed,
             entry,
             written_back: (memory.domain() == PersistenceDomain::WriteBack).into(),
         }
@@ -238,7 +237,6 @@ pub struct TatasGuard<'m, M: Memory = Native> {
     memory: M,
     at: Offset,
     member: &'m Member<M>,
-    listed: Listed,
     entry: Offset,
     /// Not 0 where the release has to be written back. (One instruction less than to ask the memory: see
     /// `release.rs`.)
@@ -284,7 +282,6 @@ impl<M: Memory> Drop for TatasGuard<'_, M> {
                 self.memory,
                 self.member,
                 self.at,
-                self.listed,
                 self.entry,
                 self.written_back,
             );

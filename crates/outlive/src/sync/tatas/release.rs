@@ -31,7 +31,7 @@ pub(super) unsafe fn release<M: Memory>(
     // SAFETY: half of the word that the caller answers for; so is the next.
     let asleep: u64 = unsafe { memory.load_unchecked(at + SLEEPERS, Ordering::Relaxed) };
     if asleep != 0 || listed.is_some() {
-        return release_seldom(member, at, listed);
+        return release_seldom(member, at);
     }
     // Release: what was done under the lock.
     // SAFETY: as above.
@@ -49,7 +49,6 @@ pub(super) unsafe fn release_listed<M: Memory>(
     memory: M,
     member: &Member<M>,
     at: Offset,
-    listed: Listed,
     entry: Offset,
     written_back: u64,
 ) {
@@ -57,12 +56,12 @@ pub(super) unsafe fn release_listed<M: Memory>(
     // SAFETY: half of the word that the caller answers for; so is the next.
     let asleep: u64 = unsafe { memory.load_unchecked(at + SLEEPERS, Ordering::Relaxed) };
     if asleep | written_back != 0 {
-        return release_seldom(member, at, Some(listed));
+        return release_seldom(member, at);
     }
     // Release: what was done under the lock.
     // SAFETY: as above.
     unsafe { memory.store_unchecked(at, Instance::NOBODY, Ordering::Release) };
-    memory.crash_point(TatasUnlockPoint::Released);
+    memory.crash_point_before_release(TatasUnlockPoint::Released);
     // Release: as in `OwnLog::unlist`.
     // SAFETY: the caller answers for the entry.
     unsafe { memory.store_unchecked(entry, 0u64, Ordering::Release) };
@@ -72,9 +71,10 @@ pub(super) unsafe fn release_listed<M: Memory>(
 /// The same where somebody sleeps, and on write-back memory.
 #[cold]
 #[inline(never)]
-fn release_seldom<M: Memory>(member: &Member<M>, at: Offset, listed: Option<Listed>) {
-    // The lock's memory, as a member of its pod sees it. One more argument, and the drop is inlined no longer.
-    let memory = member.memory();
+fn release_seldom<M: Memory>(member: &Member<M>, at: Offset) {
+    // The lock's memory, as a member of its pod sees it, and its entry are looked up: with one more argument the
+    // drop would not be inlined where a panic drops the guard, and then the guard is in memory on the fast path too.
+    let (memory, listed) = (member.memory(), OwnLog::of(member).entry_of(at));
     let asleep = lower(memory, at + SLEEPERS);
     // Release: what was done under the lock.
     memory.store(at, Instance::NOBODY, Ordering::Release);
