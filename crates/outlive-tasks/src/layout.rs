@@ -12,12 +12,13 @@
 //!         0x1a8  calls: how often a task was left to wait that has all it waits for | answered: how many of them need no look any more
 //!         0x200  desks, for those who are no workers and bring a block
 //!         0x400  roots of open jobs, 256 bytes each
-//!                barrier | worker slots
+//!                barrier | worker slots | the last deaths in tasks
 //! ```
 //!
 //! The header is one block of the heap, made before anybody sees it. What different threads write often stands on
 //! different lines.
 
+use crate::crashes::Crashes;
 use crate::names::Names;
 use crate::pool::{Band, Elastic, Trigger};
 use crate::{PoolError, Settings, Slots};
@@ -28,7 +29,7 @@ use outlive::recovery::{RecoverError, Recovered, Recoverers};
 use outlive::structures::Map;
 use outlive::sync::GroupBarrier;
 
-const MAGIC: u64 = u64::from_le_bytes(*b"taskpool");
+const MAGIC: u64 = u64::from_le_bytes(*b"taskpol2");
 const NUMBERS: u64 = 0x008;
 const FINGERPRINT: u64 = 0x010;
 const TEXT: u64 = 0x018;
@@ -69,7 +70,7 @@ pub(crate) struct Shape {
     /// How often a task is tried that fails.
     pub tries: u32,
     /// How many workers may die in a task.
-    pub deaths: u32,
+    pub crash_limit: u32,
     /// How long a heart may stand still.
     pub freeze: Duration,
     /// How many workers the pool is to begin with.
@@ -81,15 +82,22 @@ pub(crate) struct Shape {
 }
 
 impl Shape {
-    fn places<M: Memory>(slots: u32, roots: u32) -> [u64; 3] {
+    /// Where the barrier, the slots and the ring of deaths begin, and the end.
+    fn places<M: Memory>(slots: u32, roots: u32) -> [u64; 4] {
         let barrier = ROOTS + u64::from(roots) * ROOT;
         let vector = (barrier + GroupBarrier::<M>::bytes(slots)).next_multiple_of(128);
-        [barrier, vector, vector + Slots::<M>::bytes(slots)]
+        let crashes = (vector + Slots::<M>::bytes(slots)).next_multiple_of(128);
+        [
+            barrier,
+            vector,
+            crashes,
+            crashes + Crashes::<M>::bytes(slots),
+        ]
     }
 
     /// How many bytes the header takes.
     pub fn bytes<M: Memory>(&self) -> u64 {
-        Self::places::<M>(self.slots.capacity, self.roots)[2]
+        Self::places::<M>(self.slots.capacity, self.roots)[3]
     }
 }
 
@@ -108,6 +116,7 @@ pub(crate) struct Layout<M: Memory = Native> {
     pub errors: JobMap<M>,
     pub barrier: GroupBarrier<M>,
     pub slots: Slots<M>,
+    pub crashes: Crashes<M>,
 }
 
 /// A thread's way to the heap, and by what it recovers the dead.
@@ -158,7 +167,7 @@ impl<M: Memory> Layout<M> {
         store(FINGERPRINT, fingerprint);
         store(
             LIMITS,
-            u64::from(shape.tries) | u64::from(shape.deaths) << 32,
+            u64::from(shape.tries) | u64::from(shape.crash_limit) << 32,
         );
         store(FREEZE, shape.freeze.as_nanos() as u64);
         store(ORIGINAL, shape.original.into());
@@ -181,7 +190,7 @@ impl<M: Memory> Layout<M> {
                 JobMap::create(heap, at + cell)?;
             }
         }
-        let [_, vector, _] = Shape::places::<M>(shape.slots.capacity, shape.roots);
+        let [_, vector, ..] = Shape::places::<M>(shape.slots.capacity, shape.roots);
         Slots::create(memory, at + vector, shape.slots)?;
         // Release: whoever finds the first word finds all others.
         memory.store(at, MAGIC, Ordering::Release);
@@ -206,7 +215,7 @@ impl<M: Memory> Layout<M> {
         if slots == 0 || slots > Slots::<M>::MOST || roots == 0 || roots > 1 << 16 {
             return Err(no("its header is damaged"));
         }
-        let [barrier, vector, bytes] = Shape::places::<M>(slots, roots);
+        let [barrier, vector, crashes, bytes] = Shape::places::<M>(slots, roots);
         inside(bytes)?;
         if text_of(memory, at).is_none() {
             return Err(no("the text of its registry is damaged"));
@@ -221,6 +230,7 @@ impl<M: Memory> Layout<M> {
             errors: Map::open(memory, place(ERRORS))?,
             barrier: GroupBarrier::open(memory, at + barrier, slots)?,
             slots: Slots::open(memory, at + vector)?,
+            crashes: Crashes::new(memory, at + crashes, slots),
         })
     }
 

@@ -117,6 +117,7 @@ pub use inventory;
 pub mod array;
 pub mod chaos;
 mod context;
+mod crashes;
 mod crew;
 pub mod deque;
 pub mod descriptor;

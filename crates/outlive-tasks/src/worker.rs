@@ -14,7 +14,10 @@
 //!
 //! A task that fails, by an error or a panic, is tried again at once, up to the pool's limit; then its job fails. One that this
 //! worker cannot do, for a reason of its own, it leaves to others, and itself leaves the pool. A panic ends neither the
-//! thread nor its membership. A task that runs while worker after worker dies is given up in the end.
+//! thread nor its membership. A task in which worker after worker dies is poisoned: it is not run again, and its job fails.
+//!
+//! A worker whose tasks fail one after another, as on a host that lacks a file, steps back: it pauses before it takes another,
+//! so that workers whose tasks succeed take most of them.
 
 use crate::context::Context;
 use crate::crew::{Crew, Judged, ticket_of};
@@ -72,6 +75,10 @@ impl Spawn for crate::Engine<'_> {
 const NAPS: (Duration, Duration) = (Duration::from_micros(50), Duration::from_millis(1));
 /// How long it waits while nobody works.
 const IDLE: Duration = Duration::from_millis(200);
+/// How many tasks fail on a worker one after another before it steps back.
+const FAILURES_BEFORE_STEPPING_BACK: u32 = 3;
+/// The first and the longest pause of a worker that steps back. Others may wait for it at the barrier for that long.
+const PAUSES: (Duration, Duration) = (Duration::from_millis(1), Duration::from_millis(64));
 /// How many tasks pass between two looks at the rest of the world.
 const TASKS_PER_LOOK: u64 = 64;
 
@@ -90,6 +97,8 @@ pub(crate) struct Worker<'w> {
     besides: bool,
     /// A task that it cannot do, and leaves to others.
     left: Option<Running>,
+    /// How many tasks have failed here since one was completed.
+    failures_in_a_row: u32,
 }
 
 /// Why a worker stops.
@@ -125,6 +134,7 @@ impl<'w> Worker<'w> {
             is_last: false,
             besides,
             left: None,
+            failures_in_a_row: 0,
         })
     }
 
@@ -188,6 +198,7 @@ impl<'w> Worker<'w> {
             while let Some(run) = self.crew.find()? {
                 idle = 0;
                 self.run(run)?;
+                self.step_back();
                 if self.served.tasks.is_multiple_of(TASKS_PER_LOOK) {
                     self.beat()?;
                     if let Some(ended) = self.is_to_end() {
@@ -222,6 +233,19 @@ impl<'w> Worker<'w> {
             if let Some(ended) = self.wait(seat, &ticket, &mut idle)? {
                 return Ok(ended);
             }
+        }
+    }
+
+    /// Pauses if the last tasks have all failed here and other workers could take the next one.
+    fn step_back(&self) {
+        let Some(beyond) = self
+            .failures_in_a_row
+            .checked_sub(FAILURES_BEFORE_STEPPING_BACK)
+        else {
+            return;
+        };
+        if !self.is_alone() {
+            std::thread::sleep(PAUSES.1.min(PAUSES.0 * (1 << beyond.min(6))));
         }
     }
 
@@ -325,15 +349,11 @@ impl<'w> Worker<'w> {
             return self.crew.complete(&mut run);
         }
         self.served.tasks += 1;
-        let (tries, deaths) = self.layout.limits();
+        let (tries, crash_limit) = self.layout.limits();
         if run.attempt() > 0 {
             self.served.taken_over += 1;
-            if u32::from(run.attempt()) >= deaths {
-                let shown = shown(self.registry, run.task());
-                let why = format!(
-                    "task {shown} was begun {} times, and its worker died each time",
-                    run.attempt()
-                );
+            if let Some(why) = self.poisoned(&run, crash_limit) {
+                tracing::error!(why, "a task is poisoned");
                 return self.crew.fail(&mut run, &why, None);
             }
         }
@@ -346,7 +366,10 @@ impl<'w> Worker<'w> {
                 Ok(()) => match self.crew.complete(&mut run) {
                     // There was no room for its children.
                     Err(error) if !run.is_spent() => (error.to_string(), error.wanted()),
-                    done => return done,
+                    done => {
+                        self.failures_in_a_row = 0;
+                        return done;
+                    }
                 },
                 Err((why, _)) if why.is_unable() && !(self.is_last && self.is_alone()) => {
                     let task = shown(self.registry, run.task());
@@ -362,11 +385,40 @@ impl<'w> Worker<'w> {
                 self.served.retried += 1;
                 continue;
             }
+            self.failures_in_a_row = self.failures_in_a_row.saturating_add(1);
+            if self.failures_in_a_row == FAILURES_BEFORE_STEPPING_BACK {
+                tracing::warn!(
+                    why,
+                    "the last tasks of this worker have all failed; it steps back"
+                );
+            }
             let shown = shown(self.registry, run.task());
             let why = format!("task {shown} failed: {why}");
             self.crew.begin(&run)?;
             return self.crew.fail(&mut run, &why, wanted);
         }
+    }
+
+    /// Notes the death of the worker that the task was taken over from. Returns why the task is poisoned, if it
+    /// has killed `crash_limit` workers.
+    fn poisoned(&self, run: &Running, crash_limit: u32) -> Option<String> {
+        let dead = run.dead()?;
+        let (crashes, records) = (self.layout.crashes, self.hand.heap.member().records());
+        let (task, life) = (run.task().offset(), run.status().sequence());
+        crashes.note(task, life, dead, records);
+        let mut died = crashes.of(task, life);
+        if (died.len() as u64) < u64::from(crash_limit) {
+            crashes.learn_ends(&mut died, records);
+            return None;
+        }
+        crashes.await_last_end(&mut died, records);
+        let all: Vec<String> = died.iter().map(ToString::to_string).collect();
+        Some(format!(
+            "task {} is poisoned: {} workers died in it: {}",
+            shown(self.registry, run.task()),
+            died.len(),
+            all.join(", ")
+        ))
     }
 
     /// Runs a task's function once. An error comes with the number of bytes that were wanted in vain.

@@ -172,13 +172,15 @@ pub fn run(
     command: impl Fn() -> Command + 'static,
     hear: impl FnMut(&Progress),
 ) -> Result<Report, String> {
+    outlive_prove::kill::require_effective_kills().map_err(text)?;
     let mut scene = Scene::new(name, BYTES, command)?;
     let pod = scene.pod.clone();
     let process = pod.join(ProcessOptions::on_host(1)).map_err(text)?;
     let member = process.enter(None, "chaos driver").map_err(text)?;
     let heap = member.heap(&pod).map_err(text)?;
     let workers = options.processes.iter().sum();
-    let shape = PoolOptions::new().workers(workers);
+    // Kills are no fault of a task.
+    let shape = PoolOptions::new().workers(workers).crash_limit(200);
     let pool = WorkerPool::create(&pod, &heap, Scene::POOL, shape).map_err(text)?;
     pool.put(&heap, RUNS, &[0; 8]).map_err(text)?;
     let started = Instant::now();

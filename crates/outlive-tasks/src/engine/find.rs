@@ -4,6 +4,7 @@ use super::{Engine, EngineError, Hooks, Running};
 use crate::deque::{Stolen, steal};
 use crate::descriptor::{Task, damaged};
 use crate::status::{State, Status};
+use outlive::membership::Instance;
 use outlive::memory::Memory;
 use outlive::recovery::Recovered;
 
@@ -268,6 +269,7 @@ impl<M: Memory> Engine<'_, M> {
                 _ => return Ok(Taken::Nothing),
             };
             let memory = self.slots.memory();
+            let dead = self.holder(status);
             self.slot.note(task.offset().raw());
             memory.crash_point(TakePoint::Noted);
             if !task.exchange_status(status, next) {
@@ -276,7 +278,9 @@ impl<M: Memory> Engine<'_, M> {
             self.held = Some(task);
             if next.state() == State::Running {
                 memory.crash_point(TakePoint::TakenOver);
-                return Ok(Taken::Run(Running::new(task, next)));
+                let mut run = Running::new(task, next);
+                run.dead = dead;
+                return Ok(Taken::Run(run));
             }
             self.finish(task, next, hooks)?;
             return Ok(Taken::Finished);
@@ -337,6 +341,16 @@ impl<M: Memory> Engine<'_, M> {
         }
         self.held = Some(task);
         Ok(Some(Running::new(task, next)))
+    }
+
+    /// The worker that held a task with this status, which nobody who lives holds. `None` if it left its slot
+    /// alive.
+    fn holder(&self, status: Status) -> Option<Instance> {
+        if status.runner() == self.number {
+            return self.before.map(|before| before.worker);
+        }
+        let owner = self.slots.slot(status.runner()).owner();
+        owner.filter(|owner| self.heap.member().generations().is_gone(*owner))
     }
 
     /// Whether the holder of a held task, as `status` names it, is gone and its log is settled.

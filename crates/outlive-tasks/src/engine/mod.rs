@@ -57,6 +57,7 @@ use crate::slot::{Occupant, Slot, Slots};
 use crate::status::{State, Status};
 use crate::supply::Supply;
 use outlive::heap::LocalHeap;
+use outlive::membership::Instance;
 use outlive::memory::{Memory, Native};
 use outlive::recovery::Recoverers;
 
@@ -149,6 +150,8 @@ pub struct Running<M: Memory = Native> {
     children: u64,
     count: u64,
     spent: bool,
+    /// The worker that died in it, from which it was taken over.
+    dead: Option<Instance>,
 }
 
 impl<M: Memory> Running<M> {
@@ -159,7 +162,14 @@ impl<M: Memory> Running<M> {
             children: 0,
             count: 0,
             spent: false,
+            dead: None,
         }
+    }
+
+    /// The worker that died in it, if it was taken over from one.
+    #[inline]
+    pub fn dead(&self) -> Option<Instance> {
+        self.dead
     }
 
     /// Which task.

@@ -20,14 +20,15 @@ impl Default for Options {
 }
 
 impl Options {
-    /// Room for 64 workers, all of them wanted, and for 64 jobs that are open at a time; a task that fails is tried three times.
+    /// Room for 64 workers, all of them wanted, and for 64 jobs that are open at a time; a task that fails is tried three times,
+    /// and one in which five workers died is poisoned.
     pub fn new() -> Self {
         Self {
             shape: Shape {
                 slots: Settings::default(),
                 roots: 64,
                 tries: 3,
-                deaths: 100,
+                crash_limit: 5,
                 freeze: Duration::from_secs(10),
                 original: u32::MAX,
                 elastic: None,
@@ -82,9 +83,21 @@ impl Options {
         self
     }
 
-    /// How many workers may die in one task before its job fails, at most 255.
-    pub fn deaths(mut self, deaths: u32) -> Self {
-        self.shape.deaths = deaths.clamp(1, 255);
+    /// How many workers may die in one task, 1 to 200, 5 by default. Then it is poisoned: it is not run again,
+    /// and its job fails with the task, its arguments, the dead workers, and how their processes ended as far as
+    /// a [`ProcessSupervisor`](outlive::supervise::ProcessSupervisor) has noted it. Other jobs go on.
+    ///
+    /// Attempts that failed, and workers that [could not do it](crate::TaskError::unable), do not count. The
+    /// pool remembers its last deaths only (four for each place for workers, at most 256), so a task may kill more
+    /// workers while many others die in other tasks.
+    ///
+    /// ```
+    /// use outlive_tasks::Options;
+    ///
+    /// let options = Options::new().crash_limit(2);
+    /// ```
+    pub fn crash_limit(mut self, workers: u32) -> Self {
+        self.shape.crash_limit = workers.clamp(1, 200);
         self
     }
 

@@ -71,7 +71,7 @@ const SHAPE: Shape = Shape {
     },
     roots: 1,
     tries: 2,
-    deaths: 100,
+    crash_limit: 200,
     freeze: Duration::from_secs(1),
     original: 2,
     elastic: None,
@@ -148,7 +148,7 @@ impl Case {
                 for word in (0..bytes).step_by(8) {
                     memory.store(at + word, 0xA5A5u64, Ordering::Relaxed);
                 }
-                memory.store(at, u64::from_le_bytes(*b"taskpool"), Ordering::Relaxed);
+                memory.store(at, u64::from_le_bytes(*b"taskpol2"), Ordering::Relaxed);
             }
             _ => {}
         }

@@ -254,6 +254,9 @@ const BYTES_OF_A_JOB: u64 = 1 << 10;
 /// What stands before data in their block.
 const BYTES_OF_A_NAME: u64 = 64;
 
+/// How many workers may die in one task besides those whose hosts are killed.
+const CRASH_LIMIT: u32 = 5;
+
 /// The name of the job of a round.
 fn job(round: u64) -> String {
     format!("round {round}")
@@ -275,7 +278,11 @@ fn places(order: &Order) -> u32 {
 
 /// How the pool is made.
 fn options_of(order: &Order) -> Options {
-    let options = Options::new().capacity(places(order)).deaths(255);
+    // A kill is no fault of the task.
+    let crash_limit = CRASH_LIMIT + order.kills;
+    let options = Options::new()
+        .capacity(places(order))
+        .crash_limit(crash_limit);
     let options = match order.freeze {
         Some(freeze) => options.freeze(freeze),
         None => options,

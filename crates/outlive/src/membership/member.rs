@@ -1,6 +1,6 @@
 //! The right to write.
 
-use super::{Generations, Instance, Obligations};
+use super::{Generations, Instance, Obligations, Records};
 use crate::host::Bells;
 use core::any::Any;
 use core::fmt;
@@ -23,6 +23,7 @@ pub struct Member<M: Memory = Native> {
     bells: Option<&'static dyn Bells>,
     on_leave: Option<OnLeave<M>>,
     obligations: Option<Arc<dyn Obligations>>,
+    records: Option<Records<M>>,
     not_send: PhantomData<*mut ()>,
 }
 
@@ -48,6 +49,7 @@ impl<M: Memory> Member<M> {
             bells,
             on_leave: None,
             obligations: None,
+            records: None,
             not_send: PhantomData,
         }
     }
@@ -62,6 +64,17 @@ impl<M: Memory> Member<M> {
     pub(crate) fn with_obligations(mut self, obligations: Arc<dyn Obligations>) -> Self {
         self.obligations = Some(obligations);
         self
+    }
+
+    /// Gives it access to the records of all incarnations.
+    pub(crate) fn with_records(mut self, records: Records<M>) -> Self {
+        self.records = Some(records);
+        self
+    }
+
+    /// Returns the records of all incarnations; `None` if it was [assumed](Self::assume).
+    pub fn records(&self) -> Option<Records<M>> {
+        self.records
     }
 
     /// Whatever it is that the rooms above owe it, if they called it a `T`.

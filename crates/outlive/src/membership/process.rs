@@ -186,7 +186,9 @@ impl Process {
                 Some(os.bells()),
             )
         };
-        let member = member.with_obligations(Arc::clone(&shared.obligations));
+        let member = member
+            .with_obligations(Arc::clone(&shared.obligations))
+            .with_records(tables.records());
         let member = member.on_leave(move |member| {
             let shared = &counted.inner.shared;
             if shared.obligations.end(member) {

@@ -1,4 +1,4 @@
-//! Where an incarnation runs, its heart, and who proved that it was dead.
+//! Where an incarnation runs, its heart, who proved that it was dead, and how its process ended.
 //!
 //! A record is written by its joining thread between the claim of the id and the step to
 //! [`Status::Live`](super::Status::Live), and read by whoever watches. Its first word names the
@@ -44,6 +44,7 @@ const HEART: u64 = 128;
 /// which the watcher writes.
 const WATCHER: u64 = 136;
 const PROVEN: u64 = 192;
+const ENDED: u64 = 208;
 
 impl<M: Memory> Records<M> {
     pub(crate) fn new(memory: M, table: Offset) -> Self {
@@ -150,6 +151,33 @@ impl<M: Memory> Records<M> {
         (of == Some(dead)).then_some(Instance::from_word(note as u64)?)
     }
 
+    /// Notes that the process with the process id `pid`, which was an incarnation of `id`, ended with the wait
+    /// status `status`. Does nothing unless the record of `id` is still that process's. Its supervisor calls
+    /// this before it starts the next incarnation; nothing depends on the note, and a supervisor that dies
+    /// before leaves none.
+    pub(crate) fn note_ended(self, id: InstanceId, pid: u32, status: i32) {
+        let at = self.at(id);
+        let written = Instance::from_word(self.memory.load(at, Ordering::Acquire));
+        let record = written.and_then(|instance| self.read(instance));
+        if let Some(record) = record.filter(|record| record.thread.process.pid == pid) {
+            let note = u128::from(record.instance.to_word()) << 64 | u128::from(status as u32);
+            // Relaxed: one word that says all. One supervisor writes it.
+            self.memory.store(at + ENDED, note, Ordering::Relaxed);
+            self.memory.persist(at + ENDED, 16);
+        }
+    }
+
+    /// Returns the wait status with which the process `instance` ended, as in
+    /// [`ExitStatusExt::from_raw`](std::os::unix::process::ExitStatusExt::from_raw). `None` if no
+    /// supervisor has noted it, or a later incarnation of the id has ended since.
+    pub fn ended(self, instance: Instance) -> Option<i32> {
+        let note: u128 = self
+            .memory
+            .load(self.at(instance.id) + ENDED, Ordering::Relaxed);
+        let of = Instance::from_word((note >> 64) as u64);
+        (of == Some(instance)).then_some(note as u32 as i32)
+    }
+
     /// Beats the heart of `id`. Wait-free.
     #[inline]
     pub fn beat(self, id: InstanceId) {
@@ -215,6 +243,11 @@ mod tests {
         // Who proved a death is noted of the last that died.
         let (first, second, by) = (record.instance, Instance::new(2, 8), Instance::new(4, 1));
         assert_eq!(records.proven_by(first), None);
+        records.note_ended(2, 11, 9);
+        assert_eq!(records.ended(record.instance), None);
+        records.note_ended(2, 10, 0x86);
+        assert_eq!(records.ended(record.instance), Some(0x86));
+        assert_eq!(records.ended(Instance::new(2, 8)), None);
         records.note_proven(first, by);
         assert_eq!(records.proven_by(first), Some(by));
         records.note_proven(second, Instance::new(5, 1));

@@ -12,6 +12,7 @@ use core::fmt;
 use core::time::Duration;
 use std::collections::BTreeMap;
 use std::ffi::OsString;
+use std::os::unix::process::ExitStatusExt;
 use std::process::{Command, ExitStatus};
 use std::time::Instant;
 
@@ -308,13 +309,13 @@ impl ProcessSupervisor {
         let child = &mut self.children[i];
         let id = child.child.id;
         // Its end before the table: see `Plan::look`.
-        let mut parent = child.as_parent();
+        let mut parent = child.as_parent(&self.process);
         let Some(seen) = in_pod(&self.process, id) else {
             return false;
         };
         if parent == AsParent::Runs && child.plan.shows_death(seen) {
             // It died between the two, and now its status can be had.
-            parent = child.as_parent();
+            parent = child.as_parent(&self.process);
         }
         let mut same = false;
         if let InPod::Lives { instance, host } = seen {
@@ -432,7 +433,7 @@ impl ProcessSupervisor {
 }
 
 impl Supervised {
-    fn as_parent(&mut self) -> AsParent {
+    fn as_parent(&mut self, process: &Process) -> AsParent {
         if let Some(status) = self.ended {
             return AsParent::Ended(status);
         }
@@ -441,7 +442,13 @@ impl Supervised {
         };
         match launched.try_wait() {
             Ok(None) => return AsParent::Runs,
-            Ok(Some(status)) => self.ended = Some(Some(status)),
+            Ok(Some(status)) => {
+                self.ended = Some(Some(status));
+                if let Some(pid) = launched.pid() {
+                    let records = process.tables().records();
+                    records.note_ended(self.child.id, pid, status.into_raw());
+                }
+            }
             // Somebody else reaped it, or nobody can know.
             Err(error) => {
                 tracing::warn!(id = self.child.id, %error, "the end of a child cannot be seen");

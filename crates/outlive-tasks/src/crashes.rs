@@ -1,0 +1,219 @@
+//! The last deaths of workers in tasks: a ring in the pool.
+//!
+//! A worker that has taken over a task from a dead one notes the death before it runs the task. The notes
+//! decide when a task is poisoned, so that neither attempts that failed nor workers that
+//! [could not do it](crate::TaskError::unable) count, and they say who died in it, and of which signal.
+//!
+//! | word | what |
+//! | --- | --- |
+//! | 0 | the offset of the task's descriptor, or 0 while the entry is written |
+//! | 8 | which life of the descriptor |
+//! | 16 | the dead worker |
+//! | 24 | its process, or nobody |
+//! | 32 | how that ended: the wait status and 1 more, or 0 |
+//! | 40 | the number of the note |
+//!
+//! A worker that dies before its note leaves a task one more attempt. When [`ENTRIES_PER_SLOT`] times as many workers
+//! have died as the pool has slots, the oldest note is overwritten, which also leaves more attempts. Two workers write one
+//! entry at a time only if one of them sleeps in a few stores while all others of the ring are written; the mixed
+//! entry is wrong about one death.
+
+use core::fmt;
+use outlive::membership::{Instance, Records};
+use outlive::memory::{Memory, Native, Offset, Ordering};
+use std::os::unix::process::ExitStatusExt;
+use std::process::ExitStatus;
+use std::time::{Duration, Instant};
+
+const ENTRIES_PER_SLOT: u32 = 4;
+const MAX_ENTRIES: u32 = 256;
+/// The count of notes precedes the entries, on a line of its own.
+const HEAD: u64 = 128;
+const ENTRY: u64 = 64;
+
+const TASK: u64 = 0;
+const LIFE: u64 = 8;
+const WORKER: u64 = 16;
+const PROCESS: u64 = 24;
+const ENDED: u64 = 32;
+const NUMBER: u64 = 40;
+
+/// How long the report of a poisoned task waits for the supervisor of the last dead worker to say how that
+/// ended.
+const PATIENCE: Duration = Duration::from_millis(200);
+
+/// A death of a worker in a task.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Crash {
+    pub worker: Instance,
+    pub process: Option<Instance>,
+    /// The wait status of its process, if its supervisor has noted it.
+    pub ended: Option<i32>,
+    at: Offset,
+    number: u64,
+}
+
+impl fmt::Display for Crash {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.worker)?;
+        if let Some(process) = self.process {
+            write!(f, " of process {process}")?;
+        }
+        match self.ended {
+            Some(status) => write!(f, " ({})", ExitStatus::from_raw(status)),
+            None => Ok(()),
+        }
+    }
+}
+
+/// The ring.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Crashes<M: Memory = Native> {
+    memory: M,
+    at: Offset,
+    entries: u64,
+}
+
+impl<M: Memory> Crashes<M> {
+    /// The ring at `at`, zeros at first, of a pool with `slots` slots.
+    pub fn new(memory: M, at: Offset, slots: u32) -> Self {
+        let entries = Self::entries(slots);
+        Self {
+            memory,
+            at,
+            entries,
+        }
+    }
+
+    fn entries(slots: u32) -> u64 {
+        slots
+            .saturating_mul(ENTRIES_PER_SLOT)
+            .min(MAX_ENTRIES)
+            .into()
+    }
+
+    /// How many bytes the ring of a pool with `slots` slots takes.
+    pub fn bytes(slots: u32) -> u64 {
+        HEAD + Self::entries(slots) * ENTRY
+    }
+
+    /// Notes that `dead` died in `task`, in life `life` of its descriptor.
+    ///
+    /// # Crash
+    /// The note exists or does not.
+    pub fn note(self, task: Offset, life: u64, dead: Instance, records: Option<Records<M>>) {
+        let memory = self.memory;
+        let record = records.and_then(|records| records.read(dead));
+        let process = record.and_then(|record| record.process);
+        let number = memory.fetch_add(self.at, 1u64, Ordering::Relaxed);
+        let at = self.at + HEAD + number % self.entries * ENTRY;
+        memory.store(at + TASK, 0u64, Ordering::Relaxed);
+        // Release fence: a reader that sees a word below does not see the task of the entry before.
+        memory.fence(Ordering::Release);
+        let words = [
+            (LIFE, life),
+            (WORKER, dead.to_word()),
+            (PROCESS, process.map_or(Instance::NOBODY, Instance::to_word)),
+            (ENDED, 0),
+            (NUMBER, number),
+        ];
+        for (place, word) in words {
+            memory.store(at + place, word, Ordering::Relaxed);
+        }
+        // Release: the task comes after the rest.
+        memory.store(at + TASK, task.raw(), Ordering::Release);
+        memory.persist(at, ENTRY);
+    }
+
+    /// Returns the noted deaths in `task`, in life `life` of its descriptor, in their order.
+    pub fn of(self, task: Offset, life: u64) -> Vec<Crash> {
+        let memory = self.memory;
+        let entries = (0..self.entries).map(|index| self.at + HEAD + index * ENTRY);
+        let mut all: Vec<Crash> = entries
+            .filter_map(|at| {
+                if memory.load::<u64>(at + TASK, Ordering::Acquire) != task.raw() {
+                    return None;
+                }
+                let word = |place| memory.load::<u64>(at + place, Ordering::Relaxed);
+                let (of, ended) = (word(LIFE), word(ENDED));
+                let crash = Crash {
+                    worker: Instance::from_word(word(WORKER))?,
+                    process: Instance::from_word(word(PROCESS)),
+                    ended: ended.checked_sub(1).map(|status| status as u32 as i32),
+                    at,
+                    number: word(NUMBER),
+                };
+                // Acquire fence, then the task again: none of these words is a later entry's.
+                memory.fence(Ordering::Acquire);
+                let is_whole = memory.load::<u64>(at + TASK, Ordering::Relaxed) == task.raw();
+                (is_whole && of == life).then_some(crash)
+            })
+            .collect();
+        all.sort_unstable_by_key(|crash| crash.number);
+        all
+    }
+
+    /// Adds to `crashes` how their processes ended, as far as `records` still say it: the next death in an
+    /// incarnation of the same id replaces what is known of this one.
+    pub fn learn_ends(self, crashes: &mut [Crash], records: Option<Records<M>>) {
+        for crash in crashes.iter_mut().filter(|crash| crash.ended.is_none()) {
+            crash.ended = crash
+                .process
+                .zip(records)
+                .and_then(|(process, of)| of.ended(process));
+            if let Some(status) = crash.ended {
+                // Relaxed: for the report alone.
+                let word = u64::from(status as u32) + 1;
+                self.memory.store(crash.at + ENDED, word, Ordering::Relaxed);
+            }
+        }
+    }
+
+    /// Waits a moment for the end of the last of `crashes` to be known.
+    pub fn await_last_end(self, crashes: &mut [Crash], records: Option<Records<M>>) {
+        let until = Instant::now() + PATIENCE;
+        loop {
+            self.learn_ends(crashes, records);
+            let is_known = crashes
+                .last()
+                .is_none_or(|last| last.ended.is_some() || last.process.is_none());
+            if is_known || records.is_none() || Instant::now() >= until {
+                return;
+            }
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use outlive::memory::PersistenceDomain;
+
+    #[test]
+    fn deaths_are_found_by_task_and_life_until_they_are_overwritten() {
+        let memory = Native::leaked(1 << 14, PersistenceDomain::Flushed);
+        let crashes = Crashes::new(memory, Offset::new(128), 2);
+        let (task, other) = (Offset::new(4096), Offset::new(8192));
+        let worker = |id| Instance::new(id, 3);
+        for id in 1..=3 {
+            crashes.note(task, 7, worker(id), None);
+            crashes.note(other, 7, worker(id), None);
+        }
+        crashes.note(task, 8, worker(4), None);
+        let workers = |task, life| -> Vec<Instance> {
+            let all = crashes.of(task, life).into_iter();
+            all.map(|crash| crash.worker).collect()
+        };
+        assert_eq!(workers(task, 7), [worker(1), worker(2), worker(3)]);
+        assert_eq!(workers(task, 8), [worker(4)]);
+        assert_eq!(workers(task, 9), []);
+        // Eight entries: one is free, then the oldest are overwritten.
+        for id in 5..=7 {
+            crashes.note(other, 9, worker(id), None);
+        }
+        assert_eq!(workers(task, 7), [worker(2), worker(3)]);
+        assert_eq!(workers(other, 7), [worker(2), worker(3)]);
+        assert_eq!(workers(other, 9), [worker(5), worker(6), worker(7)]);
+    }
+}

@@ -1,0 +1,183 @@
+//! A task that kills its workers: it is poisoned after a few of them, and all else goes on.
+//!
+//! A child is this test program again, told by its environment what to be.
+
+mod support;
+
+use outlive::heap::LocalHeap;
+use outlive::membership::ProcessOptions;
+use outlive::pod::{Pod, PodOptions};
+use outlive::supervise::{Child, Place, ProcessSupervisor, RestartPolicy, Stop};
+use outlive_tasks::{Call, JobError, Options, WorkerPool, task};
+use std::process::Command;
+use std::time::Duration;
+use support::LONG;
+
+task! {
+    /// Ends its process: by abort, by exit with a code, by a signal, by endless recursion.
+    fn deadly(context, how: u64) {
+        match how {
+            0 => std::process::abort(),
+            1 => std::process::exit(3),
+            2 => {
+                // SAFETY: it ends the process.
+                unsafe { libc::kill(libc::getpid(), libc::SIGKILL) };
+            }
+            _ => {
+                recurse(how);
+            }
+        }
+        context.result_of(&how)
+    }
+
+    /// Spawns a number of tasks, each of which takes a moment.
+    fn healthy(context, parts: u64) {
+        for part in 0..parts {
+            context.spawn(moment(part))?;
+        }
+        Ok(())
+    }
+
+    fn moment(_context, _part: u64) {
+        std::thread::sleep(Duration::from_micros(200));
+        Ok(())
+    }
+
+    /// Kills its worker while the key exists, and succeeds then.
+    fn sometimes(context, times: u64) {
+        let tried = u64::from(context.attempt());
+        if tried < times {
+            std::process::abort();
+        }
+        context.result_of(&tried)
+    }
+}
+
+fn recurse(depth: u64) -> u64 {
+    let large = std::hint::black_box([depth; 512]);
+    recurse(depth + 1) + large[depth as usize % 512]
+}
+
+/// Not a test: the children's way in. Without a pod it does nothing.
+#[test]
+fn work() {
+    let Ok(place) = Place::from_env() else {
+        return;
+    };
+    let pod = Pod::open(&place.pod).unwrap();
+    let options = ProcessOptions::on_host(place.host).id(place.id);
+    let process = pod.join(options).unwrap();
+    let member = process.enter(None, "worker").unwrap();
+    let heap = member.heap(&pod).unwrap();
+    let pool = WorkerPool::open(&pod, "pool").unwrap();
+    pool.work(&heap, &Stop::default()).unwrap();
+    drop(heap);
+    drop(member);
+    process.leave().unwrap();
+}
+
+fn command() -> Command {
+    let mut command = Command::new(std::env::current_exe().unwrap());
+    command.args(["work", "--exact", "--nocapture", "--test-threads=1"]);
+    // An abort is no reason to print a stack.
+    command.stdout(std::process::Stdio::null());
+    command.stderr(std::process::Stdio::null());
+    command
+}
+
+struct Gone(String);
+
+impl Drop for Gone {
+    fn drop(&mut self) {
+        let _ = Pod::destroy(&self.0);
+    }
+}
+
+/// A pod with a pool whose two workers are processes that a supervisor restarts.
+fn with_processes(name: &str, options: Options, body: impl FnOnce(&LocalHeap<'_>, WorkerPool)) {
+    let path = format!("/dev/shm/outlive-tasks-{name}-{}", std::process::id());
+    let _gone = Gone(path.clone());
+    let pod = Pod::create(&path, PodOptions::new().size(64 << 20).ids(64)).unwrap();
+    let process = pod.join(ProcessOptions::on_host(0).id(2)).unwrap();
+    let member = process.enter(Some(3), "caller").unwrap();
+    let heap = member.heap(&pod).unwrap();
+    let pool = WorkerPool::create(&pod, &heap, "pool", options).unwrap();
+    let mut supervisor = ProcessSupervisor::new(process.clone(), &path).policy(RestartPolicy {
+        most: 100,
+        backoff: Duration::from_millis(1),
+        longest: Duration::from_millis(20),
+        ..RestartPolicy::default()
+    });
+    for id in [4, 5] {
+        supervisor = supervisor.child(Child::new(id, 1, command));
+    }
+    let end = supervisor.stopper();
+    std::thread::scope(|scope| {
+        /// Ends the workers, also when a test panics.
+        struct Ending<'e>(&'e Stop);
+        impl Drop for Ending<'_> {
+            fn drop(&mut self) {
+                self.0.stop();
+            }
+        }
+        let ending = Ending(&end);
+        scope.spawn(move || {
+            supervisor.run();
+            supervisor.kill_children();
+        });
+        body(&heap, pool);
+        drop(ending);
+    });
+    drop(heap);
+    drop(member);
+    process.leave().unwrap();
+}
+
+/// Why the job of `call` failed.
+fn failure(heap: &LocalHeap<'_>, pool: WorkerPool, name: &str, call: Call) -> String {
+    let job = pool.submit(heap, name, call).unwrap();
+    match job.wait(LONG) {
+        Err(JobError::Failed { why, .. }) => why,
+        other => panic!("{name}: {other:?}"),
+    }
+}
+
+#[test]
+fn a_poisoned_task_names_its_victims_and_other_jobs_go_on() {
+    with_processes("poison", Options::new(), |heap, pool| {
+        let others: Vec<_> = (0..4)
+            .map(|n| {
+                pool.submit(heap, &format!("healthy {n}"), healthy(200))
+                    .unwrap()
+            })
+            .collect();
+        let ways = ["SIGABRT", "exit status: 3", "SIGKILL", "SIG"];
+        for (how, ended) in (0..).zip(ways) {
+            let why = failure(heap, pool, &format!("deadly {how}"), deadly(how));
+            println!("{why}");
+            assert!(
+                why.contains(&format!(
+                    "poison::deadly(how: {how})` is poisoned: 5 workers died"
+                )),
+                "{why}"
+            );
+            assert_eq!(why.matches(" of process ").count(), 5, "{why}");
+            assert_eq!(why.matches(ended).count(), 5, "{why}");
+        }
+        for job in others {
+            job.wait(LONG).unwrap();
+        }
+    });
+}
+
+#[test]
+fn a_task_that_kills_fewer_workers_completes() {
+    with_processes("almost", Options::new(), |heap, pool| {
+        let job = pool.submit(heap, "almost", sometimes(4)).unwrap();
+        job.wait(LONG).unwrap();
+    });
+    with_processes("limit", Options::new().crash_limit(2), |heap, pool| {
+        let why = failure(heap, pool, "limited", sometimes(2));
+        assert!(why.contains("2 workers died"), "{why}");
+    });
+}
