@@ -73,7 +73,7 @@ fn counts_are_exact_however_hosts_are_killed() {
                     let lost: u64 = kills.parse::<u64>().unwrap() * threads.parse::<u64>().unwrap();
                     assert!(redone <= lost, "{summary}");
                     if at == "commit" {
-                        assert_eq!(summary["kills_too_late"], 0, "{summary}");
+                        assert_eq!(summary["kills_missed"], 0, "{summary}");
                         assert!(redone >= kills.parse().unwrap(), "{summary}");
                     }
                 }
@@ -105,7 +105,7 @@ fn trees_of_processes_are_killed_and_come_back_as_a_whole() {
                 );
                 let failures = summary["failures"].as_array().unwrap();
                 let number = |of: &Value, what: &str| of[what].as_u64().unwrap();
-                let late = number(&summary, "kills_too_late");
+                let late = number(&summary, "kills_missed");
                 assert_eq!(failures.len() as u64 + late, kills, "{summary}");
                 let mut threads_lost = 0;
                 for failure in failures {

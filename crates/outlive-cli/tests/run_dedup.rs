@@ -165,7 +165,7 @@ fn there_may_be_nothing_to_archive() {
     stage.write("tree/file", b"");
     let (found, summary) = archive(&stage, &[&tree], &["--kill", "1"]);
     assert_eq!(
-        (found, &summary["kills_too_late"]),
+        (found, &summary["kills_missed"]),
         (plainly(&tree, 6), &1.into())
     );
     // For people; and only to know how small it would be.

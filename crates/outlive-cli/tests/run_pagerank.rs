@@ -65,7 +65,7 @@ fn ranks_are_those_of_networkx_while_hosts_are_killed() {
             2,
             "{summary}"
         );
-        assert_eq!(summary["kills_too_late"], 0);
+        assert_eq!(summary["kills_missed"], 0);
     }
 }
 

@@ -84,7 +84,8 @@ fn a_tree_dies_with_its_first_process_and_starts_a_lost_child_again() {
     let failures = summary["failures"].as_array().unwrap();
     assert_eq!(failures.len(), 1, "{summary}");
     assert!(failures[0]["killed_at"].is_null(), "{summary}");
-    assert!(failures[0]["processes_lost"].is_null(), "{summary}");
+    assert_eq!(failures[0]["processes_lost"], 2, "{summary}");
+    assert_eq!(failures[0]["ended"], "signal: 9 (SIGKILL)", "{summary}");
     assert!(failures[0]["rejoined_at"].is_number(), "{summary}");
     // The processor time of all of them counts, that of the first child, which lost its parent, too.
     let at_least: f64 = seconds.values().sum();

@@ -6,14 +6,9 @@ mod support;
 
 use serde_json::Value;
 use std::fs;
-use std::io;
-use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};
+use support::filter::{Call, answer};
 use support::{Place, command};
-
-/// A refused call: its name, its number, and the argument and value that are refused, unless the
-/// whole call is.
-type Call = (&'static str, libc::c_long, Option<(usize, u32)>);
 
 const F_OFD_SETLK: u32 = libc::F_OFD_SETLK as u32;
 const CALLS: [Call; 13] = [
@@ -40,64 +35,6 @@ const CALLS: [Call; 13] = [
     ("mlock", libc::SYS_mlock, None),
 ];
 
-/// Makes `command` run under a filter that answers `call` with `errno`.
-fn refuse(command: &mut Command, call: Call, errno: i32) {
-    let jump = |k: u32, jt, jf| libc::sock_filter {
-        code: (libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K) as u16,
-        jt,
-        jf,
-        k,
-    };
-    let load = |k: u32| libc::sock_filter {
-        code: (libc::BPF_LD | libc::BPF_W | libc::BPF_ABS) as u16,
-        jt: 0,
-        jf: 0,
-        k,
-    };
-    let answer = |k: u32| libc::sock_filter {
-        code: (libc::BPF_RET | libc::BPF_K) as u16,
-        jt: 0,
-        jf: 0,
-        k,
-    };
-    let refused = libc::SECCOMP_RET_ERRNO | errno as u32;
-    let (_, number, argument) = call;
-    // The number of the call is at 0, the low half of argument N at 16 + 8 * N (little-endian).
-    let mut filter = match argument {
-        None => vec![load(0), jump(number as u32, 0, 1)],
-        Some((at, value)) => vec![
-            load(0),
-            jump(number as u32, 0, 3),
-            load(16 + 8 * at as u32),
-            jump(value, 0, 1),
-        ],
-    };
-    filter.extend([answer(refused), answer(libc::SECCOMP_RET_ALLOW)]);
-    let install = move || {
-        let program = libc::sock_fprog {
-            len: filter.len() as u16,
-            filter: filter.as_ptr().cast_mut(),
-        };
-        // SAFETY: system calls alone; the program lives until they return.
-        let done = unsafe {
-            libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0
-                && libc::syscall(
-                    libc::SYS_seccomp,
-                    libc::SECCOMP_SET_MODE_FILTER,
-                    0,
-                    &raw const program,
-                ) == 0
-        };
-        if done {
-            Ok(())
-        } else {
-            Err(io::Error::last_os_error())
-        }
-    };
-    // SAFETY: `install` makes system calls only.
-    unsafe { command.pre_exec(install) };
-}
-
 /// Runs the command to its end, which `timeout` ensures.
 fn outlive(call: Call, errno: i32, arguments: &[&str]) -> (Option<i32>, String, String) {
     let program = command(["x"; 0]);
@@ -110,7 +47,7 @@ fn outlive(call: Call, errno: i32, arguments: &[&str]) -> (Option<i32>, String, 
         .stdin(Stdio::null())
         .env_remove("RUST_LOG")
         .env("RUST_BACKTRACE", "0");
-    refuse(&mut limited, call, errno);
+    answer(&mut limited, &[call], errno);
     let ended = limited.output().unwrap();
     let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
     (ended.status.code(), text(ended.stdout), text(ended.stderr))

@@ -140,7 +140,7 @@ fn killed(
         &paired(|outcome| outcome.seconds),
     ));
     let redone: Vec<f64> = with.iter().map(|o| o.units_redone as f64).collect();
-    let killed = with.iter().map(|o| f64::from(kills - o.kills_too_late));
+    let killed = with.iter().map(|o| f64::from(kills - o.kills_missed));
     let killed: Vec<f64> = killed.collect();
     let units = with[0].units;
     let row = |metric: &str| Row::new(&case, metric, "units").how(How::Emulated);
@@ -152,7 +152,7 @@ fn killed(
         row("units in all").ours(units as f64),
         Row::new(&case, "kills that came too late in all runs", "kills")
             .how(How::Emulated)
-            .ours(with.iter().map(|o| f64::from(o.kills_too_late)).sum()),
+            .ours(with.iter().map(|o| f64::from(o.kills_missed)).sum()),
     ]);
     let detection: Vec<f64> = with
         .iter()

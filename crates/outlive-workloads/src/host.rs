@@ -22,6 +22,9 @@ use std::error::Error;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
+/// How often a worker polls a gate.
+const GATE_POLL: Duration = Duration::from_micros(200);
+
 /// Why a host of a run ended.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -131,6 +134,22 @@ pub fn may_die_before(unit: u64) {
     HERE.with_borrow(|here| {
         if let Some((header, host, process)) = here {
             die_before(unit, *header, *host, process);
+        }
+    });
+}
+
+/// Stops at a gate while one is shut whose unit has a number below `units`, unless the run is called off.
+pub(crate) fn wait_at_gates(units: u64) {
+    HERE.with_borrow(|here| {
+        let Some((header, _, process)) = here else {
+            return;
+        };
+        let is_shut = || header.is_gated(units) && header.called_off().is_none();
+        if is_shut() {
+            process.ring();
+            while is_shut() {
+                std::thread::sleep(GATE_POLL);
+            }
         }
     });
 }

@@ -3,6 +3,7 @@
 #![allow(dead_code, reason = "each test uses what it needs")]
 
 pub mod edge;
+pub mod filter;
 pub mod programs;
 pub mod run;
 

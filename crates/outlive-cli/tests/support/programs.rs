@@ -73,7 +73,7 @@ pub fn is_the_same_however_hosts_are_killed(
 #[track_caller]
 pub fn assert_killed(summary: &Value, kills: u64, sure: bool) {
     let failures = summary["failures"].as_array().unwrap();
-    let late = summary["kills_too_late"].as_u64().unwrap();
+    let late = summary["kills_missed"].as_u64().unwrap();
     assert_eq!(failures.len() as u64 + late, kills, "{summary:#}");
     for failure in failures {
         assert!(failure["recovered_at"].is_number(), "{failure}");

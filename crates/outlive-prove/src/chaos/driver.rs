@@ -7,6 +7,7 @@ use super::stage::{
     self, DRIVER, MOST_HOSTS, MOST_WORKERS, Stage, host_of, process_of, text, thread_of,
 };
 use super::{BROKEN, Broken, SEED, STAGE, WORKERS};
+use crate::kill::require_effective_kills;
 use core::fmt;
 use core::time::Duration;
 use outlive::membership::{
@@ -220,6 +221,7 @@ pub fn run(
     mut hear: impl FnMut(&Progress),
 ) -> Result<Report, String> {
     options.refuse()?;
+    require_effective_kills().map_err(text)?;
     static NEXT: AtomicU32 = AtomicU32::new(0);
     let number = NEXT.fetch_add(1, Ordering::Relaxed);
     let path = format!("/dev/shm/outlive-chaos-{}-{number}", std::process::id());

@@ -11,6 +11,9 @@ use rustix::process::{Pid, Signal, kill_process};
 use std::time::Instant;
 
 /// How long a stopped host may take to be fenced.
+/// How long a process may live that was sent SIGKILL.
+const DEAD_WITHIN: Duration = Duration::from_secs(20);
+/// How long a silent host may take to be fenced.
 const FENCED_WITHIN: Duration = Duration::from_secs(20);
 
 /// A way to die, or nearly so.
@@ -141,13 +144,13 @@ impl<'p> Killer<'p> {
     pub fn strike(&self, blow: Blow) -> Result<u32, String> {
         let on = |host: u32| (0..self.workers).filter(move |w| host_of(*w, self.hosts) == host);
         match blow.kill {
-            Kill::Process => Ok(self.kill([blow.target])),
-            Kill::Host => Ok(self.kill(on(blow.target))),
+            Kill::Process => self.kill([blow.target]),
+            Kill::Host => self.kill(on(blow.target)),
             Kill::TwoHosts => {
                 let other = 1 + blow.target % self.hosts;
-                Ok(self.kill(on(blow.target).chain(on(other))))
+                self.kill(on(blow.target).chain(on(other)))
             }
-            Kill::Everybody => Ok(self.kill(0..self.workers)),
+            Kill::Everybody => self.kill(0..self.workers),
             Kill::Pause => {
                 let stopped = self.stop([blow.target]);
                 std::thread::sleep(self.settings().suspicion / 4);
@@ -173,14 +176,25 @@ impl<'p> Killer<'p> {
         Some(record.thread.process)
     }
 
-    fn kill(&self, workers: impl IntoIterator<Item = u32>) -> u32 {
+    fn kill(&self, workers: impl IntoIterator<Item = u32>) -> Result<u32, String> {
         // Looked up before anyone is hit, so that they die together.
         let handles: Vec<_> = workers
             .into_iter()
             .filter_map(|worker| self.process(worker))
             .filter_map(|process| self.os.open_process(process).ok().flatten())
             .collect();
-        handles.iter().filter(|handle| handle.send_kill()).count() as u32
+        let hit: Vec<_> = { handles.iter() }
+            .filter(|handle| handle.send_kill())
+            .collect();
+        let until = Instant::now() + DEAD_WITHIN;
+        let left = || until.saturating_duration_since(Instant::now());
+        match hit.iter().filter(|it| !it.wait_gone(left())).count() {
+            0 => Ok(hit.len() as u32),
+            living => Err(format!(
+                "{living} of {} processes live {DEAD_WITHIN:?} after they were sent SIGKILL",
+                hit.len()
+            )),
+        }
     }
 
     fn stop(&self, workers: impl IntoIterator<Item = u32>) -> Vec<outlive::host::ProcessIdentity> {

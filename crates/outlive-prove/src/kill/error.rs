@@ -1,5 +1,6 @@
 //! Why a sweep could not be made.
 
+use super::KillsDoNothing;
 use core::fmt;
 use std::io;
 
@@ -12,6 +13,9 @@ pub enum KillError {
     /// This process may not trace its children.
     #[error(transparent)]
     PtraceForbidden(#[from] PtraceForbidden),
+    /// SIGKILL does nothing.
+    #[error(transparent)]
+    KillsDoNothing(#[from] KillsDoNothing),
     /// The operating system refused something else.
     #[error("{operation}: {call} failed: {source}")]
     System {
@@ -46,7 +50,7 @@ impl KillError {
     /// What was to be swept, if it is about one operation.
     pub fn operation(&self) -> Option<&str> {
         match self {
-            Self::PtraceForbidden(_) => None,
+            Self::PtraceForbidden(_) | Self::KillsDoNothing(_) => None,
             Self::System { operation, .. }
             | Self::Unprepared { operation, .. }
             | Self::Broken { operation, .. } => Some(operation),

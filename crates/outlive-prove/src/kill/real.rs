@@ -4,6 +4,7 @@
 use super::child::{Child, FAILED, Pinned, Stop};
 use super::control::Control;
 use super::coverage::PointKind;
+use super::effect::require_effective_kills;
 use super::error::KillError;
 use super::modules::Modules;
 use super::plan::Plan;
@@ -62,6 +63,7 @@ pub trait RealSweep: Sync {
 /// # Errors
 /// If nothing could be swept. What is wrong with the operation's recovery stands in the report.
 pub fn sweep_for_real<S: RealSweep>(sweep: &S, plan: &Plan) -> Result<SweepReport, KillError> {
+    require_effective_kills()?;
     let _turn = turns::alone();
     let started = Instant::now();
     let (_victims, control) = Control::lease();

@@ -4,6 +4,7 @@ use super::cases::{Case, Cases};
 use super::child::{Child, FAILED, Pinned, Stop, set_alarm};
 use super::control::Control;
 use super::coverage::PointKind;
+use super::effect::require_effective_kills;
 use super::error::KillError;
 use super::lease::Lease;
 use super::marked::Marked;
@@ -80,6 +81,7 @@ pub trait Sweep: Sync {
 /// # Errors
 /// If nothing could be swept. What is wrong with the operation's recovery stands in the report.
 pub fn sweep<S: Sweep + ?Sized>(sweep: &S, plan: &Plan) -> Result<SweepReport, KillError> {
+    require_effective_kills()?;
     let _turn = turns::beside_others();
     let started = Instant::now();
     let mut run = Run::new(sweep, plan);

@@ -119,10 +119,10 @@ impl Crew {
                 self.kills
             )));
         }
-        if outcome.kills_too_late > 0 {
+        if outcome.kills_missed > 0 {
             return Err(StudyError::void(format!(
                 "{} hosts were to be killed, and {} of these kills came when the run was over",
-                self.kills, outcome.kills_too_late
+                self.kills, outcome.kills_missed
             )));
         }
         Ok(outcome)
@@ -214,7 +214,7 @@ mod tests {
 
     #[test]
     fn another_result_and_a_kill_too_late_are_void() {
-        let outcome = |kills_too_late| Outcome {
+        let outcome = |kills_missed| Outcome {
             result: (),
             seconds: 1.0,
             seconds_to_create: 0.0,
@@ -227,7 +227,7 @@ mod tests {
             no_room: None,
             failures: Vec::new(),
             units_redone: 0,
-            kills_too_late,
+            kills_missed,
             turns: Turns::default(),
         };
         let crew = Crew {

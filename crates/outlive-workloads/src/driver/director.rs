@@ -1,15 +1,24 @@
 //! The director: watches a run, kills hosts, and follows each failure until it is over.
 
-use super::launch::{Running, lock};
+use super::launch::{Group, Running, lock};
 use super::standby::Standby;
-use super::{Failure, KillAt, Options, Running as Program, Supervise};
+use super::{Failure, KillAt, Options, RunError, Running as Program, Supervise};
 use crate::crew::Crew;
 use crate::header::Header;
 use crate::random::Random;
 use outlive::host::Os;
 use outlive::membership::{EventKind, Instance, Level, News, Status, Tables};
 use outlive::recovery::Logs;
+use std::collections::{BTreeMap, HashMap};
+use std::os::unix::process::ExitStatusExt;
+use std::sync::{Arc, Mutex};
 use std::time::Instant;
+
+/// For how long a host that was sent SIGKILL may still run, in seconds.
+const KILL_PATIENCE: u64 = 10;
+/// For how long the host that is to be killed next may be on its way into the pod before another is
+/// killed instead, in seconds.
+const JOIN_PATIENCE: f64 = 5.0;
 
 /// Numbers of units for the kills, at even distances.
 fn evenly(units: u64, kills: u32) -> Vec<u64> {
@@ -18,12 +27,22 @@ fn evenly(units: u64, kills: u32) -> Vec<u64> {
 }
 
 /// Random numbers of units for the kills, in order.
-fn at_random(units: u64, options: &Options) -> Vec<u64> {
-    let mut random = Random::new(options.seed | 1);
-    let mut all: Vec<u64> = (0..options.kills)
-        .map(|_| random.word() % units.max(1))
-        .collect();
+fn at_random(units: u64, kills: u32, random: &mut Random) -> Vec<u64> {
+    let mut all: Vec<u64> = (0..kills).map(|_| random.below(units.max(1))).collect();
     all.sort_unstable();
+    all
+}
+
+/// Which of `hosts` hosts are killed, in random order: all of them once, then all of them again.
+fn victims(hosts: u32, kills: u32, random: &mut Random) -> Vec<u32> {
+    let mut all = Vec::new();
+    while all.len() < kills as usize {
+        let mut round: Vec<u32> = (0..hosts).collect();
+        while !round.is_empty() {
+            all.push(round.swap_remove(random.below(round.len() as u64) as usize));
+        }
+    }
+    all.truncate(kills as usize);
     all
 }
 
@@ -39,18 +58,30 @@ pub(super) struct Director<'o, R> {
     running: Running,
     began: Instant,
     failures: Vec<Failure>,
+    /// The process groups of those hosts, as far as they are known.
+    groups: Vec<Option<Arc<Mutex<Group>>>>,
     /// The failures that are not over.
     open: Vec<usize>,
     /// Who stands by.
     standby: Standby,
+    /// The members of each host when they were last seen alive, by id.
+    members: HashMap<u32, BTreeMap<u32, Instance>>,
+    /// How many kills were sent.
     killed: u32,
-    /// At which units hosts are still to be killed at random.
+    /// At which units hosts are killed at random.
     thresholds: Vec<u64>,
+    /// Which hosts these are.
+    victims: Vec<u32>,
+    /// Since when the next kill is due.
+    due_since: Option<f64>,
     random: Random,
+    /// The host that did not die when it was killed.
+    unkillable: Option<RunError>,
 }
 
 impl<'o, R: Program> Director<'o, R> {
-    /// A director of `run`, whose hosts are started now and found in `running`. Arms the halts.
+    /// A director of `run`, whose hosts are started now and found in `running`. Arms the halts, or
+    /// shuts the gates.
     pub fn new(
         run: R,
         (tables, logs, os): (Tables, Logs, &'static dyn Os),
@@ -58,24 +89,29 @@ impl<'o, R: Program> Director<'o, R> {
         running: Running,
     ) -> Self {
         let header = run.header();
-        let units = header.units();
+        let (units, crew) = (header.units(), header.crew());
+        let mut random = Random::new(options.seed | 1);
         let at = match (&options.kill_units[..], options.kill_at) {
             ([], KillAt::Commit) => evenly(units, options.kills),
-            ([], KillAt::Random) => at_random(units, options),
+            ([], KillAt::Random) => at_random(units, options.kills, &mut random),
             (asked, _) => asked.to_vec(),
         };
-        let thresholds = match options.kill_at {
+        let (thresholds, victims) = match options.kill_at {
             KillAt::Commit => {
                 header.arm(&at);
-                Vec::new()
+                (Vec::new(), Vec::new())
             }
-            KillAt::Random => at,
+            KillAt::Random => {
+                header.shut_gates(&at);
+                let hosts = crew.hosts - crew.spares;
+                (at, victims(hosts, options.kills, &mut random))
+            }
         };
         Self {
             run,
             header,
-            standby: Standby::new(header.crew()),
-            crew: header.crew(),
+            standby: Standby::new(crew),
+            crew,
             tables,
             logs,
             os,
@@ -83,16 +119,33 @@ impl<'o, R: Program> Director<'o, R> {
             running,
             began: Instant::now(),
             failures: Vec::new(),
+            groups: Vec::new(),
             open: Vec::new(),
+            members: HashMap::new(),
             killed: 0,
             thresholds,
-            random: Random::new(options.seed | 1),
+            victims,
+            due_since: None,
+            random,
+            unkillable: None,
         }
     }
 
-    /// What it has seen, and how many hosts it has killed.
-    pub fn report(self) -> (Vec<Failure>, u32) {
-        (self.failures, self.killed)
+    /// Returns the failures, in order.
+    ///
+    /// # Errors
+    /// [`RunError::NotKilled`] if a host did not die when it was killed.
+    pub fn report(mut self) -> Result<Vec<Failure>, RunError> {
+        if let Some(error) = self.unkillable {
+            return Err(error);
+        }
+        self.failures.retain(|failure| !failure.is_void);
+        Ok(self.failures)
+    }
+
+    /// Whether the run has to end because a host did not die when it was killed.
+    pub fn is_powerless(&self) -> bool {
+        self.unkillable.is_some()
     }
 
     /// How many hosts have failed.
@@ -109,18 +162,25 @@ impl<'o, R: Program> Director<'o, R> {
         !self.open.is_empty()
     }
 
-    /// Whether a host has halted that is to be killed.
+    /// Whether a host is to be killed now.
     pub fn is_wanted(&self) -> bool {
         self.header.halted().nth(self.killed as usize).is_some()
+            || self.due_since.is_none() && self.is_due()
+    }
+
+    fn is_due(&self) -> bool {
+        let unit = self.thresholds.get(self.killed as usize);
+        unit.is_some_and(|unit| self.run.drawn() > *unit)
     }
 
     /// Whether something is going on, or to be done, that nobody tells of.
     pub fn is_busy(&self) -> bool {
-        self.is_waiting() || !self.thresholds.is_empty()
+        self.is_waiting() || (self.killed as usize) < self.thresholds.len()
     }
 
     /// Kills whoever is to be killed now, and looks how far the failures are.
     pub fn look(&mut self) {
+        self.note_members();
         match self.options.kill_at {
             KillAt::Commit => {
                 let halted: Vec<u32> = self.header.halted().skip(self.killed as usize).collect();
@@ -129,39 +189,56 @@ impl<'o, R: Program> Director<'o, R> {
                 }
             }
             KillAt::Random => {
-                let drawn = self.run.drawn();
-                while self.thresholds.first().is_some_and(|unit| drawn > *unit) {
-                    let Some(host) = self.any_host() else { break };
-                    self.thresholds.remove(0);
+                while self.is_due()
+                    && let Some(host) = self.next_victim()
+                {
+                    let gate = self.killed;
                     self.kill(host);
+                    self.header.open_gate(gate.into());
+                    self.due_since = None;
                 }
             }
         }
         self.follow();
     }
 
-    /// A host that lives and has been killed no more often than others.
-    fn any_host(&mut self) -> Option<u32> {
+    fn note_members(&mut self) {
+        for (id, state) in self.tables.writers() {
+            let host = u32::from(state.host);
+            if host < self.crew.hosts && state.level != Some(Level::Host) {
+                let of_host = self.members.entry(host).or_default();
+                of_host.insert(id, Instance::new(id, state.generation));
+            }
+        }
+    }
+
+    /// Returns the host that is to be killed next: the one that was drawn for it, or any other if that
+    /// one does not work. `None` while the drawn one is on its way, or no host works.
+    fn next_victim(&mut self) -> Option<u32> {
         if self.run.is_done() {
             return None;
         }
-        let times = |host: u32| self.failures.iter().filter(|f| f.host == host).count();
+        let drawn = *self.victims.get(self.killed as usize)?;
         // A host that was killed has members for a moment: nobody has seen it dead.
         let dying = |host: u32| {
             let mut failures = self.failures.iter();
             failures.any(|failure| failure.host == host && !failure.is_read)
         };
-        let alive: Vec<u32> = (0..self.crew.hosts)
+        let mut alive: Vec<u32> = (0..self.crew.hosts)
             .filter(|host| self.standby.works(*host))
             .filter(|host| !dying(*host) && !self.members_of(*host).is_empty())
             .collect();
-        let least = alive.iter().map(|host| times(*host)).min()?;
-        let fresh: Vec<u32> = alive
-            .into_iter()
-            .filter(|host| times(*host) == least)
-            .collect();
-        let at = self.random.word() % fresh.len() as u64;
-        Some(fresh[at as usize])
+        if alive.contains(&drawn) {
+            return Some(drawn);
+        }
+        let now = self.now();
+        let waited = now - *self.due_since.get_or_insert(now);
+        let has_failed = self.failures.iter().any(|failure| failure.host == drawn);
+        let comes = !has_failed || self.options.supervise == Supervise::Restart;
+        if comes && self.standby.works(drawn) && waited < JOIN_PATIENCE || alive.is_empty() {
+            return None;
+        }
+        Some(alive.swap_remove(self.random.below(alive.len() as u64) as usize))
     }
 
     /// The instances of `host` that live: its processes and threads.
@@ -177,27 +254,41 @@ impl<'o, R: Program> Director<'o, R> {
         self.killed += 1;
         self.header.hit(host);
         let lost = self.members_of(host);
-        let is_thread = |it: &&Instance| self.crew.worker_of(it.id).is_some();
-        let threads_lost = lost.iter().filter(is_thread).count();
-        let child = lock(&self.running).get(&self.crew.first_of(host)).cloned();
+        let group = lock(&self.running)
+            .get(&self.crew.first_of(host))
+            .and_then(|groups| groups.last().cloned());
         let generations = self.tables.generations();
         let instance = generations.state(host).ok();
         let instance = instance
             .filter(|state| state.status.may_write())
             .map(|state| Instance::new(host, state.generation));
         let killed_at = self.now();
-        if let Some(child) = child {
-            lock(&child).kill();
+        if let Some(group) = &group {
+            let mut group = lock(group);
+            group.is_reported = true;
+            group.kill();
         }
         self.kill_members(&lost);
-        self.open.push(self.failures.len());
-        self.failures.push(Failure {
+        let failure = Failure {
             killed_at: Some(killed_at),
+            killed_at_unit: self.thresholds.get(self.killed as usize - 1).copied(),
             instance,
-            threads_lost,
+            threads_lost: self.threads_among(&lost),
             lost,
             ..Failure::of(host)
-        });
+        };
+        self.add(failure, group);
+    }
+
+    fn threads_among(&self, lost: &[Instance]) -> usize {
+        let is_thread = |it: &&Instance| self.crew.worker_of(it.id).is_some();
+        lost.iter().filter(is_thread).count()
+    }
+
+    fn add(&mut self, failure: Failure, group: Option<Arc<Mutex<Group>>>) {
+        self.open.push(self.failures.len());
+        self.failures.push(failure);
+        self.groups.push(group);
     }
 
     /// Kills the processes among `lost` by handles that cannot come to mean others: who was in the host's group is dead
@@ -227,17 +318,81 @@ impl<'o, R: Program> Director<'o, R> {
                 // Seen in the tables before it was told, perhaps.
                 failure.detected_at = failure.detected_at.or(Some(now));
             }
-            // Nobody killed it.
+            // The driver did not kill it.
             None => {
-                self.open.push(self.failures.len());
-                self.failures.push(Failure {
+                let members = self.members.remove(&host).unwrap_or_default();
+                let has_left = |instance: &Instance| {
+                    let state = self.tables.generations().state(instance.id);
+                    state.is_ok_and(|state| state.status == Status::Left)
+                };
+                let lost: Vec<Instance> =
+                    members.into_values().filter(|it| !has_left(it)).collect();
+                let failure = Failure {
                     instance: Some(event.instance),
                     detected_at: Some(now),
                     is_told: true,
+                    threads_lost: self.threads_among(&lost),
+                    lost,
                     ..Failure::of(host)
-                });
+                };
+                let group = self.group_that_died(host);
+                self.add(failure, group);
             }
         }
+        let mut failures = self.failures.iter_mut();
+        if let Some(failure) = failures.find(|it| it.instance == Some(event.instance)) {
+            failure.fenced = event.fenced;
+        }
+    }
+
+    /// Returns the process group of the incarnation of `host` whose death is reported: the first one that has
+    /// died and is not reported, or else the last one.
+    fn group_that_died(&self, host: u32) -> Option<Arc<Mutex<Group>>> {
+        let running = lock(&self.running);
+        let groups = running.get(&self.crew.first_of(host))?;
+        let has_died = |group: &&Arc<Mutex<Group>>| {
+            let mut group = lock(group);
+            let ended = group.try_wait().ok().flatten();
+            !group.is_reported && ended.is_some_and(|status| !status.success())
+        };
+        let group = groups.iter().find(has_died).or(groups.last())?;
+        lock(group).is_reported = true;
+        Some(Arc::clone(group))
+    }
+
+    /// Asks how the host of failure `index` ended, and takes back that it was killed if it was not.
+    /// Returns whether that is known, or not to be known.
+    fn note_end(&mut self, index: usize) -> bool {
+        let (now, failure) = (self.now(), &mut self.failures[index]);
+        let Some(group) = &self.groups[index] else {
+            // No process was killed.
+            failure.is_void |= failure.killed_at.is_some();
+            return true;
+        };
+        if failure.ended.is_some() {
+            return true;
+        }
+        let mut group = lock(group);
+        // An error says that it cannot be waited for; it was a child of this process.
+        if let Ok(Some(status)) = group.try_wait() {
+            failure.ended = Some(status);
+            if status.signal() != Some(libc::SIGKILL) {
+                failure.is_void = status.success() && failure.killed_at.is_some();
+                failure.killed_at = None;
+            }
+            return true;
+        }
+        let waits = failure
+            .killed_at
+            .is_some_and(|at| now - at < KILL_PATIENCE as f64);
+        if failure.killed_at.is_some() && !waits {
+            self.unkillable = Some(RunError::NotKilled {
+                host: failure.host,
+                pid: group.pid(),
+                seconds: KILL_PATIENCE,
+            });
+        }
+        false
     }
 
     /// Looks how far the failures are that are not over.
@@ -246,7 +401,13 @@ impl<'o, R: Program> Director<'o, R> {
         // Before, so that it is known who worked of those who died; after, so that it is known whose places are free.
         self.standby.note(&self.run, &mut self.failures, now);
         for index in std::mem::take(&mut self.open) {
+            let is_end_known = self.note_end(index);
             let failure = &mut self.failures[index];
+            if failure.is_void {
+                (failure.is_read, failure.is_told) = (true, true);
+                self.header.spare(failure.host);
+                continue;
+            }
             let lives = |instance: &Instance| !generations.is_gone(*instance);
             let all_gone = !failure.lost.iter().any(lives);
             if all_gone && !failure.is_read {
@@ -301,7 +462,8 @@ impl<'o, R: Program> Director<'o, R> {
                 && self
                     .standby
                     .has_somebody(|worker| live(self.crew.id_of(worker)));
-            if failure.recovered_at.is_none()
+            if !is_end_known
+                || failure.recovered_at.is_none()
                 || (wants_to_rejoin && failure.rejoined_at.is_none())
                 || waits_for_a_spare
             {

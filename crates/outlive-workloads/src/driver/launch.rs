@@ -30,8 +30,9 @@ pub(super) fn cpu_seconds() -> f64 {
         .sum()
 }
 
-/// The hosts that were started, by the id of their first process in the pod.
-pub(super) type Running = Arc<Mutex<HashMap<InstanceId, Arc<Mutex<Group>>>>>;
+/// The groups of each host in the order in which they were started, by the id of the host's first
+/// process in the pod.
+pub(super) type Running = Arc<Mutex<HashMap<InstanceId, Vec<Arc<Mutex<Group>>>>>>;
 
 pub(super) fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
@@ -52,7 +53,12 @@ impl Launch for AsGroups {
             kind
         });
         let group = Arc::new(Mutex::new(started?));
-        lock(&self.running).insert(place.id, Arc::clone(&group));
+        let mut running = lock(&self.running);
+        running
+            .entry(place.id)
+            .or_default()
+            .push(Arc::clone(&group));
+        drop(running);
         Ok(Box::new(Host(group)))
     }
 }
@@ -61,12 +67,15 @@ impl Launch for AsGroups {
 ///
 /// If the leader dies first, its children become this process's own ([`Subreaper`]). They are waited for as well: only
 /// then does their processor time count, and until then the number of the group is nobody else's.
+#[derive(Debug)]
 pub(super) struct Group {
     leader: Child,
     /// How the leader ended.
     ended: Option<ExitStatus>,
     /// Whether all have been waited for.
     is_gone: bool,
+    /// Whether a failure of the report is that of this group.
+    pub(super) is_reported: bool,
 }
 
 impl Group {
@@ -75,7 +84,13 @@ impl Group {
             leader: command.process_group(0).spawn()?,
             ended: None,
             is_gone: false,
+            is_reported: false,
         })
+    }
+
+    /// The process id of the leader.
+    pub(super) fn pid(&self) -> u32 {
+        self.leader.id()
     }
 
     fn number(&self) -> Option<Pid> {
@@ -83,7 +98,7 @@ impl Group {
     }
 
     /// How the leader ended, once nobody of the group is left.
-    fn try_wait(&mut self) -> io::Result<Option<ExitStatus>> {
+    pub(super) fn try_wait(&mut self) -> io::Result<Option<ExitStatus>> {
         if self.ended.is_none() {
             self.ended = self.leader.try_wait()?;
         }
@@ -125,7 +140,7 @@ impl Launched for Host {
     }
 
     fn pid(&self) -> Option<u32> {
-        Some(lock(&self.0).leader.id())
+        Some(lock(&self.0).pid())
     }
 }
 

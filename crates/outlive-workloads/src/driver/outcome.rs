@@ -9,6 +9,7 @@ use outlive::pod::PodError;
 use outlive::segment::NoRoom;
 use outlive_tasks::JobError;
 use std::path::PathBuf;
+use std::process::ExitStatus;
 
 /// What came of a run.
 #[derive(Clone, Debug)]
@@ -37,8 +38,8 @@ pub struct Outcome<T> {
     pub failures: Vec<Failure>,
     /// How many units were begun and not committed, in all.
     pub units_redone: u64,
-    /// How many kills were asked for and came too late: the run was over.
-    pub kills_too_late: u32,
+    /// How many kills were asked for and did not happen: the run was over, or the host ended otherwise.
+    pub kills_missed: u32,
     /// Which workers came and went meanwhile.
     pub turns: Turns,
 }
@@ -59,7 +60,7 @@ impl<T> Outcome<T> {
             no_room: self.no_room,
             failures: self.failures,
             units_redone: self.units_redone,
-            kills_too_late: self.kills_too_late,
+            kills_missed: self.kills_missed,
             turns: self.turns,
         };
         (self.result, rest)
@@ -89,8 +90,15 @@ pub struct Turns {
 pub struct Failure {
     /// The host.
     pub host: u32,
-    /// When it was sent SIGKILL; `None` if it died by itself.
+    /// When the driver sent SIGKILL to it, if it was seen to have died of that signal; `None` if it
+    /// ended otherwise.
     pub killed_at: Option<f64>,
+    /// After how many units were begun it was to be killed, if it was killed at random.
+    pub killed_at_unit: Option<u64>,
+    /// Whether it was silent and survivors fenced it.
+    pub fenced: bool,
+    /// How its first process ended; `None` if that is not known.
+    pub ended: Option<ExitStatus>,
     /// When its death was told to the pod's control group.
     pub detected_at: Option<f64>,
     /// Who proved it dead: the process in which that was seen, the driver's among them. `None` if that is not known:
@@ -107,8 +115,7 @@ pub struct Failure {
     pub taken_over_by: Vec<u32>,
     /// When the last of its places was taken that was: somebody who stood by began a task there.
     pub taken_over_at: Option<f64>,
-    /// The instances that died with it, processes and threads, of its whole tree. Not known, and so none, if it died by
-    /// itself.
+    /// The instances that died with it, processes and threads, of its whole tree.
     pub lost: Vec<Instance>,
     /// How many of these were threads; the others were processes.
     pub threads_lost: usize,
@@ -123,6 +130,8 @@ pub struct Failure {
     pub(super) is_read: bool,
     /// Whether its death has been told, not only seen.
     pub(super) is_told: bool,
+    /// Whether it was no failure: the host had left when it was to be killed.
+    pub(super) is_void: bool,
 }
 
 impl Failure {
@@ -131,6 +140,9 @@ impl Failure {
         Self {
             host,
             killed_at: None,
+            killed_at_unit: None,
+            fenced: false,
+            ended: None,
             detected_at: None,
             detected_by: None,
             detected_by_host: None,
@@ -146,6 +158,7 @@ impl Failure {
             taken: 0,
             is_read: false,
             is_told: false,
+            is_void: false,
         }
     }
 }
@@ -241,6 +254,19 @@ pub enum RunError {
          (`ulimit -u`, the pids limit of a container, `ulimit -v`)"
     )]
     Launch(#[source] std::io::Error),
+    /// A host that was to be killed lives on.
+    #[error(
+        "host {host} was sent SIGKILL and its process {pid} still runs {seconds} s later: a filter \
+         (seccomp) may answer kill(2) without making the call; run where processes can be killed"
+    )]
+    NotKilled {
+        /// The host.
+        host: u32,
+        /// Its first process.
+        pid: u32,
+        /// How long the driver waited.
+        seconds: u64,
+    },
     /// A thread of the driver cannot be started.
     #[error(
         "a thread of the driver cannot be started: {0}; raise the limits on threads (`ulimit \

@@ -80,7 +80,7 @@ impl<R: super::Running> Scene<R> {
                         progress(Progress { stretch, failures });
                     };
                     while !settled.is_stopped() {
-                        if stop.is_stopped() {
+                        if stop.is_stopped() || director.is_powerless() {
                             header.call_off(CalledOff::Interrupted);
                             end.stop();
                             break;
@@ -95,7 +95,8 @@ impl<R: super::Running> Scene<R> {
                     }
                     // What is still to be told of those that died last.
                     let until = Instant::now() + LAST_NEWS;
-                    while director.is_waiting() && Instant::now() < until && !stop.is_stopped() {
+                    let goes_on = || Instant::now() < until && !stop.is_stopped();
+                    while director.is_waiting() && !director.is_powerless() && goes_on() {
                         if let Some(news) = events.wait_for(LOOK) {
                             director.hear(&news);
                         }
@@ -128,6 +129,7 @@ impl<R: super::Running> Scene<R> {
         if stop.is_stopped() {
             return Err(RunError::Interrupted);
         }
+        let failures = over.report()?;
         if let Some(why) = header.called_off() {
             return Err(self.explain(why, program));
         }
@@ -146,13 +148,13 @@ impl<R: super::Running> Scene<R> {
                 units,
             });
         }
-        let (failures, killed) = over.report();
         let result = {
             let member = process
                 .enter(Some(crew.driver_thread()), "driver")
                 .map_err(PodError::from)?;
             program.result(&run, &self.pod, &member.heap(&self.pod)?)?
         };
+        let killed = failures.iter().filter(|it| it.killed_at.is_some()).count();
         Ok(Outcome {
             result,
             seconds: 0.0,
@@ -164,7 +166,7 @@ impl<R: super::Running> Scene<R> {
             segment_bytes: self.pod.segment().size(),
             pod: self.path.clone(),
             no_room: self.no_room.clone(),
-            kills_too_late: options.kills - killed,
+            kills_missed: options.kills.saturating_sub(killed as u32),
             failures,
             units_redone: run.redone(),
             turns: run.turns(),

@@ -1,12 +1,18 @@
-//! Stopping workers right before their commit points, so that their hosts can be killed there: the worst case.
+//! Stopping workers where hosts are killed.
+//!
+//! A *halt* stops one worker right before its commit point, so that its host can be killed there: the worst case.
 //!
 //! Each halt has the number of a unit. The first worker that is about to commit a unit from that number on,
 //! and whose host has no halted worker yet, takes the halt and waits for its death; of hosts that were killed before
 //! only if others have let it pass by. Halts are taken in order, and nobody has to see one taken before the next can be.
+//!
+//! A *gate* stops all workers that have begun a later unit than its own, until the driver has sent a kill to a
+//! host of its choice and opens the gate: so the run cannot be past the place of a kill before the kill.
 
 use super::{FIXED, HIT, Header, SPARED};
 use outlive::memory::{Memory, Offset, Ordering};
 
+const GATE: u64 = 1 << 61;
 const ARMED: u64 = 1 << 62;
 const TAKEN: u64 = 1 << 63;
 
@@ -23,6 +29,33 @@ impl<M: Memory> Header<M> {
             self.memory
                 .store(self.halt_at(index), word, Ordering::Release);
         }
+    }
+
+    /// Makes gates for these units, of which there are as many as the run has kills.
+    pub fn shut_gates(self, units: &[u64]) {
+        assert!(units.len() as u64 <= u64::from(self.kills()));
+        for (index, unit) in (0..).zip(units) {
+            let word = GATE | unit & 0xFFFF_FFFF;
+            self.memory
+                .store(self.halt_at(index), word, Ordering::Release);
+        }
+    }
+
+    /// Opens gate `index`.
+    pub fn open_gate(self, index: u64) {
+        self.memory
+            .store(self.halt_at(index), 0u64, Ordering::Release);
+    }
+
+    /// Whether a gate is shut whose unit has a number below `units`.
+    pub fn is_gated(self, units: u64) -> bool {
+        // Acquire: a worker that passes comes after the kill.
+        (0..u64::from(self.kills()))
+            .map(|index| {
+                self.memory
+                    .load::<u64>(self.halt_at(index), Ordering::Acquire)
+            })
+            .any(|word| word & GATE != 0 && word & 0xFFFF_FFFF < units)
     }
 
     /// The hosts of the workers that have halted, in the order of their halts.

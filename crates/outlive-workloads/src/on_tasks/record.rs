@@ -158,8 +158,9 @@ impl Record {
         self.header.crew().worker_of(id)
     }
 
-    /// Notes that worker `number` begins `unit`, which others have begun `before` times.
-    pub(super) fn begins(&self, number: u32, unit: u64, before: u8) {
+    /// Notes that worker `number` begins `unit`, which others have begun `before` times. Returns how many units
+    /// were begun before this one, re-executions included.
+    pub(super) fn begins(&self, number: u32, unit: u64, before: u8) -> u64 {
         let memory = self.header.memory();
         let at = self.worker(number);
         memory.store(at, unit + 1, Ordering::Relaxed);
@@ -167,10 +168,10 @@ impl Record {
         let begun: u64 = memory.load(at + BEGUN_HERE, Ordering::Relaxed);
         // Release: why it came, for whoever sees that it works.
         memory.store(at + BEGUN_HERE, begun + 1, Ordering::Release);
-        self.count(BEGUN);
         if before > 0 {
             self.count(AGAIN);
         }
+        self.count(BEGUN)
     }
 
     /// Notes that a unit is about to be committed. How many were before.

@@ -2,7 +2,7 @@
 
 use super::{PoolOf, Record, job};
 use crate::header::CalledOff;
-use crate::host::{Post, Work, may_die_before};
+use crate::host::{Post, Work, may_die_before, wait_at_gates};
 use core::fmt;
 use core::ops::Range;
 use outlive::membership::Status;
@@ -160,8 +160,11 @@ pub fn unit<T>(
     let Some((record, worker)) = record.and_then(|it| Some((it, it.worker_of(me)?))) else {
         return work();
     };
-    record.begins(worker, unit, context.attempt());
+    let before = record.begins(worker, unit, context.attempt());
+    wait_at_gates(before);
     let made = work().inspect_err(|_| record.leaves(worker))?;
+    // The run is not over while a host is still to be killed.
+    wait_at_gates(before + 1);
     may_die_before(record.commits());
     record.finishes(worker);
     Ok(made)

@@ -29,7 +29,7 @@ pub struct Flags {
 struct Summary<'r, R> {
     result: &'r R,
     #[serde(flatten)]
-    report: Report,
+    report: &'r Report,
 }
 
 impl Flags {
@@ -77,10 +77,15 @@ impl Flags {
     ) -> Result<(), Failure> {
         let (report, to) = (Report::of(options, outcome), self.tell_to());
         if self.json {
-            return to.json(&Summary { result, report });
+            to.json(&Summary {
+                result,
+                report: &report,
+            })?;
+        } else {
+            to.line(headline)?;
+            report.tell(to)?;
+            lines.into_iter().try_for_each(|line| to.line(line))?;
         }
-        to.line(headline)?;
-        report.tell(to)?;
-        lines.into_iter().try_for_each(|line| to.line(line))
+        report.require_kills()
     }
 }

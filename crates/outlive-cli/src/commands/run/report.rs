@@ -28,7 +28,8 @@ pub struct Report {
     /// Of each process.
     threads: u32,
     kills: u32,
-    kills_too_late: u32,
+    /// How many of these did not happen.
+    kills_missed: u32,
     /// What its choices followed from.
     seed: u64,
     pod: PathBuf,
@@ -47,6 +48,12 @@ pub struct Report {
 struct Failed {
     host: u32,
     killed_at: Option<f64>,
+    /// After how many units were begun it was to be killed, with `--kill-at random`.
+    killed_at_unit: Option<u64>,
+    /// Whether it was silent and survivors fenced it.
+    fenced: bool,
+    /// How its first process ended.
+    ended: Option<String>,
     detected_at: Option<f64>,
     /// The process that proved it dead.
     detected_by: Option<String>,
@@ -58,9 +65,8 @@ struct Failed {
     taken_over_by: Vec<u32>,
     taken_over_at: Option<f64>,
     lost: Vec<String>,
-    /// Not known of a host that died by itself.
-    processes_lost: Option<usize>,
-    threads_lost: Option<usize>,
+    processes_lost: usize,
+    threads_lost: usize,
     units_redone: usize,
 }
 
@@ -78,7 +84,7 @@ impl Report {
             processes: options.processes,
             threads: options.threads,
             kills: options.kills,
-            kills_too_late: outcome.kills_too_late,
+            kills_missed: outcome.kills_missed,
             seed: options.seed,
             pod: outcome.pod.clone(),
             pod_bytes: outcome.segment_bytes,
@@ -120,29 +126,48 @@ impl Report {
         for failure in &self.failures {
             to.line(failure.sentence(self.hosts + self.spares))?;
         }
-        if self.kills_too_late > 0 {
-            to.line(format_args!(
-                "{} kills came too late: the run was over",
-                self.kills_too_late
-            ))?;
-        }
         self.workers.tell(to)?;
         if !self.failures.is_empty() {
             to.line(format_args!(
-                "nothing was lost; {} units were done again",
-                self.units_redone
+                "nothing was lost; {}",
+                re_executed(self.units_redone)
             ))?;
         }
         Ok(())
     }
+
+    /// Fails a run in which fewer hosts were killed than was asked for: it has not shown what it was to show.
+    pub fn require_kills(&self) -> Result<(), Failure> {
+        match self.kills_missed {
+            0 => Ok(()),
+            missed => Err(Failure::new(format_args!(
+                "{} of {} kills happened: the run was over before the others, or the host that was to be \
+                 killed ended otherwise; the result is complete. Ask for fewer kills, or give more work",
+                self.kills - missed,
+                self.kills,
+            ))),
+        }
+    }
+}
+
+/// `number` things, in words.
+fn several(number: u64, one: &str, more: &str) -> String {
+    format!("{number} {}", if number == 1 { one } else { more })
+}
+
+fn re_executed(units: u64) -> String {
+    let were = if units == 1 { "was" } else { "were" };
+    format!("{} {were} re-executed", several(units, "unit", "units"))
 }
 
 impl Failed {
     fn of(failure: &driver::Failure) -> Self {
-        let known = failure.killed_at.map(drop);
         Self {
             host: failure.host,
             killed_at: failure.killed_at,
+            killed_at_unit: failure.killed_at_unit,
+            fenced: failure.fenced,
+            ended: failure.ended.map(|status| status.to_string()),
             detected_at: failure.detected_at,
             detected_by: failure.detected_by.map(|by| by.to_string()),
             detected_by_host: failure.detected_by_host,
@@ -151,44 +176,48 @@ impl Failed {
             taken_over_by: failure.taken_over_by.clone(),
             taken_over_at: failure.taken_over_at,
             lost: failure.lost.iter().map(ToString::to_string).collect(),
-            processes_lost: known.map(|()| failure.lost.len() - failure.threads_lost),
-            threads_lost: known.map(|()| failure.threads_lost),
+            processes_lost: failure.lost.len() - failure.threads_lost,
+            threads_lost: failure.threads_lost,
             units_redone: failure.units_redone.len(),
         }
     }
 
-    /// What died with it, for people.
-    fn lost(&self) -> String {
-        let several = |number: usize, one: &str, more: &str| {
-            format!("{number} {}", if number == 1 { one } else { more })
-        };
-        let lost = self.processes_lost.zip(self.threads_lost);
-        lost.map_or_else(String::new, |(processes, threads)| {
-            format!(
-                " ({}, {})",
+    /// What happened to it, and when.
+    fn event(&self) -> String {
+        let (processes, threads) = (self.processes_lost as u64, self.threads_lost as u64);
+        let host = match (processes, threads) {
+            (0, 0) => format!("host {}", self.host),
+            _ => format!(
+                "host {} ({}, {})",
+                self.host,
                 several(processes, "process", "processes"),
                 several(threads, "thread", "threads")
-            )
-        })
+            ),
+        };
+        let at = self.killed_at.or(self.detected_at).unwrap_or_default();
+        match (self.killed_at, &self.ended) {
+            (Some(_), _) => format!("{host} was killed after {at:.3} s"),
+            _ if self.fenced => {
+                format!("{host} was silent, so survivors fenced it (SIGKILL) after {at:.3} s")
+            }
+            (None, Some(ended)) => format!("{host} died after {at:.3} s ({ended})"),
+            (None, None) => format!("{host} died after {at:.3} s"),
+        }
     }
 
     fn sentence(&self, hosts: u32) -> String {
-        let mut said = match self.killed_at {
-            Some(at) => format!(
-                "host {}{} was killed after {at:.3} s",
-                self.host,
-                self.lost()
-            ),
-            None => format!("host {} died", self.host),
+        let mut said = self.event();
+        let from = self.killed_at.or(self.detected_at);
+        let after = |at: Option<f64>| Some(format!("{:.1} ms", (at? - from?) * 1e3));
+        let prover = match self.detected_by_host {
+            Some(host) if host < hosts => format!(" by host {host}"),
+            Some(_) => " by the driver".into(),
+            None => String::new(),
         };
-        let after = |at: Option<f64>| Some(format!("{:.1} ms", (at? - self.killed_at?) * 1e3));
-        if let Some(time) = after(self.detected_at) {
-            said += &format!(", told {time} later");
-            match self.detected_by_host {
-                Some(host) if host < hosts => said += &format!(" by host {host}"),
-                Some(_) => said += " by the driver",
-                None => {}
-            }
+        match (self.killed_at, after(self.detected_at)) {
+            (Some(_), Some(time)) => said += &format!(", reported {time} later{prover}"),
+            (None, Some(_)) if !prover.is_empty() => said += &format!(", reported{prover}"),
+            _ => {}
         }
         if let Some(time) = after(self.recovered_at) {
             said += &format!(", recovered after {time}");
@@ -204,6 +233,6 @@ impl Failed {
         if let Some(time) = after(self.rejoined_at) {
             said += &format!(", back after {time}");
         }
-        format!("{said}; {} units were done again", self.units_redone)
+        format!("{said}; {}", re_executed(self.units_redone as u64))
     }
 }

@@ -131,7 +131,8 @@ impl Command {
         let summary = Summary::of(self, options, inputs, outcome, verified);
         let to = self.flags.tell_to();
         if self.flags.json() {
-            return to.json(&summary);
+            to.json(&summary)?;
+            return summary.report.require_kills();
         }
         let what = if shipped {
             "the King James Bible".into()
@@ -151,7 +152,7 @@ impl Command {
         if verified == Some(true) {
             to.line("counted another way: the same")?;
         }
-        Ok(())
+        summary.report.require_kills()
     }
 }
 

@@ -1,0 +1,110 @@
+//! Whether kills kill: a proof by kills shows nothing where they are swallowed.
+
+use std::io;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::sync::OnceLock;
+use std::time::{Duration, Instant};
+
+/// How long a child that was sent SIGKILL may live.
+const PATIENCE: Duration = Duration::from_secs(5);
+/// When a child ends that nothing kills, in seconds: more than the patience.
+const ALARM: u32 = 6;
+
+/// SIGKILL does not end a process here, so a proof by kills would show nothing.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "SIGKILL by {call} has not ended a process within {} s, so proofs by kills show nothing here: a \
+     filter (seccomp) may answer the call without making it",
+    PATIENCE.as_secs()
+)]
+pub struct KillsDoNothing {
+    /// The call by which it was sent.
+    pub call: &'static str,
+}
+
+/// Kills two children, one by `kill` and one by `pidfd_send_signal`, and fails if one of them lives on. It asks
+/// once in a process.
+///
+/// ```
+/// outlive_prove::kill::require_effective_kills()?;
+/// # Ok::<(), outlive_prove::kill::KillsDoNothing>(())
+/// ```
+///
+/// # Errors
+/// [`KillsDoNothing`]; after six seconds, if a call does nothing.
+pub fn require_effective_kills() -> Result<(), KillsDoNothing> {
+    static ANSWER: OnceLock<Result<(), KillsDoNothing>> = OnceLock::new();
+    ANSWER
+        .get_or_init(|| {
+            require(|pid| {
+                // SAFETY: the child is not reaped yet, so the pid is its own.
+                Some(unsafe { libc::kill(pid, libc::SIGKILL) == 0 })
+            })
+            .map_err(|()| KillsDoNothing { call: "kill(2)" })?;
+            require(by_pidfd).map_err(|()| KillsDoNothing {
+                call: "pidfd_send_signal(2)",
+            })
+        })
+        .clone()
+}
+
+/// `None` where the kernel or a filter has no pidfds: then nothing is killed by one.
+fn by_pidfd(pid: libc::pid_t) -> Option<bool> {
+    // SAFETY: plain calls; the descriptor is owned from here on.
+    unsafe {
+        let fd = libc::syscall(libc::SYS_pidfd_open, pid, 0);
+        let fd = OwnedFd::from_raw_fd(i32::try_from(fd).ok().filter(|fd| *fd >= 0)?);
+        let (number, nothing) = (libc::SYS_pidfd_send_signal, core::ptr::null::<u8>());
+        let sent = libc::syscall(number, fd.as_raw_fd(), libc::SIGKILL, nothing, 0);
+        let is_refused =
+            sent != 0 && io::Error::last_os_error().raw_os_error() != Some(libc::ESRCH);
+        (!is_refused).then_some(sent == 0)
+    }
+}
+
+/// Whether `kill` ends a child; `Ok` also if it cannot be made.
+fn require(kill: impl Fn(libc::pid_t) -> Option<bool>) -> Result<(), ()> {
+    // SAFETY: the child makes plain calls until it ends, at the latest by its alarm.
+    let child = match unsafe { libc::fork() } {
+        -1 => return Ok(()),
+        0 => unsafe {
+            libc::alarm(ALARM);
+            loop {
+                libc::pause();
+            }
+        },
+        child => child,
+    };
+    let is_sent = kill(child);
+    let until = Instant::now() + PATIENCE;
+    let (mut status, mut is_in_time) = (0, true);
+    // SAFETY: waits for this function's own child.
+    while is_in_time && unsafe { libc::waitpid(child, &raw mut status, libc::WNOHANG) } == 0 {
+        is_in_time = is_sent.is_some() && Instant::now() < until;
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    if !is_in_time {
+        // SAFETY: as above. Where the signal does nothing, the alarm ends the child.
+        unsafe {
+            libc::kill(child, libc::SIGKILL);
+            libc::waitpid(child, &raw mut status, 0);
+        }
+    }
+    let is_killed = libc::WIFSIGNALED(status) && libc::WTERMSIG(status) == libc::SIGKILL;
+    if is_sent.is_none() || is_in_time && is_killed {
+        Ok(())
+    } else {
+        Err(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn kills_kill_here() {
+        assert_eq!(require_effective_kills(), Ok(()));
+        assert_eq!(require(|_| None), Ok(()));
+    }
+}
