@@ -224,6 +224,8 @@ fn numbers_of_workers_that_cannot_be_are_refused() {
     }
     rank(&["--hosts", "2", "--spares", "1", "--elastic", "1..4"])
         .fails(2, "a most of elastic workers of 4: it can be 1 to 3");
+    rank(&["--hosts", "4", "--elastic", "2..3"])
+        .fails(2, "(those of --hosts) of 4: it can be 1 to 3");
     rank(&["--ready", "0..4"]).fails(2, "--elastic");
     rank(&["--elastic", "1..2", "--ready", "4..4"]).fails(2, "--ready");
     rank(&["--elastic", "1..2", "--may-fail", "1.5"]).fails(2, "from 0 to 1");

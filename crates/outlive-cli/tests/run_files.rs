@@ -3,9 +3,11 @@
 
 mod support;
 
-use std::fs;
+use std::fs::{self, File};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 use support::run::{Stage, plainly, read, text};
-use support::{Ended, outlive};
+use support::{Ended, command, outlive};
 
 #[test]
 fn what_cannot_be_counted_is_refused_before_anything_starts() {
@@ -22,7 +24,13 @@ fn what_cannot_be_counted_is_refused_before_anything_starts() {
     run(&[&empty]).fails(1, "there is no file in the directory");
     run(&["/dev/null"]).fails(1, "neither a file nor a directory");
     let text = stage.write("text", &text(3_000_000, 3));
-    run(&[&text, "--output", "/nowhere/counts"]).fails(1, "/nowhere/counts cannot be written");
+    let unwritable = run(&[&text, "--output", "/nowhere/counts"]);
+    assert!(
+        !unwritable.errors.contains(".outlive-results"),
+        "{}",
+        unwritable.errors
+    );
+    unwritable.fails(1, "/nowhere/counts cannot be written: No such file");
     run(&[&text, "--size", "5M"]).fails(1, "--size");
     run(&[&text, "--hosts", "0"]).fails(2, "--hosts");
     run(&[&text, "--hosts", "2", "--kill", "2", "--supervise", "none"])
@@ -128,4 +136,75 @@ fn what_is_there_stays_until_all_is_counted() {
         .collect();
     names.sort();
     assert_eq!(names, ["earlier", "in", "link"]);
+}
+
+/// Each run has the one file or the other, or says that it changed; never parts of both.
+#[test]
+fn a_file_that_is_replaced_while_it_is_read_is_noticed() {
+    let stage = Stage::new("replaced");
+    let (mut a, mut b) = (text(2_000_000, 3), text(2_000_000, 4));
+    let len = a.len().min(b.len());
+    a.truncate(len);
+    b.truncate(len);
+    let path = stage.write("text", &a);
+    let [a, b] = [("a", a), ("b", b)].map(|(name, bytes)| stage.write(name, &bytes));
+    let of = |program: &str, path: &str| {
+        let output = stage.path("result");
+        let mut arguments = vec!["run", program, path, "--output", &output, "--kill", "0"];
+        if program == "histogram" {
+            arguments.extend(["--task-bytes", "64K"]);
+        }
+        let ended = outlive(arguments);
+        match ended.code {
+            Some(0) => Some(fs::read(&output).unwrap()),
+            _ => {
+                ended.fails(1, "has changed while it was read");
+                None
+            }
+        }
+    };
+    for program in ["wordcount", "histogram"] {
+        let whole = [&a, &b].map(|path| of(program, path).unwrap());
+        let over = AtomicBool::new(false);
+        let mut changed = 0;
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                let spare = stage.path("spare");
+                for from in [&a, &b].iter().cycle() {
+                    // Renaming a file to another name of itself leaves both.
+                    let _ = fs::remove_file(&spare);
+                    fs::hard_link(from, &spare).unwrap();
+                    fs::rename(&spare, &path).unwrap();
+                    if over.load(Ordering::Relaxed) {
+                        break;
+                    }
+                    std::thread::sleep(Duration::from_millis(1));
+                }
+            });
+            for _ in 0..8 {
+                match of(program, &path) {
+                    Some(found) => assert!(whole.contains(&found), "{program}: a mixture"),
+                    None => changed += 1,
+                }
+            }
+            over.store(true, Ordering::Relaxed);
+        });
+        assert!(changed > 0, "{program}: no run noticed it");
+    }
+}
+
+#[test]
+fn a_redirected_standard_input_is_read_by_all_hosts() {
+    let stage = Stage::new("redirected");
+    let bytes = text(500_000, 3);
+    let path = stage.write("text", &bytes);
+    let output = stage.path("counts");
+    let mut count = command(["run", "wordcount", "/dev/stdin", "--output", &output]);
+    let ended = count.stdin(File::open(&path).unwrap()).output().unwrap();
+    assert!(
+        ended.status.success(),
+        "{}",
+        String::from_utf8_lossy(&ended.stderr)
+    );
+    assert!(read(&output) == plainly(&[&bytes]));
 }

@@ -1,7 +1,9 @@
 //! What is read: files, found and looked at before anything starts.
 
-use std::fs::{self, File};
+use crate::random::mixed;
+use std::fs::{self, File, Metadata};
 use std::io::{self, Read};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 /// Files to be read, in the order in which they are.
@@ -17,6 +19,35 @@ pub struct InputFile {
     pub path: PathBuf,
     /// Its length in bytes when it was looked at. If it has another one when it is read, nothing is counted.
     pub len: u64,
+    /// Its [version](version_of) when it was looked at. If it has another one when it is read, nothing is
+    /// counted.
+    pub version: u64,
+}
+
+/// Returns a number that tells a file from another one that has replaced it at its path, and from itself
+/// after a change: from its inode number and the time of its last modification. Changes within one tick of
+/// the filesystem's clock (some milliseconds) and the same inode are not told apart. The device does not
+/// count, since hosts may mount one filesystem as different devices.
+pub(crate) fn version_of(metadata: &Metadata) -> u64 {
+    let nanos = metadata.mtime_nsec() as u64;
+    let modified = (metadata.mtime() as u64).wrapping_mul(1_000_000_000);
+    mixed(metadata.ino()) ^ mixed(modified.wrapping_add(nanos)).rotate_left(32)
+}
+
+/// Returns the path by which other processes find the file at `path`: from the root, and not through a descriptor
+/// of this process such as /dev/stdin.
+pub(crate) fn path_for_all(path: &Path) -> io::Result<PathBuf> {
+    let path = std::path::absolute(path)?;
+    if !["/dev", "/proc"].iter().any(|of| path.starts_with(of)) {
+        return Ok(path);
+    }
+    // A file without a name has none for others either, but for its descriptor.
+    fs::canonicalize(&path).or_else(|_| {
+        Ok(match path == Path::new("/dev/stdin") {
+            true => format!("/proc/{}/fd/0", std::process::id()).into(),
+            false => path,
+        })
+    })
 }
 
 /// Why an input cannot be read.
@@ -105,12 +136,13 @@ impl Inputs {
         }
         // Its length now, by the file that was opened.
         let mut file = File::open(path).map_err(unreadable)?;
-        let len = file.metadata().map_err(unreadable)?.len();
+        let metadata = file.metadata().map_err(unreadable)?;
+        let (len, version) = (metadata.len(), version_of(&metadata));
         if len == 0 && file.read(&mut [0]).map_err(unreadable)? != 0 {
             return Err(InputError::NoLength { path: path.into() });
         }
-        let path = std::path::absolute(path).map_err(unreadable)?;
-        self.files.push(InputFile { path, len });
+        let path = path_for_all(path).map_err(unreadable)?;
+        self.files.push(InputFile { path, len, version });
         Ok(false)
     }
 }

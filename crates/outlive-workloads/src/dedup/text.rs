@@ -3,7 +3,7 @@
 
 use super::chunk::WINDOW;
 use super::tree::{Content, Tree};
-use crate::input::InputError;
+use crate::input::{InputError, InputFile, path_for_all, version_of};
 use core::ops::Range;
 use outlive::heap::LocalHeap;
 use outlive_tasks::{Array, Context, PoolError, TaskError, WorkerPool};
@@ -14,15 +14,17 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
-// The names of the arrays in the pod: where files end in the text, their paths one after the other, and where these end.
+// The names of the arrays in the pod: where files end in the text, their versions, their paths one after the other, and where
+// these end.
 const ENDS: &str = "files end";
+const VERSIONS: &str = "versions";
 const PATHS: &str = "paths";
 const PATHS_END: &str = "paths end";
 
 /// The files of a tree, and how long each was when it was looked at.
 #[derive(Clone, Debug, Default)]
 pub struct Text {
-    files: Vec<(PathBuf, u64)>,
+    files: Vec<InputFile>,
     bytes: u64,
 }
 
@@ -37,13 +39,13 @@ impl Text {
         for source in files.filter(|source| source.content == Content::File) {
             let path = source.path.clone();
             let looked = look(&path);
-            let (path, len) = looked.map_err(|source| InputError::Unreadable {
+            let file = looked.map_err(|source| InputError::Unreadable {
                 path: path.clone(),
                 source,
             })?;
-            let len = len.ok_or_else(|| InputError::NoLength { path: path.clone() })?;
-            text.files.push((path, len));
-            text.bytes += len;
+            let file = file.ok_or_else(|| InputError::NoLength { path: path.clone() })?;
+            text.bytes += file.len;
+            text.files.push(file);
         }
         Ok(text)
     }
@@ -60,29 +62,29 @@ impl Text {
 
     /// How long its files are.
     pub(super) fn lens(&self) -> impl Iterator<Item = u64> {
-        self.files.iter().map(|(_, len)| *len)
+        self.files.iter().map(|file| file.len)
     }
 
     /// Where file `number` is.
     pub(super) fn path(&self, number: u32) -> PathBuf {
         let file = self.files.get(number as usize);
-        file.map_or_else(PathBuf::new, |(path, _)| path.clone())
+        file.map_or_else(PathBuf::new, |file| file.path.clone())
     }
 
     fn bytes_of_paths(&self) -> usize {
-        let paths = self.files.iter().map(|(path, _)| path.as_os_str().len());
+        let paths = self.files.iter().map(|file| file.path.as_os_str().len());
         paths.sum()
     }
 
     /// How many bytes each of the arrays has that stand for it in a pod.
-    pub(super) fn arrays(&self) -> [u64; 3] {
-        let ends = self.files.len() as u64 * 8;
-        [ends, ends, self.bytes_of_paths() as u64]
+    pub(super) fn arrays(&self) -> [u64; 4] {
+        let words = self.files.len() as u64 * 8;
+        [words, words, words, self.bytes_of_paths() as u64]
     }
 
     /// Puts it into a pod: not what the files say, but where they are.
     pub(super) fn put(&self, pool: &WorkerPool, heap: &LocalHeap<'_>) -> Result<(), PoolError> {
-        let ends = |of: fn(&(PathBuf, u64)) -> u64| -> Vec<u64> {
+        let ends = |of: fn(&InputFile) -> u64| -> Vec<u64> {
             let mut end = 0;
             let lens = self.files.iter().map(of);
             lens.map(|len| {
@@ -92,14 +94,20 @@ impl Text {
             .collect()
         };
         let (files_end, paths_end) = (
-            ends(|(_, len)| *len),
-            ends(|(path, _)| path.as_os_str().len() as u64),
+            ends(|file| file.len),
+            ends(|file| file.path.as_os_str().len() as u64),
         );
-        for (name, ends) in [(ENDS, files_end), (PATHS_END, paths_end)] {
-            pool.put_array(heap, name, ends.len(), |array| array.write(0, &ends))?;
+        let versions = self.files.iter().map(|file| file.version).collect();
+        let words = [
+            (ENDS, files_end),
+            (PATHS_END, paths_end),
+            (VERSIONS, versions),
+        ];
+        for (name, words) in words {
+            pool.put_array(heap, name, words.len(), |array| array.write(0, &words))?;
         }
         let paths: Vec<u8> = { self.files.iter() }
-            .flat_map(|(path, _)| path.as_os_str().as_bytes())
+            .flat_map(|file| file.path.as_os_str().as_bytes())
             .copied()
             .collect();
         pool.put_array(heap, PATHS, paths.len(), |array| array.write(0, &paths))?;
@@ -107,12 +115,14 @@ impl Text {
     }
 }
 
-/// Where a file is, from the root, and how long; no length if it says that it is empty, and is not.
-fn look(path: &Path) -> io::Result<(PathBuf, Option<u64>)> {
+/// What the file at `path` is; `None` if it says that it is empty, and is not.
+fn look(path: &Path) -> io::Result<Option<InputFile>> {
     let mut file = File::open(path)?;
-    let len = file.metadata()?.len();
+    let metadata = file.metadata()?;
+    let (len, version) = (metadata.len(), version_of(&metadata));
     let is_odd = len == 0 && file.read(&mut [0])? != 0;
-    Ok((std::path::absolute(path)?, (!is_odd).then_some(len)))
+    let path = path_for_all(path)?;
+    Ok((!is_odd).then_some(InputFile { path, len, version }))
 }
 
 /// The text, as tasks find it in the pod.
@@ -121,6 +131,7 @@ pub(super) struct Files {
     ends: Array<u64>,
     paths: Array<u8>,
     paths_end: Array<u64>,
+    versions: Array<u64>,
 }
 
 /// A piece of one file.
@@ -140,6 +151,7 @@ impl Files {
             ends: context.array(ENDS)?,
             paths: context.array(PATHS)?,
             paths_end: context.array(PATHS_END)?,
+            versions: context.array(VERSIONS)?,
         })
     }
 
@@ -195,9 +207,12 @@ impl Files {
             let ends = begin + len as u64 == file.end - file.start;
             let mut read = || {
                 let file = File::open(self.path(number))?;
+                if version_of(&file.metadata()?) != self.versions.get(number) {
+                    return Ok(true);
+                }
                 file.read_exact_at(before, begin - before.len() as u64)?;
                 file.read_exact_at(bytes, begin)?;
-                // Whether there is more than there was.
+                // Whether there is more than there was, or another file.
                 Ok::<_, io::Error>(ends && file.read_at(&mut [0], begin + len as u64)? != 0)
             };
             match read() {

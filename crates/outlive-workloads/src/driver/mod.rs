@@ -197,6 +197,14 @@ fn refuse_the_impossible(options: &Options) -> Result<(), RunError> {
         ("a number of workers", workers, 1, 4096),
         ("a most of elastic workers", most.into(), 1, workers),
         ("a least of elastic workers", least.into(), 1, most.into()),
+        (
+            "a number of workers to begin with (those of --hosts)",
+            options.workers().into(),
+            1,
+            options
+                .elastic
+                .map_or(workers, |elastic| elastic.most.into()),
+        ),
         ("a number of kills", kills, 0, 1024),
         ("a number of units to kill at", units_asked, kills, kills),
     ];

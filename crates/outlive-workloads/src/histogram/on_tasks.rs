@@ -6,7 +6,7 @@
 use super::{Bins, CHANNELS, Format, FormatError, Layout, kernel};
 use crate::driver::RunError;
 use crate::host::HostError;
-use crate::input::{InputError, Inputs};
+use crate::input::{InputError, Inputs, version_of};
 use crate::on_tasks::{Ended, PoolOf, TaskProgram, damaged, spread, unit};
 use core::ops::Range;
 use outlive::heap::LocalHeap;
@@ -33,6 +33,7 @@ pub struct Counting {
     path: PathBuf,
     /// Of the file.
     len: u64,
+    version: u64,
     layout: Layout,
     task_bytes: u64,
 }
@@ -80,16 +81,19 @@ impl Counting {
         };
         let mut head = Vec::new();
         let opened = File::open(&file.path).map_err(unreadable)?;
+        // Of the file that is looked at here, should it have been replaced.
+        let metadata = opened.metadata().map_err(unreadable)?;
         let read = opened.take(Layout::HEAD as u64).read_to_end(&mut head);
         read.map_err(unreadable)?;
-        let layout = Layout::find_by(&head, file.len as usize, format);
+        let layout = Layout::find_by(&head, metadata.len() as usize, format);
         let layout = layout.map_err(|source| OpenError::Format {
             path: path.into(),
             source,
         })?;
         Ok(Self {
             path: file.path.clone(),
-            len: file.len,
+            len: metadata.len(),
+            version: version_of(&metadata),
             layout,
             task_bytes: Self::TASK_BYTES,
         })
@@ -129,6 +133,8 @@ struct Plan {
     layout: [u64; 5],
     /// Of the file.
     len: u64,
+    /// Of the file.
+    version: u64,
     /// How many bytes a task counts at most.
     each: u64,
 }
@@ -172,6 +178,7 @@ impl TaskProgram for Counting {
         let plan = Plan {
             layout: self.layout.to_words(),
             len: self.len,
+            version: self.version,
             each: self.task_bytes,
         };
         pool.put(heap, PLAN, bytemuck::bytes_of(&plan))
@@ -241,7 +248,8 @@ fn count_file(
         _ => TaskError::unable(format_args!("{shown} cannot be read: {error}")),
     };
     let file = File::open(path).map_err(failed)?;
-    if file.metadata().map_err(failed)?.len() != plan.len {
+    let metadata = file.metadata().map_err(failed)?;
+    if (metadata.len(), version_of(&metadata)) != (plan.len, plan.version) {
         return Err(changed(path));
     }
     let (mut bins, mut at) = (Bins::default(), range.start);
@@ -281,6 +289,7 @@ mod tests {
         let plan = Plan {
             layout: layout.to_words(),
             len: counting.file_bytes(),
+            version: counting.version,
             each: 1,
         };
         let of = |range| count_file(&path, &plan, layout, range);
@@ -288,6 +297,11 @@ mod tests {
         let mut bins = of(0..middle).unwrap();
         bins.merge(&of(middle..end).unwrap());
         assert_eq!(bins, count(&picture, layout));
+        // Another file of the same length.
+        std::fs::rename(&path, place.path().join("before")).unwrap();
+        std::fs::write(&path, &picture).unwrap();
+        let replaced = of(0..middle).unwrap_err().to_string();
+        assert!(replaced.contains("has changed"), "{replaced}");
         // Longer, shorter, gone.
         std::fs::write(&path, [&picture[..], b"more"].concat()).unwrap();
         let said = of(0..middle).unwrap_err().to_string();

@@ -26,8 +26,8 @@ const OWN: u64 = 128;
 
 /// How one unit stands there: file and length, place in the file, cell of the text.
 const UNIT_BYTES: u64 = 24;
-/// How a file does: its length, where its path ends, in bytes, and where it begins, in words.
-const FILE_BYTES: u64 = 24;
+/// How a file does: its length, how many bytes its path has, at which word that begins, and its version.
+const FILE_BYTES: u64 = 32;
 
 /// The largest unit: what is loaded or mapped at a time.
 pub const LARGEST_UNIT: u64 = 1 << 20;
@@ -194,6 +194,7 @@ impl<M: Memory> Run<M> {
             store(place, file.len);
             store(place + 8, path.len() as u64);
             store(place + 16, words);
+            store(place + 24, file.version);
             memory.copy_in(run.place(4) + words * 8, path);
             words += padded(file) / 8;
         }
@@ -288,6 +289,7 @@ impl<M: Memory> Run<M> {
         Some(InputFile {
             path: OsStr::from_bytes(&path).into(),
             len: self.word(place),
+            version: self.word(place + 24),
         })
     }
 

@@ -7,6 +7,7 @@ use super::results::Overtaken;
 use super::run::Run;
 use crate::header::CalledOff;
 use crate::host::header_here;
+use crate::input::version_of;
 use crate::on_tasks::{damaged, next_round, round, spread, step, unit};
 use crate::table::{Blocks, Table, TableError};
 use core::cell::RefCell;
@@ -198,7 +199,8 @@ fn load(context: &Context<'_>, run: Run, index: u64) -> Result<(), UnitError> {
         source,
     };
     let opened = File::open(&input.path).map_err(unreadable)?;
-    if opened.metadata().map_err(unreadable)?.len() != input.len {
+    let metadata = opened.metadata().map_err(unreadable)?;
+    if (metadata.len(), version_of(&metadata)) != (input.len, input.version) {
         return Err(UnitError::Changed { file });
     }
     let mut text = Offset::from_raw(memory.load(cell, Ordering::Relaxed));

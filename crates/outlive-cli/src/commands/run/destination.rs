@@ -278,11 +278,14 @@ fn beside(path: &Path, mode: u32) -> io::Result<To> {
         Some(parent) if !parent.as_os_str().is_empty() => parent,
         _ => Path::new("."),
     };
+    fs::metadata(directory)?;
     tempfile::Builder::new()
         .prefix(".outlive-results-")
         .permissions(Permissions::from_mode(mode & 0o777))
         .tempfile_in(directory)
         .map(To::Beside)
+        // Without the temporary file's name, which tells nobody anything.
+        .map_err(|error| error.kind().into())
 }
 
 fn whole(file: impl Write, write: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> io::Result<()> {
