@@ -15,9 +15,6 @@
 //! A task that fails, by an error or a panic, is tried again at once, up to the pool's limit; then its job fails. One that this
 //! worker cannot do, for a reason of its own, it leaves to others, and itself leaves the pool. A panic ends neither the
 //! thread nor its membership. A task in which worker after worker dies is poisoned: it is not run again, and its job fails.
-//!
-//! A worker whose tasks fail one after another, as on a host that lacks a file, steps back: it pauses before it takes another,
-//! so that workers whose tasks succeed take most of them.
 
 use crate::context::Context;
 use crate::crew::{Crew, Judged, ticket_of};
@@ -75,10 +72,6 @@ impl Spawn for crate::Engine<'_> {
 const NAPS: (Duration, Duration) = (Duration::from_micros(50), Duration::from_millis(1));
 /// How long it waits while nobody works.
 const IDLE: Duration = Duration::from_millis(200);
-/// How many tasks fail on a worker one after another before it steps back.
-const FAILURES_BEFORE_STEPPING_BACK: u32 = 3;
-/// The first and the longest pause of a worker that steps back. Others may wait for it at the barrier for that long.
-const PAUSES: (Duration, Duration) = (Duration::from_millis(1), Duration::from_millis(64));
 /// How many tasks pass between two looks at the rest of the world.
 const TASKS_PER_LOOK: u64 = 64;
 
@@ -97,8 +90,6 @@ pub(crate) struct Worker<'w> {
     besides: bool,
     /// A task that it cannot do, and leaves to others.
     left: Option<Running>,
-    /// How many tasks have failed here since one was completed.
-    failures_in_a_row: u32,
 }
 
 /// Why a worker stops.
@@ -134,7 +125,6 @@ impl<'w> Worker<'w> {
             is_last: false,
             besides,
             left: None,
-            failures_in_a_row: 0,
         })
     }
 
@@ -198,7 +188,6 @@ impl<'w> Worker<'w> {
             while let Some(run) = self.crew.find()? {
                 idle = 0;
                 self.run(run)?;
-                self.step_back();
                 if self.served.tasks.is_multiple_of(TASKS_PER_LOOK) {
                     self.beat()?;
                     if let Some(ended) = self.is_to_end() {
@@ -233,19 +222,6 @@ impl<'w> Worker<'w> {
             if let Some(ended) = self.wait(seat, &ticket, &mut idle)? {
                 return Ok(ended);
             }
-        }
-    }
-
-    /// Pauses if the last tasks have all failed here and other workers could take the next one.
-    fn step_back(&self) {
-        let Some(beyond) = self
-            .failures_in_a_row
-            .checked_sub(FAILURES_BEFORE_STEPPING_BACK)
-        else {
-            return;
-        };
-        if !self.is_alone() {
-            std::thread::sleep(PAUSES.1.min(PAUSES.0 * (1 << beyond.min(6))));
         }
     }
 
@@ -366,10 +342,7 @@ impl<'w> Worker<'w> {
                 Ok(()) => match self.crew.complete(&mut run) {
                     // There was no room for its children.
                     Err(error) if !run.is_spent() => (error.to_string(), error.wanted()),
-                    done => {
-                        self.failures_in_a_row = 0;
-                        return done;
-                    }
+                    done => return done,
                 },
                 Err((why, _)) if why.is_unable() && !(self.is_last && self.is_alone()) => {
                     let task = shown(self.registry, run.task());
@@ -384,13 +357,6 @@ impl<'w> Worker<'w> {
             if tried < tries && self.crew.engine.retry(&mut run)? {
                 self.served.retried += 1;
                 continue;
-            }
-            self.failures_in_a_row = self.failures_in_a_row.saturating_add(1);
-            if self.failures_in_a_row == FAILURES_BEFORE_STEPPING_BACK {
-                tracing::warn!(
-                    why,
-                    "the last tasks of this worker have all failed; it steps back"
-                );
             }
             let shown = shown(self.registry, run.task());
             let why = format!("task {shown} failed: {why}");

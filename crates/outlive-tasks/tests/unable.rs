@@ -42,15 +42,6 @@ task! {
         Ok(())
     }
 
-    /// Fails on a worker that lacks something.
-    fn fallible(_context, _number: u64) {
-        std::thread::sleep(Duration::from_micros(100));
-        match ABLE.get() {
-            true => Ok(()),
-            false => Err(TaskError::new("the file is missing here")),
-        }
-    }
-
     /// Writes a name, and can or cannot.
     fn named(context, value: u64) {
         context.output_of("value", &value)?;
@@ -211,28 +202,6 @@ fn a_spare_does_what_the_only_worker_cannot() {
             stop.stop();
             assert!(spare.join().unwrap().unwrap() > 0);
             assert_done(5000..5040);
-        });
-    });
-}
-
-/// On a host that lacks a file every task fails: it takes few of them while another host has it.
-#[test]
-fn a_worker_that_fails_everything_steps_back() {
-    with_workers("steps-back", 0, Options::new(), |pod, heap, pool| {
-        let stop = Stop::default();
-        std::thread::scope(|scope| {
-            let _stopping = Stopping(&stop);
-            let working = [true, false].map(|is_able| work(scope, (pod, &stop), (is_able, false)));
-            let mut failed = 0;
-            for number in 0..200 {
-                let name = format!("job {number}");
-                let job = pool.submit(heap, &name, fallible(number)).unwrap();
-                failed += u32::from(job.wait(LONG).is_err());
-            }
-            stop.stop();
-            working.map(|it| it.join().unwrap().unwrap());
-            // Half of them fail if it takes as many as the other.
-            assert!((3..50).contains(&failed), "{failed} of 200 jobs failed");
         });
     });
 }

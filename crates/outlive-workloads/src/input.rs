@@ -19,8 +19,8 @@ pub struct InputFile {
     pub path: PathBuf,
     /// Its length in bytes when it was looked at. If it has another one when it is read, nothing is counted.
     pub len: u64,
-    /// Its [version](version_of) when it was looked at. If it has another one when it is read, nothing is
-    /// counted.
+    /// A number that is another one for another file, and after a change: from its inode number and the time of
+    /// its last modification. If it is another one when the file is read, nothing is counted.
     pub version: u64,
 }
 

@@ -67,6 +67,7 @@ fn require(kill: impl Fn(libc::pid_t) -> Option<bool>) -> Result<(), ()> {
     // SAFETY: the child makes plain calls until it ends, at the latest by its alarm.
     let child = match unsafe { libc::fork() } {
         -1 => return Ok(()),
+        // SAFETY: as above.
         0 => unsafe {
             libc::alarm(ALARM);
             loop {
