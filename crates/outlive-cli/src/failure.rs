@@ -43,8 +43,9 @@ impl Failure {
             Self::Failed(paragraph) => (paragraph, 1),
             Self::Usage(paragraph) => (paragraph, 2),
         };
-        // If standard error is closed too, the code must do.
-        let _ = writeln!(io::stderr(), "outlive: {paragraph}");
+        // In one write: a process that is killed meanwhile says all or nothing. If standard error is closed too,
+        // the code must do.
+        let _ = io::stderr().write_all(format!("outlive: {paragraph}\n").as_bytes());
         ExitCode::from(code)
     }
 }

@@ -1,22 +1,22 @@
 //! The last deaths of workers in tasks: a ring in the pool.
 //!
 //! A worker that has taken over a task from a dead one notes the death before it runs the task. The notes
-//! decide when a task is poisoned, so that neither attempts that failed nor workers that
-//! [could not do it](crate::TaskError::unable) count, and they say who died in it, and of which signal.
+//! decide when a task is poisoned, so neither attempts that failed nor workers that
+//! [could not do it](crate::TaskError::unable) count. They also name the workers that died in it, and their signals.
 //!
 //! | word | what |
 //! | --- | --- |
 //! | 0 | the offset of the task's descriptor, or 0 while the entry is written |
 //! | 8 | which life of the descriptor |
 //! | 16 | the dead worker |
-//! | 24 | its process, or nobody |
-//! | 32 | how that ended: the wait status and 1 more, or 0 |
+//! | 24 | its process, or 0 |
+//! | 32 | the wait status of that process plus 1, or 0 |
 //! | 40 | the number of the note |
 //!
-//! A worker that dies before its note leaves a task one more attempt. When [`ENTRIES_PER_SLOT`] times as many workers
-//! have died as the pool has slots, the oldest note is overwritten, which also leaves more attempts. Two workers write one
-//! entry at a time only if one of them sleeps in a few stores while all others of the ring are written; the mixed
-//! entry is wrong about one death.
+//! A worker that dies before its note leaves a task one more attempt. So does a note that overwrites the oldest one, when
+//! more workers have died than the ring has entries: [`ENTRIES_PER_SLOT`] for each slot, and enough for the limit of
+//! one task. Two workers write one entry at the same time only if one of them sleeps between a few stores while all other
+//! entries are written; the mixed entry is wrong about one death.
 
 use core::fmt;
 use outlive::membership::{Instance, Records};
@@ -75,9 +75,10 @@ pub(crate) struct Crashes<M: Memory = Native> {
 }
 
 impl<M: Memory> Crashes<M> {
-    /// The ring at `at`, zeros at first, of a pool with `slots` slots.
-    pub fn new(memory: M, at: Offset, slots: u32) -> Self {
-        let entries = Self::entries(slots);
+    /// The ring at `at`, zeros at first, of a pool with `slots` slots in which `crash_limit` deaths poison a
+    /// task.
+    pub fn new(memory: M, at: Offset, slots: u32, crash_limit: u32) -> Self {
+        let entries = Self::entries(slots, crash_limit);
         Self {
             memory,
             at,
@@ -85,16 +86,16 @@ impl<M: Memory> Crashes<M> {
         }
     }
 
-    fn entries(slots: u32) -> u64 {
-        slots
-            .saturating_mul(ENTRIES_PER_SLOT)
-            .min(MAX_ENTRIES)
-            .into()
+    /// Enough for the deaths of one task that make it poisoned while each other slot loses a worker.
+    fn entries(slots: u32, crash_limit: u32) -> u64 {
+        let for_one = crash_limit.saturating_add(slots);
+        let entries = slots.saturating_mul(ENTRIES_PER_SLOT).max(for_one);
+        entries.min(MAX_ENTRIES).into()
     }
 
-    /// How many bytes the ring of a pool with `slots` slots takes.
-    pub fn bytes(slots: u32) -> u64 {
-        HEAD + Self::entries(slots) * ENTRY
+    /// How many bytes the ring takes that [`new`](Self::new) opens.
+    pub fn bytes(slots: u32, crash_limit: u32) -> u64 {
+        HEAD + Self::entries(slots, crash_limit) * ENTRY
     }
 
     /// Notes that `dead` died in `task`, in life `life` of its descriptor.
@@ -135,17 +136,18 @@ impl<M: Memory> Crashes<M> {
                     return None;
                 }
                 let word = |place| memory.load::<u64>(at + place, Ordering::Relaxed);
-                let (of, ended) = (word(LIFE), word(ENDED));
+                let (number, of, ended) = (word(NUMBER), word(LIFE), word(ENDED));
                 let crash = Crash {
                     worker: Instance::from_word(word(WORKER))?,
                     process: Instance::from_word(word(PROCESS)),
                     ended: ended.checked_sub(1).map(|status| status as u32 as i32),
                     at,
-                    number: word(NUMBER),
+                    number,
                 };
-                // Acquire fence, then the task again: none of these words is a later entry's.
+                // Acquire fence, then the task and the number again: if one of the words above is a later
+                // note's, the task is 0 or the number another one.
                 memory.fence(Ordering::Acquire);
-                let is_whole = memory.load::<u64>(at + TASK, Ordering::Relaxed) == task.raw();
+                let is_whole = word(TASK) == task.raw() && word(NUMBER) == number;
                 (is_whole && of == life).then_some(crash)
             })
             .collect();
@@ -162,14 +164,18 @@ impl<M: Memory> Crashes<M> {
                 .zip(records)
                 .and_then(|(process, of)| of.ended(process));
             if let Some(status) = crash.ended {
-                // Relaxed: for the report alone.
-                let word = u64::from(status as u32) + 1;
-                self.memory.store(crash.at + ENDED, word, Ordering::Relaxed);
+                // Relaxed: for the report alone. Not if the entry is another death's by now.
+                let (word, order) = (u64::from(status as u32) + 1, Ordering::Relaxed);
+                let number: u64 = self.memory.load(crash.at + NUMBER, order);
+                if number == crash.number {
+                    let at = crash.at + ENDED;
+                    let _ = self.memory.compare_exchange(at, 0, word, order, order);
+                }
             }
         }
     }
 
-    /// Waits a moment for the end of the last of `crashes` to be known.
+    /// Waits at most [`PATIENCE`] for the end of the last of `crashes` to be known.
     pub fn await_last_end(self, crashes: &mut [Crash], records: Option<Records<M>>) {
         let until = Instant::now() + PATIENCE;
         loop {
@@ -193,7 +199,7 @@ mod tests {
     #[test]
     fn deaths_are_found_by_task_and_life_until_they_are_overwritten() {
         let memory = Native::leaked(1 << 14, PersistenceDomain::Flushed);
-        let crashes = Crashes::new(memory, Offset::new(128), 2);
+        let crashes = Crashes::new(memory, Offset::new(128), 2, 5);
         let (task, other) = (Offset::new(4096), Offset::new(8192));
         let worker = |id| Instance::new(id, 3);
         for id in 1..=3 {
@@ -215,5 +221,9 @@ mod tests {
         assert_eq!(workers(task, 7), [worker(2), worker(3)]);
         assert_eq!(workers(other, 7), [worker(2), worker(3)]);
         assert_eq!(workers(other, 9), [worker(5), worker(6), worker(7)]);
+        // The deaths of one task fit, however few slots there are.
+        for (slots, limit) in [(1, 5), (3, 200), (4094, 200)] {
+            assert!(Crashes::<Native>::entries(slots, limit) >= u64::from(limit + 1));
+        }
     }
 }

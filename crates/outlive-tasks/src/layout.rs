@@ -29,7 +29,9 @@ use outlive::recovery::{RecoverError, Recovered, Recoverers};
 use outlive::structures::Map;
 use outlive::sync::GroupBarrier;
 
+/// Its last character is the format's number: 2 since a pool notes deaths in tasks.
 const MAGIC: u64 = u64::from_le_bytes(*b"taskpol2");
+const FIRST_MAGIC: u64 = u64::from_le_bytes(*b"taskpool");
 const NUMBERS: u64 = 0x008;
 const FINGERPRINT: u64 = 0x010;
 const TEXT: u64 = 0x018;
@@ -83,7 +85,7 @@ pub(crate) struct Shape {
 
 impl Shape {
     /// Where the barrier, the slots and the ring of deaths begin, and the end.
-    fn places<M: Memory>(slots: u32, roots: u32) -> [u64; 4] {
+    fn places<M: Memory>(slots: u32, roots: u32, crash_limit: u32) -> [u64; 4] {
         let barrier = ROOTS + u64::from(roots) * ROOT;
         let vector = (barrier + GroupBarrier::<M>::bytes(slots)).next_multiple_of(128);
         let crashes = (vector + Slots::<M>::bytes(slots)).next_multiple_of(128);
@@ -91,13 +93,13 @@ impl Shape {
             barrier,
             vector,
             crashes,
-            crashes + Crashes::<M>::bytes(slots),
+            crashes + Crashes::<M>::bytes(slots, crash_limit),
         ]
     }
 
     /// How many bytes the header takes.
     pub fn bytes<M: Memory>(&self) -> u64 {
-        Self::places::<M>(self.slots.capacity, self.roots)[3]
+        Self::places::<M>(self.slots.capacity, self.roots, self.crash_limit)[3]
     }
 }
 
@@ -190,7 +192,8 @@ impl<M: Memory> Layout<M> {
                 JobMap::create(heap, at + cell)?;
             }
         }
-        let [_, vector, ..] = Shape::places::<M>(shape.slots.capacity, shape.roots);
+        let [_, vector, ..] =
+            Shape::places::<M>(shape.slots.capacity, shape.roots, shape.crash_limit);
         Slots::create(memory, at + vector, shape.slots)?;
         // Release: whoever finds the first word finds all others.
         memory.store(at, MAGIC, Ordering::Release);
@@ -206,8 +209,14 @@ impl<M: Memory> Layout<M> {
         };
         inside(ROOTS)?;
         // Acquire: the words that were written before.
-        if memory.load::<u64>(at, Ordering::Acquire) != MAGIC {
-            return Err(no("its first word is missing"));
+        match memory.load::<u64>(at, Ordering::Acquire) {
+            MAGIC => {}
+            FIRST_MAGIC => {
+                let why = "it is of format 1, and this Outlive reads format 2: end what runs there with the \
+                           program that began it, and create the pool again";
+                return Err(no(why));
+            }
+            _ => return Err(no("its first word is missing, or of a newer format")),
         }
         let load = |place| memory.load::<u64>(at + place, Ordering::Relaxed);
         let numbers = load(NUMBERS);
@@ -215,7 +224,8 @@ impl<M: Memory> Layout<M> {
         if slots == 0 || slots > Slots::<M>::MOST || roots == 0 || roots > 1 << 16 {
             return Err(no("its header is damaged"));
         }
-        let [barrier, vector, crashes, bytes] = Shape::places::<M>(slots, roots);
+        let crash_limit = (load(LIMITS) >> 32) as u32;
+        let [barrier, vector, crashes, bytes] = Shape::places::<M>(slots, roots, crash_limit);
         inside(bytes)?;
         if text_of(memory, at).is_none() {
             return Err(no("the text of its registry is damaged"));
@@ -230,7 +240,7 @@ impl<M: Memory> Layout<M> {
             errors: Map::open(memory, place(ERRORS))?,
             barrier: GroupBarrier::open(memory, at + barrier, slots)?,
             slots: Slots::open(memory, at + vector)?,
-            crashes: Crashes::new(memory, at + crashes, slots),
+            crashes: Crashes::new(memory, at + crashes, slots, crash_limit),
         })
     }
 

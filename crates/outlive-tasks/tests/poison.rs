@@ -179,6 +179,12 @@ fn a_task_that_kills_fewer_workers_completes() {
         let job = pool.submit(heap, "almost", sometimes(4)).unwrap();
         job.wait(LONG).unwrap();
     });
+    // However few places for notes the pool's workers need.
+    let small = Options::new().capacity(2).crash_limit(12);
+    with_processes("small", small, |heap, pool| {
+        let why = failure(heap, pool, "limited", sometimes(100));
+        assert!(why.contains("12 workers died"), "{why}");
+    });
     with_processes("limit", Options::new().crash_limit(2), |heap, pool| {
         let why = failure(heap, pool, "limited", sometimes(2));
         assert!(why.contains("2 workers died"), "{why}");

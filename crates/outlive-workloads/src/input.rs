@@ -41,7 +41,7 @@ pub(crate) fn path_for_all(path: &Path) -> io::Result<PathBuf> {
     if !["/dev", "/proc"].iter().any(|of| path.starts_with(of)) {
         return Ok(path);
     }
-    // A file without a name has none for others either, but for its descriptor.
+    // Other processes find a file that has no name by its descriptor only.
     fs::canonicalize(&path).or_else(|_| {
         Ok(match path == Path::new("/dev/stdin") {
             true => format!("/proc/{}/fd/0", std::process::id()).into(),

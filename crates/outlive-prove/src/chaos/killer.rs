@@ -10,7 +10,6 @@ use outlive::pod::Pod;
 use rustix::process::{Pid, Signal, kill_process};
 use std::time::Instant;
 
-/// How long a stopped host may take to be fenced.
 /// How long a process may live that was sent SIGKILL.
 const DEAD_WITHIN: Duration = Duration::from_secs(20);
 /// How long a silent host may take to be fenced.

@@ -1,5 +1,6 @@
-//! Whether kills kill: a proof by kills shows nothing where they are swallowed.
+//! Checks that SIGKILL ends processes: a proof by kills shows nothing where the signal is swallowed.
 
+use super::child::set_alarm;
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::sync::OnceLock;
@@ -22,8 +23,8 @@ pub struct KillsDoNothing {
     pub call: &'static str,
 }
 
-/// Kills two children, one by `kill` and one by `pidfd_send_signal`, and fails if one of them lives on. It asks
-/// once in a process.
+/// Kills two children, one by `kill` and one by `pidfd_send_signal`, and fails if one of them survives. The
+/// answer is kept for the process.
 ///
 /// ```
 /// outlive_prove::kill::require_effective_kills()?;
@@ -69,7 +70,7 @@ fn require(kill: impl Fn(libc::pid_t) -> Option<bool>) -> Result<(), ()> {
         -1 => return Ok(()),
         // SAFETY: as above.
         0 => unsafe {
-            libc::alarm(ALARM);
+            set_alarm(ALARM);
             loop {
                 libc::pause();
             }
@@ -79,8 +80,14 @@ fn require(kill: impl Fn(libc::pid_t) -> Option<bool>) -> Result<(), ()> {
     let is_sent = kill(child);
     let until = Instant::now() + PATIENCE;
     let (mut status, mut is_in_time) = (0, true);
-    // SAFETY: waits for this function's own child.
-    while is_in_time && unsafe { libc::waitpid(child, &raw mut status, libc::WNOHANG) } == 0 {
+    while is_in_time {
+        // SAFETY: waits for this function's own child.
+        match unsafe { libc::waitpid(child, &raw mut status, libc::WNOHANG) } {
+            0 => {}
+            // It has ended, and is reaped by the kernel where SIGCHLD is ignored.
+            -1 => return Ok(()),
+            _ => break,
+        }
         is_in_time = is_sent.is_some() && Instant::now() < until;
         std::thread::sleep(Duration::from_millis(1));
     }

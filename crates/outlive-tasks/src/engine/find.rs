@@ -248,6 +248,7 @@ impl<M: Memory> Engine<'_, M> {
         hooks: &mut H,
     ) -> Result<Taken<M>, H::Error> {
         loop {
+            let dead;
             let status = task.status()?;
             let next = match status.state() {
                 State::Ready => {
@@ -259,9 +260,10 @@ impl<M: Memory> Engine<'_, M> {
                     }
                 }
                 State::Running | State::Committing | State::Failing => {
-                    if !self.may_take(task, status)? {
+                    let Some(holder) = self.holder(task, status)? else {
                         return Ok(Taken::Nothing);
-                    }
+                    };
+                    dead = holder;
                     status
                         .taken_over_by(self.number)
                         .unwrap_or(status.exhausted_by(self.number))
@@ -269,7 +271,6 @@ impl<M: Memory> Engine<'_, M> {
                 _ => return Ok(Taken::Nothing),
             };
             let memory = self.slots.memory();
-            let dead = self.holder(status);
             self.slot.note(task.offset().raw());
             memory.crash_point(TakePoint::Noted);
             if !task.exchange_status(status, next) {
@@ -312,7 +313,7 @@ impl<M: Memory> Engine<'_, M> {
             return Ok(None);
         };
         let status = task.status()?;
-        if status.state() != State::Running || !self.may_take(task, status)? {
+        if status.state() != State::Running || self.holder(task, status)?.is_none() {
             return Ok(None);
         }
         let now = task.status()?;
@@ -343,22 +344,21 @@ impl<M: Memory> Engine<'_, M> {
         Ok(Some(Running::new(task, next)))
     }
 
-    /// The worker that held a task with this status, which nobody who lives holds. `None` if it left its slot
-    /// alive.
-    fn holder(&self, status: Status) -> Option<Instance> {
-        if status.runner() == self.number {
-            return self.before.map(|before| before.worker);
-        }
-        let owner = self.slots.slot(status.runner()).owner();
-        owner.filter(|owner| self.heap.member().generations().is_gone(*owner))
-    }
-
-    /// Whether the holder of a held task, as `status` names it, is gone and its log is settled.
-    fn may_take(&self, task: Task<M>, status: Status) -> Result<bool, EngineError> {
+    /// Returns the dead holder of a held task, as `status` names it, once its log is settled: the last owner of
+    /// its slot, or `None` in the option if that owner left the slot. `None` if the task is not to be taken now.
+    #[expect(
+        clippy::option_option,
+        reason = "the task may be taken from no known worker"
+    )]
+    fn holder(
+        &self,
+        task: Task<M>,
+        status: Status,
+    ) -> Result<Option<Option<Instance>>, EngineError> {
         let number = status.runner();
         if number == self.number {
             // The predecessor's: its log was settled before the slot was claimed.
-            return Ok(true);
+            return Ok(Some(self.before.map(|before| before.worker)));
         }
         if number >= self.slots.settings().capacity {
             let what = "status of a task: it names a slot that there is not";
@@ -366,12 +366,12 @@ impl<M: Memory> Engine<'_, M> {
         }
         // After the status: see the top of `engine`.
         let Some(owner) = self.slots.slot(number).owner() else {
-            return Ok(true);
+            return Ok(Some(None));
         };
         if !self.heap.member().generations().is_gone(owner) {
-            return Ok(false);
+            return Ok(None);
         }
-        self.settle(owner.id)
+        Ok(self.settle(owner.id)?.then_some(Some(owner)))
     }
 
     /// Sees to it that nothing of a dead incarnation of `id` is still to be carried out; `false` while a living one is at

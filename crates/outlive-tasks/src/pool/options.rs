@@ -88,8 +88,8 @@ impl Options {
     /// a [`ProcessSupervisor`](outlive::supervise::ProcessSupervisor) has noted it. Other jobs go on.
     ///
     /// Attempts that failed, and workers that [could not do it](crate::TaskError::unable), do not count. The
-    /// pool remembers its last deaths only (four for each place for workers, at most 256), so a task may kill more
-    /// workers while many others die in other tasks.
+    /// pool remembers its last deaths only (four for each worker of its capacity, and enough for the limit; at most 256),
+    /// so a task may kill more workers while many others die in other tasks.
     ///
     /// ```
     /// use outlive_tasks::Options;

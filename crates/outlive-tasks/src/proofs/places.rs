@@ -71,7 +71,7 @@ const SHAPE: Shape = Shape {
     },
     roots: 1,
     tries: 2,
-    crash_limit: 200,
+    crash_limit: 8,
     freeze: Duration::from_secs(1),
     original: 2,
     elastic: None,

@@ -71,7 +71,7 @@ pub const SHAPE: Shape = Shape {
     },
     roots: 2,
     tries: 2,
-    crash_limit: 200,
+    crash_limit: 8,
     freeze: Duration::from_secs(1),
     original: 4,
     elastic: None,

@@ -20,6 +20,19 @@ const KILL_PATIENCE: u64 = 10;
 /// killed instead, in seconds.
 const JOIN_PATIENCE: f64 = 5.0;
 
+/// For how long workers wait at a gate while no host can be killed, in seconds. Then the kill is missed.
+const GATE_PATIENCE: f64 = 20.0;
+
+/// What becomes of a kill that is due.
+enum Next {
+    /// Its host is on its way.
+    Wait,
+    /// This host is killed.
+    Kill(u32),
+    /// No host can be killed.
+    Miss,
+}
+
 /// Numbers of units for the kills, at even distances.
 fn evenly(units: u64, kills: u32) -> Vec<u64> {
     let kills = u64::from(kills);
@@ -64,8 +77,8 @@ pub(super) struct Director<'o, R> {
     open: Vec<usize>,
     /// Who stands by.
     standby: Standby,
-    /// The members of each host when they were last seen alive, by id.
-    members: HashMap<u32, BTreeMap<u32, Instance>>,
+    /// The members that were seen alive of each incarnation of a host, by id.
+    members: HashMap<Instance, BTreeMap<u32, Instance>>,
     /// How many kills were sent.
     killed: u32,
     /// At which units hosts are killed at random.
@@ -94,7 +107,11 @@ impl<'o, R: Program> Director<'o, R> {
         let at = match (&options.kill_units[..], options.kill_at) {
             ([], KillAt::Commit) => evenly(units, options.kills),
             ([], KillAt::Random) => at_random(units, options.kills, &mut random),
-            (asked, _) => asked.to_vec(),
+            (asked, _) => {
+                let mut asked = asked.to_vec();
+                asked.sort_unstable();
+                asked
+            }
         };
         let (thresholds, victims) = match options.kill_at {
             KillAt::Commit => {
@@ -189,11 +206,13 @@ impl<'o, R: Program> Director<'o, R> {
                 }
             }
             KillAt::Random => {
-                while self.is_due()
-                    && let Some(host) = self.next_victim()
-                {
+                while self.is_due() {
                     let gate = self.killed;
-                    self.kill(host);
+                    match self.next_kill() {
+                        Next::Wait => break,
+                        Next::Kill(host) => self.kill(host),
+                        Next::Miss => self.killed += 1,
+                    }
                     self.header.open_gate(gate.into());
                     self.due_since = None;
                 }
@@ -203,42 +222,60 @@ impl<'o, R: Program> Director<'o, R> {
     }
 
     fn note_members(&mut self) {
+        let generations = self.tables.generations();
         for (id, state) in self.tables.writers() {
-            let host = u32::from(state.host);
-            if host < self.crew.hosts && state.level != Some(Level::Host) {
-                let of_host = self.members.entry(host).or_default();
-                of_host.insert(id, Instance::new(id, state.generation));
+            let (host, member) = (u32::from(state.host), Instance::new(id, state.generation));
+            if host >= self.crew.hosts || state.level == Some(Level::Host) {
+                continue;
+            }
+            // A host joins before its members: who is seen for the first time is of its current incarnation.
+            let known = self
+                .members
+                .iter()
+                .any(|(of, members)| of.id == host && members.get(&id) == Some(&member));
+            if !known {
+                let of = Instance::new(host, generations.current(host));
+                self.members.entry(of).or_default().insert(id, member);
             }
         }
     }
 
-    /// Returns the host that is to be killed next: the one that was drawn for it, or any other if that
-    /// one does not work. `None` while the drawn one is on its way, or no host works.
-    fn next_victim(&mut self) -> Option<u32> {
+    /// Decides what becomes of the next kill, which is due: it takes the host that was drawn for it, or any other
+    /// if that one does not work.
+    fn next_kill(&mut self) -> Next {
         if self.run.is_done() {
-            return None;
+            return Next::Wait;
         }
-        let drawn = *self.victims.get(self.killed as usize)?;
-        // A host that was killed has members for a moment: nobody has seen it dead.
+        let Some(drawn) = self.victims.get(self.killed as usize).copied() else {
+            return Next::Wait;
+        };
+        // A host that was killed has members for a moment: its death is not read yet.
         let dying = |host: u32| {
             let mut failures = self.failures.iter();
             failures.any(|failure| failure.host == host && !failure.is_read)
         };
+        let works = |host: u32| {
+            let mut workers = self.crew.workers_of(host);
+            self.standby.works(host) || workers.any(|it| self.run.attempting(it).is_some())
+        };
         let mut alive: Vec<u32> = (0..self.crew.hosts)
-            .filter(|host| self.standby.works(*host))
-            .filter(|host| !dying(*host) && !self.members_of(*host).is_empty())
+            .filter(|host| works(*host) && !dying(*host) && !self.members_of(*host).is_empty())
             .collect();
         if alive.contains(&drawn) {
-            return Some(drawn);
+            return Next::Kill(drawn);
         }
         let now = self.now();
         let waited = now - *self.due_since.get_or_insert(now);
         let has_failed = self.failures.iter().any(|failure| failure.host == drawn);
         let comes = !has_failed || self.options.supervise == Supervise::Restart;
-        if comes && self.standby.works(drawn) && waited < JOIN_PATIENCE || alive.is_empty() {
-            return None;
+        if comes && self.standby.works(drawn) && waited < JOIN_PATIENCE {
+            return Next::Wait;
         }
-        Some(alive.swap_remove(self.random.below(alive.len() as u64) as usize))
+        match alive.len() as u64 {
+            0 if waited < GATE_PATIENCE => Next::Wait,
+            0 => Next::Miss,
+            all => Next::Kill(alive.swap_remove(self.random.below(all) as usize)),
+        }
     }
 
     /// The instances of `host` that live: its processes and threads.
@@ -263,14 +300,17 @@ impl<'o, R: Program> Director<'o, R> {
             .filter(|state| state.status.may_write())
             .map(|state| Instance::new(host, state.generation));
         let killed_at = self.now();
-        if let Some(group) = &group {
+        let is_sent = group.as_ref().is_some_and(|group| {
             let mut group = lock(group);
             group.is_reported = true;
-            group.kill();
-        }
+            group.kill()
+        });
         self.kill_members(&lost);
+        if let Some(instance) = instance {
+            self.members.remove(&instance);
+        }
         let failure = Failure {
-            killed_at: Some(killed_at),
+            killed_at: is_sent.then_some(killed_at),
             killed_at_unit: self.thresholds.get(self.killed as usize - 1).copied(),
             instance,
             threads_lost: self.threads_among(&lost),
@@ -310,7 +350,10 @@ impl<'o, R: Program> Director<'o, R> {
             return;
         }
         let (host, now) = (event.instance.id, self.now());
-        let untold = |failure: &&mut Failure| failure.host == host && !failure.is_told;
+        let untold = |failure: &&mut Failure| {
+            let is_of_it = failure.instance.is_none_or(|it| it == event.instance);
+            failure.host == host && !failure.is_told && is_of_it
+        };
         match self.failures.iter_mut().find(untold) {
             Some(failure) => {
                 failure.is_told = true;
@@ -320,7 +363,7 @@ impl<'o, R: Program> Director<'o, R> {
             }
             // The driver did not kill it.
             None => {
-                let members = self.members.remove(&host).unwrap_or_default();
+                let members = self.members.remove(&event.instance).unwrap_or_default();
                 let has_left = |instance: &Instance| {
                     let state = self.tables.generations().state(instance.id);
                     state.is_ok_and(|state| state.status == Status::Left)
@@ -335,7 +378,7 @@ impl<'o, R: Program> Director<'o, R> {
                     lost,
                     ..Failure::of(host)
                 };
-                let group = self.group_that_died(host);
+                let group = self.group_that_died(&failure);
                 self.add(failure, group);
             }
         }
@@ -345,17 +388,27 @@ impl<'o, R: Program> Director<'o, R> {
         }
     }
 
-    /// Returns the process group of the incarnation of `host` whose death is reported: the first one that has
-    /// died and is not reported, or else the last one.
-    fn group_that_died(&self, host: u32) -> Option<Arc<Mutex<Group>>> {
+    /// Returns the process group of the incarnation that has died: the one that has its pid, if its record is
+    /// still there; or else the first group of the host that has died and is not reported, or the last one.
+    fn group_that_died(&self, failure: &Failure) -> Option<Arc<Mutex<Group>>> {
+        let first = self.crew.first_of(failure.host);
+        let record = { failure.lost.iter() }
+            .find(|it| it.id == first)
+            .and_then(|it| self.tables.records().read(*it));
+        let pid = record.map(|record| record.thread.process.pid);
         let running = lock(&self.running);
-        let groups = running.get(&self.crew.first_of(host))?;
+        let groups = running.get(&first)?;
+        let is_of_pid = |group: &&Arc<Mutex<Group>>| Some(lock(group).pid()) == pid;
         let has_died = |group: &&Arc<Mutex<Group>>| {
             let mut group = lock(group);
             let ended = group.try_wait().ok().flatten();
             !group.is_reported && ended.is_some_and(|status| !status.success())
         };
-        let group = groups.iter().find(has_died).or(groups.last())?;
+        let mut newest_first = groups.iter().rev();
+        let group = newest_first.find(is_of_pid);
+        let group = group
+            .or_else(|| groups.iter().find(has_died))
+            .or(groups.last())?;
         lock(group).is_reported = true;
         Some(Arc::clone(group))
     }
@@ -365,22 +418,25 @@ impl<'o, R: Program> Director<'o, R> {
     fn note_end(&mut self, index: usize) -> bool {
         let (now, failure) = (self.now(), &mut self.failures[index]);
         let Some(group) = &self.groups[index] else {
-            // No process was killed.
-            failure.is_void |= failure.killed_at.is_some();
+            // No process of it was ever started.
             return true;
         };
         if failure.ended.is_some() {
             return true;
         }
         let mut group = lock(group);
-        // An error says that it cannot be waited for; it was a child of this process.
-        if let Ok(Some(status)) = group.try_wait() {
-            failure.ended = Some(status);
-            if status.signal() != Some(libc::SIGKILL) {
-                failure.is_void = status.success() && failure.killed_at.is_some();
-                failure.killed_at = None;
+        match group.try_wait() {
+            Ok(Some(status)) => {
+                failure.ended = Some(status);
+                if status.signal() != Some(libc::SIGKILL) {
+                    failure.is_void = status.success() && !failure.is_told;
+                    failure.killed_at = None;
+                }
+                return true;
             }
-            return true;
+            Ok(None) => {}
+            // It has ended, and how is not to be known: this process ignores SIGCHLD.
+            Err(_) => return true,
         }
         let waits = failure
             .killed_at

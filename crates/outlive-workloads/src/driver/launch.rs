@@ -117,14 +117,15 @@ impl Group {
         Ok(self.ended)
     }
 
-    /// Kills all of them at once. A child that is just being started is in the group before it runs.
-    pub(super) fn kill(&mut self) {
-        if !matches!(self.try_wait(), Ok(Some(_)))
-            && let Some(group) = self.number()
-        {
-            // Somebody of the group has not been waited for, so the number is its own.
-            let _ = kill_process_group(group, Signal::KILL);
+    /// Kills all of them at once, unless all have ended. A child that is just being started is in the group
+    /// before it runs. Returns whether the signal was sent.
+    pub(super) fn kill(&mut self) -> bool {
+        if matches!(self.try_wait(), Ok(Some(_))) {
+            return false;
         }
+        // A process of the group has not been waited for, so the number is its own.
+        let group = self.number();
+        group.is_some_and(|group| kill_process_group(group, Signal::KILL).is_ok())
     }
 }
 

@@ -6,8 +6,8 @@
 //! and whose host has no halted worker yet, takes the halt and waits for its death; of hosts that were killed before
 //! only if others have let it pass by. Halts are taken in order, and nobody has to see one taken before the next can be.
 //!
-//! A *gate* stops all workers that have begun a later unit than its own, until the driver has sent a kill to a
-//! host of its choice and opens the gate: so the run cannot be past the place of a kill before the kill.
+//! A *gate* stops all workers that have begun a later unit than its own, and the worker of its own unit before that
+//! commits, until the driver has killed a host and opens the gate. So the run cannot be over before the kill.
 
 use super::{FIXED, HIT, Header, SPARED};
 use outlive::memory::{Memory, Offset, Ordering};

@@ -74,8 +74,7 @@ pub(super) struct SideFile {
     word_at: usize,
     id: u128,
     path: PathBuf,
-    /// Held open for its lock, which the mapping keeps too, and for windows. `None` once it is
-    /// retired.
+    /// Held open for its lock and for windows. `None` once it is retired.
     file: RwLock<Option<Held>>,
     registered: Mutex<Option<Registered>>,
     /// The windows on obituaries that threads of this process hold, or held when they died.

@@ -1,4 +1,4 @@
-//! Where an incarnation runs, its heart, who proved that it was dead, and how its process ended.
+//! Where an incarnation runs, its heartbeat, the process that proved its death, and how its process ended.
 //!
 //! A record is written by its joining thread between the claim of the id and the step to
 //! [`Status::Live`](super::Status::Live), and read by whoever watches. Its first word names the

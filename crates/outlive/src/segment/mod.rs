@@ -131,8 +131,8 @@ struct Inner {
 struct Medium {
     /// A memfd is passed on by its file.
     backend: Arc<dyn Backend>,
-    /// Marks the segment as in use. `None` if the description is that of another opening, which keeps
-    /// its lock.
+    /// Marks the segment as in use. `None` if the description is that of another opening, which happens
+    /// without /proc only: then the mark ends when the first of the two is closed.
     _held: Option<Held>,
 }
 

@@ -284,7 +284,7 @@ fn beside(path: &Path, mode: u32) -> io::Result<To> {
         .permissions(Permissions::from_mode(mode & 0o777))
         .tempfile_in(directory)
         .map(To::Beside)
-        // Without the temporary file's name, which tells nobody anything.
+        // Without the name of the temporary file.
         .map_err(|error| error.kind().into())
 }
 

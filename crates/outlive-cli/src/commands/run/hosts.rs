@@ -28,7 +28,7 @@ pub struct Hosts {
     #[arg(long, value_name = "T", default_value_t = 1,
           value_parser = clap::value_parser!(u32).range(1..=1024))]
     threads: u32,
-    /// How many hosts are killed, spread over the run; with fewer the command exits with 1 [default: 0]
+    /// How many hosts are killed, spread over the run; the command exits with 1 if fewer are killed [default: 0]
     #[arg(long, value_name = "K", value_parser = clap::value_parser!(u32).range(0..=1024))]
     kill: Option<u32>,
     /// When they are killed
@@ -58,8 +58,8 @@ pub struct Hosts {
     /// The size of the pod [default: estimated from the input]
     #[arg(long, value_parser = amount::size)]
     size: Option<u64>,
-    /// Repeats a run's choices: with --kill-at random, which hosts are killed, in which order, and at which units. At which
-    /// instruction a host dies, and with --kill-at commit which host reaches the unit first, is decided by time
+    /// Repeats a run's choices: with --kill-at random which hosts are killed, in which order and at which units. Time decides the
+    /// instruction at which a host dies, the host that --kill-at commit meets, and a replacement for a drawn host that does not work
     #[arg(long, value_parser = amount::whole, allow_negative_numbers = true)]
     seed: Option<u64>,
 }
@@ -68,7 +68,7 @@ pub struct Hosts {
 enum When {
     /// Right before they commit a unit, when the most work is lost
     Commit,
-    /// While any units are done, which --seed decides
+    /// At units and of hosts drawn from --seed
     Random,
 }
 
