@@ -79,7 +79,12 @@ pub struct Many(pub u64, pub &'static str);
 impl Display for Many {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self(count, one) = self;
-        write!(f, "{count} {one}{}", if *count == 1 { "" } else { "s" })
+        let ending = match (count, one.ends_with('s')) {
+            (1, _) => "",
+            (_, true) => "es",
+            (_, false) => "s",
+        };
+        write!(f, "{count} {one}{ending}")
     }
 }
 

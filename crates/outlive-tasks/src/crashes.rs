@@ -6,17 +6,22 @@
 //!
 //! | word | what |
 //! | --- | --- |
-//! | 0 | the offset of the task's descriptor, or 0 while the entry is written |
-//! | 8 | which life of the descriptor |
-//! | 16 | the dead worker |
-//! | 24 | its process, or 0 |
-//! | 32 | the wait status of that process plus 1, or 0 |
-//! | 40 | the number of the note |
+//! | 0 | the number of the note plus 1, or 0 while the entry is written |
+//! | 8 | the offset of the task's descriptor |
+//! | 16 | which life of the descriptor |
+//! | 24 | the dead worker |
+//! | 32 | its process, or 0 |
+//! | 40 | the wait status of that process plus 1, or 0 |
+//!
+//! The first word is cleared before the others are written, and written last; no two notes have the same number. So a
+//! reader that finds one number in it before and after it has read the others has read one note.
 //!
 //! A worker that dies before its note leaves a task one more attempt. So does a note that overwrites the oldest one, when
 //! more workers have died than the ring has entries: [`ENTRIES_PER_SLOT`] for each slot, and enough for the limit of
 //! one task. Two workers write one entry at the same time only if one of them sleeps between a few stores while all other
 //! entries are written; the mixed entry is wrong about one death.
+//!
+//! Tests: at the end of this file, and `tests/poison.rs`; proofs: `proofs/deaths.rs`.
 
 use core::fmt;
 use outlive::membership::{Instance, Records};
@@ -25,18 +30,30 @@ use std::os::unix::process::ExitStatusExt;
 use std::process::ExitStatus;
 use std::time::{Duration, Instant};
 
+outlive::memory::crash_points! {
+    /// Where the note of a death may be cut short.
+    pub enum DeathPoint for "tasks.death" {
+        /// It has its entry; the entry is still an older note.
+        Numbered,
+        /// The entry is no note.
+        Cleared,
+        /// The death is noted.
+        Noted,
+    }
+}
+
 const ENTRIES_PER_SLOT: u32 = 4;
 const MAX_ENTRIES: u32 = 256;
 /// The count of notes precedes the entries, on a line of its own.
 const HEAD: u64 = 128;
 const ENTRY: u64 = 64;
 
-const TASK: u64 = 0;
-const LIFE: u64 = 8;
-const WORKER: u64 = 16;
-const PROCESS: u64 = 24;
-const ENDED: u64 = 32;
-const NUMBER: u64 = 40;
+pub(crate) const NUMBER: u64 = 0;
+const TASK: u64 = 8;
+const LIFE: u64 = 16;
+const WORKER: u64 = 24;
+const PROCESS: u64 = 32;
+const ENDED: u64 = 40;
 
 /// How long the report of a poisoned task waits for the supervisor of the last dead worker to say how that
 /// ended.
@@ -98,32 +115,59 @@ impl<M: Memory> Crashes<M> {
         HEAD + Self::entries(slots, crash_limit) * ENTRY
     }
 
-    /// Notes that `dead` died in `task`, in life `life` of its descriptor.
+    /// Notes that `dead` died in `task`, in life `life` of its descriptor. `records` say what its process was.
     ///
     /// # Crash
     /// The note exists or does not.
     pub fn note(self, task: Offset, life: u64, dead: Instance, records: Option<Records<M>>) {
-        let memory = self.memory;
         let record = records.and_then(|records| records.read(dead));
-        let process = record.and_then(|record| record.process);
-        let number = memory.fetch_add(self.at, 1u64, Ordering::Relaxed);
-        let at = self.at + HEAD + number % self.entries * ENTRY;
-        memory.store(at + TASK, 0u64, Ordering::Relaxed);
-        // Release fence: a reader that sees a word below does not see the task of the entry before.
+        self.note_of(task, life, dead, record.and_then(|record| record.process));
+    }
+
+    /// Notes the same of a worker of `process`.
+    ///
+    /// # Crash
+    /// As [`note`](Self::note).
+    pub fn note_of(self, task: Offset, life: u64, dead: Instance, process: Option<Instance>) {
+        let memory = self.memory;
+        let (at, number) = self.take_entry();
+        memory.crash_point(DeathPoint::Numbered);
+        memory.store(at + NUMBER, 0u64, Ordering::Relaxed);
+        // Release fence: a reader that sees a word below does not see the number of the note before.
         memory.fence(Ordering::Release);
+        memory.crash_point(DeathPoint::Cleared);
+        self.fill(at, (task, life), (dead, process));
+        // Release: the number comes after the rest.
+        memory.store(at + NUMBER, number, Ordering::Release);
+        memory.persist(at, ENTRY);
+        memory.crash_point(DeathPoint::Noted);
+    }
+
+    /// Takes the next entry, which may still be an older note: its place, and the number of the note plus 1.
+    pub fn take_entry(self) -> (Offset, u64) {
+        // Relaxed: the number alone decides.
+        let number = self.memory.fetch_add(self.at, 1u64, Ordering::Relaxed);
+        let at = self.at + HEAD + number % self.entries * ENTRY;
+        (at, number + 1)
+    }
+
+    /// Writes all words of a note but the number.
+    pub fn fill(
+        self,
+        at: Offset,
+        (task, life): (Offset, u64),
+        (dead, process): (Instance, Option<Instance>),
+    ) {
         let words = [
+            (TASK, task.raw()),
             (LIFE, life),
             (WORKER, dead.to_word()),
             (PROCESS, process.map_or(Instance::NOBODY, Instance::to_word)),
             (ENDED, 0),
-            (NUMBER, number),
         ];
         for (place, word) in words {
-            memory.store(at + place, word, Ordering::Relaxed);
+            self.memory.store(at + place, word, Ordering::Relaxed);
         }
-        // Release: the task comes after the rest.
-        memory.store(at + TASK, task.raw(), Ordering::Release);
-        memory.persist(at, ENTRY);
     }
 
     /// Returns the noted deaths in `task`, in life `life` of its descriptor, in their order.
@@ -132,23 +176,24 @@ impl<M: Memory> Crashes<M> {
         let entries = (0..self.entries).map(|index| self.at + HEAD + index * ENTRY);
         let mut all: Vec<Crash> = entries
             .filter_map(|at| {
-                if memory.load::<u64>(at + TASK, Ordering::Acquire) != task.raw() {
+                // Acquire: all words are those of this note, or of a later one.
+                let number: u64 = memory.load(at + NUMBER, Ordering::Acquire);
+                let word = |place| memory.load::<u64>(at + place, Ordering::Relaxed);
+                if number == 0 || (word(TASK), word(LIFE)) != (task.raw(), life) {
                     return None;
                 }
-                let word = |place| memory.load::<u64>(at + place, Ordering::Relaxed);
-                let (number, of, ended) = (word(NUMBER), word(LIFE), word(ENDED));
                 let crash = Crash {
                     worker: Instance::from_word(word(WORKER))?,
                     process: Instance::from_word(word(PROCESS)),
-                    ended: ended.checked_sub(1).map(|status| status as u32 as i32),
+                    ended: word(ENDED)
+                        .checked_sub(1)
+                        .map(|status| status as u32 as i32),
                     at,
                     number,
                 };
-                // Acquire fence, then the task and the number again: if one of the words above is a later
-                // note's, the task is 0 or the number another one.
+                // Acquire fence, then the number again: if a word above is a later note's, it is another one.
                 memory.fence(Ordering::Acquire);
-                let is_whole = word(TASK) == task.raw() && word(NUMBER) == number;
-                (is_whole && of == life).then_some(crash)
+                (word(NUMBER) == number).then_some(crash)
             })
             .collect();
         all.sort_unstable_by_key(|crash| crash.number);

@@ -21,6 +21,7 @@
 use crate::crashes::Crashes;
 use crate::names::Names;
 use crate::pool::{Band, Elastic, Trigger};
+use crate::slot::OF_FORMAT_1;
 use crate::{PoolError, Settings, Slots};
 use core::time::Duration;
 use outlive::heap::LocalHeap;
@@ -211,11 +212,7 @@ impl<M: Memory> Layout<M> {
         // Acquire: the words that were written before.
         match memory.load::<u64>(at, Ordering::Acquire) {
             MAGIC => {}
-            FIRST_MAGIC => {
-                let why = "it is of format 1, and this Outlive reads format 2: end what runs there with the \
-                           program that began it, and create the pool again";
-                return Err(no(why));
-            }
+            FIRST_MAGIC => return Err(no(OF_FORMAT_1)),
             _ => return Err(no("its first word is missing, or of a newer format")),
         }
         let load = |place| memory.load::<u64>(at + place, Ordering::Relaxed);

@@ -52,6 +52,9 @@ use outlive::memory::{Memory, Native, Offset, Ordering};
 const MAGIC: u64 = u64::from_le_bytes(*b"outtask2");
 /// The first word of those whose owners could not say so: a guest there would be taken for somebody else.
 const FIRST_MAGIC: u64 = u64::from_le_bytes(*b"outtasks");
+/// Why a pool of the first format is not opened.
+pub(crate) const OF_FORMAT_1: &str = "it is of format 1, and this Outlive reads format 2: end what runs there with the program that \
+     began it, and create the pool again";
 const CAPACITY: u64 = 0x08;
 const CHUNK: u64 = 0x10;
 const SMALLEST: u64 = 0x18;
@@ -191,11 +194,7 @@ impl<M: Memory> Slots<M> {
         // Acquire: the words that were written before.
         match memory.load::<u64>(at, Ordering::Acquire) {
             MAGIC => {}
-            FIRST_MAGIC => {
-                let why = "they are of format 1, and this Outlive reads format 2: end what runs there with the \
-                           program that began it, and create the pool again";
-                return Err(no(why));
-            }
+            FIRST_MAGIC => return Err(no(OF_FORMAT_1)),
             _ => return Err(no("their first word is missing, or of a newer format")),
         }
         let load = |place| memory.load::<u64>(at + place, Ordering::Relaxed);

@@ -17,21 +17,24 @@ pub struct Inputs {
 pub struct InputFile {
     /// Where it is, from the root.
     pub path: PathBuf,
-    /// Its length in bytes when it was looked at. If it has another one when it is read, nothing is counted.
+    /// Its length in bytes when it was looked at.
     pub len: u64,
-    /// A number that is another one for another file, and after a change: from its inode number and the time of
-    /// its last modification. If it is another one when the file is read, nothing is counted.
+    /// A number that differs for another file and after a change: from its inode number, its length and the time of
+    /// its last modification. If it differs when the file is read, nothing is counted.
     pub version: u64,
 }
 
 /// Returns a number that tells a file from another one that has replaced it at its path, and from itself
-/// after a change: from its inode number and the time of its last modification. Changes within one tick of
-/// the filesystem's clock (some milliseconds) and the same inode are not told apart. The device does not
+/// after a change: from its inode number, its length and the time of its last modification. Changes of the same
+/// inode that keep the length, within one tick of the filesystem's clock (some milliseconds), are not told apart. The device does not
 /// count, since hosts may mount one filesystem as different devices.
 pub(crate) fn version_of(metadata: &Metadata) -> u64 {
     let nanos = metadata.mtime_nsec() as u64;
     let modified = (metadata.mtime() as u64).wrapping_mul(1_000_000_000);
-    mixed(metadata.ino()) ^ mixed(modified.wrapping_add(nanos)).rotate_left(32)
+    let words = [metadata.ino(), metadata.len(), modified.wrapping_add(nanos)];
+    words
+        .into_iter()
+        .fold(0, |version, word| mixed(version ^ word))
 }
 
 /// Returns the path by which other processes find the file at `path`: from the root, and not through a descriptor

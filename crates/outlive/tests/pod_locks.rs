@@ -143,7 +143,7 @@ fn a_child_with_copies_of_the_descriptors_keeps_no_lock() {
     // SAFETY: the child only waits for a signal.
     let child = unsafe { libc::fork() };
     if child == 0 {
-        // SAFETY: ends a child that nobody ends, and waits.
+        // SAFETY: waits for a signal, or for the alarm if the test fails.
         unsafe {
             libc::alarm(60);
             loop {

@@ -1,6 +1,7 @@
 //! The proofs of names, jobs and judgements: what `outlive prove kill` and `outlive prove schedule` run of them.
 
 mod case;
+mod deaths;
 mod guests;
 mod lookouts;
 mod places;

@@ -35,6 +35,7 @@ pub fn all() -> Vec<Proof> {
     let working = working.into_iter();
     { working.chain(super::races::all()) }
         .chain(super::lookouts::all())
+        .chain(super::deaths::all())
         .collect()
 }
 
@@ -54,6 +55,7 @@ pub fn broken() -> Vec<(Scenario, Bounds, &'static str)> {
     ];
     broken.extend(super::races::broken());
     broken.extend(super::lookouts::broken());
+    broken.extend(super::deaths::broken());
     broken
 }
 

@@ -24,6 +24,7 @@ pub fn add_to(suite: &mut Suite) {
     for case in Work::SOUND {
         suite.add(OfPool(case));
     }
+    super::deaths::add_to(suite);
     super::guests::add_to(suite);
     super::lookouts::add_to(suite);
     super::places::add_to(suite);
@@ -50,6 +51,7 @@ pub fn broken() -> Vec<(Box<dyn Sweep>, &'static str)> {
     );
     let demanding: (Box<dyn Sweep>, _) = (Box::new(OfPool(Work::DemandsRoom)), "asked: 128");
     let mut broken = vec![published, demanding];
+    broken.extend(super::deaths::broken_sweeps());
     broken.extend(super::guests::broken());
     broken.extend(super::lookouts::broken_sweeps());
     broken.extend(super::places::broken());

@@ -1,64 +1,21 @@
 //! The director: watches a run, kills hosts, and follows each failure until it is over.
 
+use super::kills::{Kills, Next};
 use super::launch::{Group, Running, lock};
+use super::members::Members;
 use super::standby::Standby;
-use super::{Failure, KillAt, Options, RunError, Running as Program, Supervise};
+use super::{Failure, Options, RunError, Running as Program, Supervise};
 use crate::crew::Crew;
 use crate::header::Header;
-use crate::random::Random;
 use outlive::host::Os;
 use outlive::membership::{EventKind, Instance, Level, News, Status, Tables};
 use outlive::recovery::Logs;
-use std::collections::{BTreeMap, HashMap};
 use std::os::unix::process::ExitStatusExt;
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
 /// For how long a host that was sent SIGKILL may still run, in seconds.
 const KILL_PATIENCE: u64 = 10;
-/// For how long the host that is to be killed next may be on its way into the pod before another is
-/// killed instead, in seconds.
-const JOIN_PATIENCE: f64 = 5.0;
-
-/// For how long workers wait at a gate while no host can be killed, in seconds. Then the kill is missed.
-const GATE_PATIENCE: f64 = 20.0;
-
-/// What becomes of a kill that is due.
-enum Next {
-    /// Its host is on its way.
-    Wait,
-    /// This host is killed.
-    Kill(u32),
-    /// No host can be killed.
-    Miss,
-}
-
-/// Numbers of units for the kills, at even distances.
-fn evenly(units: u64, kills: u32) -> Vec<u64> {
-    let kills = u64::from(kills);
-    (1..=kills).map(|kill| kill * units / (kills + 1)).collect()
-}
-
-/// Random numbers of units for the kills, in order.
-fn at_random(units: u64, kills: u32, random: &mut Random) -> Vec<u64> {
-    let mut all: Vec<u64> = (0..kills).map(|_| random.below(units.max(1))).collect();
-    all.sort_unstable();
-    all
-}
-
-/// Which of `hosts` hosts are killed, in random order: all of them once, then all of them again.
-fn victims(hosts: u32, kills: u32, random: &mut Random) -> Vec<u32> {
-    let mut all = Vec::new();
-    while all.len() < kills as usize {
-        let mut round: Vec<u32> = (0..hosts).collect();
-        while !round.is_empty() {
-            all.push(round.swap_remove(random.below(round.len() as u64) as usize));
-        }
-    }
-    all.truncate(kills as usize);
-    all
-}
-
 /// Watches a run, and kills hosts.
 pub(super) struct Director<'o, R> {
     run: R,
@@ -77,17 +34,8 @@ pub(super) struct Director<'o, R> {
     open: Vec<usize>,
     /// Who stands by.
     standby: Standby,
-    /// The members that were seen alive of each incarnation of a host, by id.
-    members: HashMap<Instance, BTreeMap<u32, Instance>>,
-    /// How many kills were sent.
-    killed: u32,
-    /// At which units hosts are killed at random.
-    thresholds: Vec<u64>,
-    /// Which hosts these are.
-    victims: Vec<u32>,
-    /// Since when the next kill is due.
-    due_since: Option<f64>,
-    random: Random,
+    members: Members,
+    kills: Kills,
     /// The host that did not die when it was killed.
     unkillable: Option<RunError>,
 }
@@ -102,28 +50,7 @@ impl<'o, R: Program> Director<'o, R> {
         running: Running,
     ) -> Self {
         let header = run.header();
-        let (units, crew) = (header.units(), header.crew());
-        let mut random = Random::new(options.seed | 1);
-        let at = match (&options.kill_units[..], options.kill_at) {
-            ([], KillAt::Commit) => evenly(units, options.kills),
-            ([], KillAt::Random) => at_random(units, options.kills, &mut random),
-            (asked, _) => {
-                let mut asked = asked.to_vec();
-                asked.sort_unstable();
-                asked
-            }
-        };
-        let (thresholds, victims) = match options.kill_at {
-            KillAt::Commit => {
-                header.arm(&at);
-                (Vec::new(), Vec::new())
-            }
-            KillAt::Random => {
-                header.shut_gates(&at);
-                let hosts = crew.hosts - crew.spares;
-                (at, victims(hosts, options.kills, &mut random))
-            }
-        };
+        let crew = header.crew();
         Self {
             run,
             header,
@@ -138,12 +65,8 @@ impl<'o, R: Program> Director<'o, R> {
             failures: Vec::new(),
             groups: Vec::new(),
             open: Vec::new(),
-            members: HashMap::new(),
-            killed: 0,
-            thresholds,
-            victims,
-            due_since: None,
-            random,
+            members: Members::default(),
+            kills: Kills::new(options, header),
             unkillable: None,
         }
     }
@@ -181,74 +104,31 @@ impl<'o, R: Program> Director<'o, R> {
 
     /// Whether a host is to be killed now.
     pub fn is_wanted(&self) -> bool {
-        self.header.halted().nth(self.killed as usize).is_some()
-            || self.due_since.is_none() && self.is_due()
-    }
-
-    fn is_due(&self) -> bool {
-        let unit = self.thresholds.get(self.killed as usize);
-        unit.is_some_and(|unit| self.run.drawn() > *unit)
+        self.kills.is_news(self.run.drawn())
     }
 
     /// Whether something is going on, or to be done, that nobody tells of.
     pub fn is_busy(&self) -> bool {
-        self.is_waiting() || (self.killed as usize) < self.thresholds.len()
+        self.is_waiting() || self.kills.is_more()
     }
 
-    /// Kills whoever is to be killed now, and looks how far the failures are.
+    /// Kills the hosts that are to be killed now, and checks how far the failures are.
     pub fn look(&mut self) {
-        self.note_members();
-        match self.options.kill_at {
-            KillAt::Commit => {
-                let halted: Vec<u32> = self.header.halted().skip(self.killed as usize).collect();
-                for host in halted {
-                    self.kill(host);
-                }
-            }
-            KillAt::Random => {
-                while self.is_due() {
-                    let gate = self.killed;
-                    match self.next_kill() {
-                        Next::Wait => break,
-                        Next::Kill(host) => self.kill(host),
-                        Next::Miss => self.killed += 1,
-                    }
-                    self.header.open_gate(gate.into());
-                    self.due_since = None;
-                }
+        self.members.note(self.tables, &self.crew);
+        for host in self.kills.halted() {
+            self.kill(host);
+        }
+        while self.kills.is_due(self.run.drawn()) && !self.run.is_done() {
+            match self.next_kill() {
+                Next::Wait => break,
+                Next::Kill(host) => self.kill(host),
+                Next::Miss => drop(self.kills.is_over()),
             }
         }
         self.follow();
     }
 
-    fn note_members(&mut self) {
-        let generations = self.tables.generations();
-        for (id, state) in self.tables.writers() {
-            let (host, member) = (u32::from(state.host), Instance::new(id, state.generation));
-            if host >= self.crew.hosts || state.level == Some(Level::Host) {
-                continue;
-            }
-            // A host joins before its members: who is seen for the first time is of its current incarnation.
-            let known = self
-                .members
-                .iter()
-                .any(|(of, members)| of.id == host && members.get(&id) == Some(&member));
-            if !known {
-                let of = Instance::new(host, generations.current(host));
-                self.members.entry(of).or_default().insert(id, member);
-            }
-        }
-    }
-
-    /// Decides what becomes of the next kill, which is due: it takes the host that was drawn for it, or any other
-    /// if that one does not work.
     fn next_kill(&mut self) -> Next {
-        if self.run.is_done() {
-            return Next::Wait;
-        }
-        let Some(drawn) = self.victims.get(self.killed as usize).copied() else {
-            return Next::Wait;
-        };
         // A host that was killed has members for a moment: its death is not read yet.
         let dying = |host: u32| {
             let mut failures = self.failures.iter();
@@ -258,24 +138,13 @@ impl<'o, R: Program> Director<'o, R> {
             let mut workers = self.crew.workers_of(host);
             self.standby.works(host) || workers.any(|it| self.run.attempting(it).is_some())
         };
-        let mut alive: Vec<u32> = (0..self.crew.hosts)
+        let alive: Vec<u32> = (0..self.crew.hosts)
             .filter(|host| works(*host) && !dying(*host) && !self.members_of(*host).is_empty())
             .collect();
-        if alive.contains(&drawn) {
-            return Next::Kill(drawn);
-        }
-        let now = self.now();
-        let waited = now - *self.due_since.get_or_insert(now);
-        let has_failed = self.failures.iter().any(|failure| failure.host == drawn);
-        let comes = !has_failed || self.options.supervise == Supervise::Restart;
-        if comes && self.standby.works(drawn) && waited < JOIN_PATIENCE {
-            return Next::Wait;
-        }
-        match alive.len() as u64 {
-            0 if waited < GATE_PATIENCE => Next::Wait,
-            0 => Next::Miss,
-            all => Next::Kill(alive.swap_remove(self.random.below(all) as usize)),
-        }
+        let (now, failures, standby) = (self.now(), &self.failures, &self.standby);
+        let has_failed = |host| failures.iter().any(|failure| failure.host == host);
+        self.kills
+            .next(now, &alive, |host| standby.works(host), has_failed)
     }
 
     /// The instances of `host` that live: its processes and threads.
@@ -288,7 +157,6 @@ impl<'o, R: Program> Director<'o, R> {
     }
 
     fn kill(&mut self, host: u32) {
-        self.killed += 1;
         self.header.hit(host);
         let lost = self.members_of(host);
         let group = lock(&self.running)
@@ -307,11 +175,11 @@ impl<'o, R: Program> Director<'o, R> {
         });
         self.kill_members(&lost);
         if let Some(instance) = instance {
-            self.members.remove(&instance);
+            self.members.take(instance, self.tables);
         }
         let failure = Failure {
             killed_at: is_sent.then_some(killed_at),
-            killed_at_unit: self.thresholds.get(self.killed as usize - 1).copied(),
+            killed_at_unit: self.kills.is_over(),
             instance,
             threads_lost: self.threads_among(&lost),
             lost,
@@ -363,13 +231,7 @@ impl<'o, R: Program> Director<'o, R> {
             }
             // The driver did not kill it.
             None => {
-                let members = self.members.remove(&event.instance).unwrap_or_default();
-                let has_left = |instance: &Instance| {
-                    let state = self.tables.generations().state(instance.id);
-                    state.is_ok_and(|state| state.status == Status::Left)
-                };
-                let lost: Vec<Instance> =
-                    members.into_values().filter(|it| !has_left(it)).collect();
+                let lost = self.members.take(event.instance, self.tables);
                 let failure = Failure {
                     instance: Some(event.instance),
                     detected_at: Some(now),

@@ -6,7 +6,9 @@
 //! process is left behind when it is killed.
 
 mod director;
+mod kills;
 mod launch;
+mod members;
 mod outcome;
 mod play;
 mod program;

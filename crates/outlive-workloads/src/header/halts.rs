@@ -21,24 +21,30 @@ impl<M: Memory> Header<M> {
         self.at + (FIXED + index * 8)
     }
 
-    /// Makes halts for these units, of which there are as many as the run has kills.
-    pub fn arm(self, units: &[u64]) {
+    /// The words of the halts or gates, in their order.
+    fn halts_now(self) -> impl Iterator<Item = u64> {
+        // Acquire: a worker that passes a gate comes after the kill.
+        (0..u64::from(self.kills()))
+            .map(move |index| self.memory.load(self.halt_at(index), Ordering::Acquire))
+    }
+
+    fn set_all(self, flag: u64, units: &[u64]) {
         assert!(units.len() as u64 <= u64::from(self.kills()));
         for (index, unit) in (0..).zip(units) {
-            let word = ARMED | unit & 0xFFFF_FFFF;
+            let word = flag | unit & 0xFFFF_FFFF;
             self.memory
                 .store(self.halt_at(index), word, Ordering::Release);
         }
     }
 
-    /// Makes gates for these units, of which there are as many as the run has kills.
+    /// Makes halts for these units, one for each kill of the run.
+    pub fn arm(self, units: &[u64]) {
+        self.set_all(ARMED, units);
+    }
+
+    /// Makes gates for these units, one for each kill of the run.
     pub fn shut_gates(self, units: &[u64]) {
-        assert!(units.len() as u64 <= u64::from(self.kills()));
-        for (index, unit) in (0..).zip(units) {
-            let word = GATE | unit & 0xFFFF_FFFF;
-            self.memory
-                .store(self.halt_at(index), word, Ordering::Release);
-        }
+        self.set_all(GATE, units);
     }
 
     /// Opens gate `index`.
@@ -49,22 +55,13 @@ impl<M: Memory> Header<M> {
 
     /// Whether a gate is shut whose unit has a number below `units`.
     pub fn is_gated(self, units: u64) -> bool {
-        // Acquire: a worker that passes comes after the kill.
-        (0..u64::from(self.kills()))
-            .map(|index| {
-                self.memory
-                    .load::<u64>(self.halt_at(index), Ordering::Acquire)
-            })
+        self.halts_now()
             .any(|word| word & GATE != 0 && word & 0xFFFF_FFFF < units)
     }
 
     /// The hosts of the workers that have halted, in the order of their halts.
     pub fn halted(self) -> impl Iterator<Item = u32> {
-        (0..u64::from(self.kills()))
-            .map(move |index| {
-                self.memory
-                    .load::<u64>(self.halt_at(index), Ordering::Acquire)
-            })
+        self.halts_now()
             .take_while(|word| word & TAKEN != 0)
             .map(|word| word as u32)
     }

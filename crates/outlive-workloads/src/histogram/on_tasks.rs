@@ -132,8 +132,6 @@ impl Counting {
 struct Plan {
     layout: [u64; 5],
     /// Of the file.
-    len: u64,
-    /// Of the file.
     version: u64,
     /// How many bytes a task counts at most.
     each: u64,
@@ -177,7 +175,6 @@ impl TaskProgram for Counting {
         pool.put(heap, FILE, self.path.as_os_str().as_bytes())?;
         let plan = Plan {
             layout: self.layout.to_words(),
-            len: self.len,
             version: self.version,
             each: self.task_bytes,
         };
@@ -248,8 +245,7 @@ fn count_file(
         _ => TaskError::unable(format_args!("{shown} cannot be read: {error}")),
     };
     let file = File::open(path).map_err(failed)?;
-    let metadata = file.metadata().map_err(failed)?;
-    if (metadata.len(), version_of(&metadata)) != (plan.len, plan.version) {
+    if version_of(&file.metadata().map_err(failed)?) != plan.version {
         return Err(changed(path));
     }
     let (mut bins, mut at) = (Bins::default(), range.start);
@@ -288,7 +284,6 @@ mod tests {
         let layout = counting.layout();
         let plan = Plan {
             layout: layout.to_words(),
-            len: counting.file_bytes(),
             version: counting.version,
             each: 1,
         };

@@ -199,8 +199,7 @@ fn load(context: &Context<'_>, run: Run, index: u64) -> Result<(), UnitError> {
         source,
     };
     let opened = File::open(&input.path).map_err(unreadable)?;
-    let metadata = opened.metadata().map_err(unreadable)?;
-    if (metadata.len(), version_of(&metadata)) != (input.len, input.version) {
+    if version_of(&opened.metadata().map_err(unreadable)?) != input.version {
         return Err(UnitError::Changed { file });
     }
     let mut text = Offset::from_raw(memory.load(cell, Ordering::Relaxed));

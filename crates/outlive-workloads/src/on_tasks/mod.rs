@@ -254,7 +254,7 @@ const BYTES_OF_A_JOB: u64 = 1 << 10;
 /// What stands before data in their block.
 const BYTES_OF_A_NAME: u64 = 64;
 
-/// How many workers may die in one task besides those whose hosts are killed.
+/// How many workers may die in one task in addition to one for each kill of the run.
 const CRASH_LIMIT: u32 = 5;
 
 /// The name of the job of a round.

@@ -150,10 +150,10 @@ fn compute(
     let leaving = context.array::<u32>(LEAVING)?;
     let brings = context.array::<f64>(brings(iteration))?;
     let next = context.array::<f64>(self::brings(iteration + 1))?;
-    // SAFETY: the graph was put into the pod before the first job was submitted, and nobody writes to it. The vector was
-    // put there as well, or written by the job of the iteration before, which is complete; who writes to it next is the
-    // job of the iteration after this one, which is not open before this task is done. The names are there
-    // as long as the pool is.
+    // The graph was put into the pod before the first job was submitted. The vector was put there as well, or written by
+    // the job of the iteration before, which is complete.
+    // SAFETY: no task writes to the graph. The next writer of the vector is the job of the next iteration but one, which is
+    // opened after this task. The names exist as long as the pool does.
     let (begins, sources, leaving, brings) = unsafe {
         (
             begins.as_slice(),

@@ -1,7 +1,7 @@
 //! What every run tells at its end: what it cost, and which hosts failed.
 
 use super::workers::Workers;
-use crate::amount::Bytes;
+use crate::amount::{Bytes, Many};
 use crate::failure::Failure;
 use crate::output::To;
 use outlive::segment::NoRoom;
@@ -98,20 +98,20 @@ impl Report {
     /// Says it to people.
     pub fn tell(&self, to: To) -> Result<(), Failure> {
         to.line(format_args!(
-            "{:.3} s, {:.3} s of processor time, on {} hosts {}of {}{} threads; {} units, a pod of {}, seed {}",
+            "{:.3} s, {:.3} s of processor time, on {} {}of {}{}; {}, a pod of {}, seed {}",
             self.seconds,
             self.cpu_seconds,
-            self.hosts,
+            Many(self.hosts.into(), "host"),
             match self.spares {
                 0 => String::new(),
-                spares => format!("and {spares} spares "),
+                spares => format!("and {} ", Many(spares.into(), "spare")),
             },
             match self.processes {
                 1 => String::new(),
-                processes => format!("{processes} processes of "),
+                processes => format!("{} of ", Many(processes.into(), "process")),
             },
-            self.threads,
-            self.units,
+            Many(self.threads.into(), "thread"),
+            Many(self.units, "unit"),
             Bytes(self.pod_bytes),
             self.seed,
         ))?;
@@ -150,14 +150,9 @@ impl Report {
     }
 }
 
-/// `number` things, in words.
-fn several(number: u64, one: &str, more: &str) -> String {
-    format!("{number} {}", if number == 1 { one } else { more })
-}
-
 fn re_executed(units: u64) -> String {
     let were = if units == 1 { "was" } else { "were" };
-    format!("{} {were} re-executed", several(units, "unit", "units"))
+    format!("{} {were} re-executed", Many(units, "unit"))
 }
 
 impl Failed {
@@ -190,8 +185,8 @@ impl Failed {
             _ => format!(
                 "host {} ({}, {})",
                 self.host,
-                several(processes, "process", "processes"),
-                several(threads, "thread", "threads")
+                Many(processes, "process"),
+                Many(threads, "thread")
             ),
         };
         let at = self.killed_at.or(self.detected_at).unwrap_or_default();

@@ -205,10 +205,10 @@ fn finish(ended: Result<(), Box<dyn Any + Send>>) {
 /// Gives up a coroutine, wherever it stands, and takes its stack back.
 fn abandon(mut coroutine: Thread) -> DefaultStack {
     if coroutine.started() && !coroutine.done() {
-        // SAFETY: nothing on the stack has to be dropped: the frames of this module hold no values that
-        // do, and a scenario's frames are forgotten, as those of a process that is killed are. Forgetting
-        // is safe for all values but those that lend the stack itself to other threads until they are
-        // dropped (scoped threads); `Scenario::thread` forbids them across an access.
+        // The frames of this module hold no values that have to be dropped, and a scenario's frames are
+        // forgotten, as those of a killed process are.
+        // SAFETY: forgetting is safe for all values but those that lend the stack itself to other threads
+        // until they are dropped (scoped threads); `Scenario::thread` forbids them across an access.
         unsafe { coroutine.force_reset() };
     } else if !coroutine.started() {
         coroutine.force_unwind();
