@@ -70,7 +70,7 @@ fn spares_take_the_places_of_hosts_that_nobody_starts_again() {
     ]);
     let shown = outlive(all).succeeds();
     assert!(
-        shown.contains("on 1 hosts and 1 spares of 1 threads"),
+        shown.contains("on 1 host and 1 spare of 1 thread"),
         "{shown}"
     );
     assert!(shown.contains(", replaced by host 1 after "), "{shown}");
