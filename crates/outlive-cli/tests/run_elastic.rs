@@ -215,6 +215,47 @@ fn a_host_that_stands_still_for_a_while_is_suspected() {
     assert!(seen, "host {host}: {summary:#}");
 }
 
+/// A process stands still in a task while its host's heart, which another process beats, goes on.
+#[test]
+fn a_host_whose_worker_is_overdue_is_fenced_if_asked() {
+    let stage = Stage::new("overdue");
+    let (expected, _) = run(&stage, &WIDE);
+    let place = Place::new("overdue");
+    let pod = place.path();
+    let output = stage.path("product");
+    let mut all = vec!["run"];
+    all.extend(WIDE);
+    all.extend(["--hosts", "2", "--processes", "2"]);
+    all.extend(["--deadline", "500ms", "--fence-overdue", "--json"]);
+    all.extend(["--pod", pod, "--output", &output]);
+    let mut running = Running::start(all);
+    let works = |seen: &Seen| Seen::of(seen.pid).is_some_and(|seen| seen.seconds > 0.1);
+    wait_until("all work", || {
+        let all = processes_of(pod);
+        all.len() == 4 && all.iter().all(works)
+    });
+    let processes = processes_of(pod);
+    let is_child = |one: &&Seen| processes.iter().any(|other| other.pid == one.parent);
+    let child = processes.iter().find(is_child).unwrap();
+    kill_process(Pid::from_raw(child.pid as i32).unwrap(), Signal::STOP).unwrap();
+    let summary: Value = serde_json::from_str(&running.ends()).unwrap();
+    assert!(
+        fs::read_to_string(&output).unwrap() == expected,
+        "{summary:#}"
+    );
+    assert_eq!(summary["workers"]["deadline"], 0.5);
+    let overdue = summary["workers"]["overdue"].as_array().unwrap();
+    assert!(!overdue.is_empty(), "{summary:#}");
+    let failures = summary["failures"].as_array().unwrap();
+    let fenced = |host: &Value| {
+        let of = |one: &&Value| one["host"] == *host && one["fenced"] == true;
+        failures.iter().any(|one| of(&one))
+    };
+    let all_are = overdue.iter().all(|one| fenced(&one["host"]));
+    assert!(all_are, "{summary:#}");
+    assert_nothing_is_left(&summary);
+}
+
 #[test]
 fn numbers_of_workers_that_cannot_be_are_refused() {
     let _stage = Stage::new("elastic-refused");
@@ -230,4 +271,6 @@ fn numbers_of_workers_that_cannot_be_are_refused() {
     rank(&["--elastic", "1..2", "--ready", "4..4"]).fails(2, "--ready");
     rank(&["--elastic", "1..2", "--may-fail", "1.5"]).fails(2, "from 0 to 1");
     rank(&["--freeze", "0ms"]).fails(2, "between 1ms and a day");
+    rank(&["--deadline", "soon"]).fails(2, "write 500ms or 10s");
+    rank(&["--fence-overdue"]).fails(2, "--deadline");
 }

@@ -136,6 +136,7 @@ pub mod pool;
 pub mod proofs;
 pub mod registry;
 pub mod scenarios;
+mod setback;
 pub mod slot;
 pub mod status;
 pub mod supply;
@@ -153,7 +154,9 @@ pub use failure::PoolError;
 pub use jobs::{EndPoint, JobState, OpenPoint, RemoveJobPoint, SubmitError, SubmitPoint};
 pub use judge::JudgePoint;
 pub use names::Data;
-pub use pool::{Advice, Band, Job, JobError, Options, PoolStatus, Trigger, Turn, WorkerPool};
+pub use pool::{
+    Advice, Band, Deadlines, Job, JobError, Options, Overdue, PoolStatus, Trigger, Turn, WorkerPool,
+};
 pub use registry::{Call, Registry, TaskError, TaskResult};
 pub use slot::{Settings, Slots};
 pub use status::{State, Status};

@@ -14,7 +14,7 @@
 //!
 //! A task that fails, by an error or a panic, is tried again at once, up to the pool's limit; then its job fails. One that this
 //! worker cannot do, for a reason of its own, it leaves to others, and itself leaves the pool. A panic ends neither the
-//! thread nor its membership. A task in which worker after worker dies is poisoned: it is not run again, and its job fails.
+//! thread nor its membership. A worker whose tasks all fail [takes a step back](crate::setback). A task in which worker after worker dies is poisoned: it is not run again, and its job fails.
 
 use crate::context::Context;
 use crate::crew::{Crew, Judged, ticket_of};
@@ -22,6 +22,7 @@ use crate::frontier::Frontier;
 use crate::layout::{Hand, Layout};
 use crate::pool::{Resizer, Trigger, Turn, is_surplus, living, why_came};
 use crate::registry::{Definition, Registry, TaskError};
+use crate::setback::Setback;
 use crate::slot::Occupant;
 use crate::{EngineError, JobState, PoolError, Running, Spec, SubmitError, Task};
 use core::any::Any;
@@ -31,6 +32,7 @@ use outlive::memory::{Native, Offset};
 use outlive::supervise::Stop;
 use outlive::sync::{Outcome, Seat, Ticket, Waiting, Withdrawal};
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::time::Instant;
 
 /// The number of the function that submits a job: every pool has it.
 pub(crate) const SUBMIT: u32 = u32::MAX;
@@ -90,6 +92,7 @@ pub(crate) struct Worker<'w> {
     besides: bool,
     /// A task that it cannot do, and leaves to others.
     left: Option<Running>,
+    setback: Setback,
 }
 
 /// Why a worker stops.
@@ -125,6 +128,7 @@ impl<'w> Worker<'w> {
             is_last: false,
             besides,
             left: None,
+            setback: Setback::default(),
         })
     }
 
@@ -185,7 +189,11 @@ impl<'w> Worker<'w> {
                 return Ok(ended);
             }
             let moment = self.layout.barrier.moment()?;
-            while let Some(run) = self.crew.find()? {
+            // Who has no luck looks for nothing, and waits with those who have found nothing; whatever there is keeps the
+            // judge from sending all to sleep.
+            while !self.steps_back()
+                && let Some(run) = self.crew.find()?
+            {
                 idle = 0;
                 self.run(run)?;
                 if self.served.tasks.is_multiple_of(TASKS_PER_LOOK) {
@@ -223,6 +231,12 @@ impl<'w> Worker<'w> {
                 return Ok(ended);
             }
         }
+    }
+
+    /// Whether it takes no task now, as its last ones have failed and there are others to take them.
+    #[inline]
+    fn steps_back(&mut self) -> bool {
+        self.setback.pauses() && !self.is_alone()
     }
 
     fn judge(&mut self, seat: &mut Seat<'_>, ticket: &Ticket) -> Result<Judged<Native>, PoolError> {
@@ -342,7 +356,10 @@ impl<'w> Worker<'w> {
                 Ok(()) => match self.crew.complete(&mut run) {
                     // There was no room for its children.
                     Err(error) if !run.is_spent() => (error.to_string(), error.wanted()),
-                    done => return done,
+                    done => {
+                        self.setback.succeeds();
+                        return done;
+                    }
                 },
                 Err((why, _)) if why.is_unable() && !(self.is_last && self.is_alone()) => {
                     let task = shown(self.registry, run.task());
@@ -360,6 +377,9 @@ impl<'w> Worker<'w> {
             }
             let shown = shown(self.registry, run.task());
             let why = format!("task {shown} failed: {why}");
+            if let Some(pause) = self.setback.fails(Instant::now()) {
+                tracing::warn!(?pause, why, "a worker whose tasks fail takes a step back");
+            }
             self.crew.begin(&run)?;
             return self.crew.fail(&mut run, &why, wanted);
         }

@@ -5,12 +5,12 @@
 mod support;
 
 use outlive::heap::LocalHeap;
-use outlive::membership::ProcessOptions;
+use outlive::membership::{Process, ProcessOptions};
 use outlive::pod::{Pod, PodOptions};
 use outlive::supervise::{Child, Place, ProcessSupervisor, RestartPolicy, Stop};
-use outlive_tasks::{Call, JobError, Options, WorkerPool, task};
+use outlive_tasks::{Call, Deadlines, Job, JobError, Options, WorkerPool, task};
 use std::process::Command;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use support::LONG;
 
 task! {
@@ -50,6 +50,16 @@ task! {
             std::process::abort();
         }
         context.result_of(&tried)
+    }
+}
+
+task! {
+    /// Does not end the first few times.
+    fn endless(context, times: u64) {
+        while u64::from(context.attempt()) < times {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        Ok(())
     }
 }
 
@@ -96,8 +106,12 @@ impl Drop for Gone {
     }
 }
 
-/// A pod with a pool whose two workers are processes that a supervisor restarts.
-fn with_processes(name: &str, options: Options, body: impl FnOnce(&LocalHeap<'_>, WorkerPool)) {
+/// A pod with a pool whose two workers are processes, each on a host of its own, that a supervisor restarts.
+fn with_processes(
+    name: &str,
+    options: Options,
+    body: impl FnOnce(&Process, &LocalHeap<'_>, WorkerPool),
+) {
     let path = format!("/dev/shm/outlive-tasks-{name}-{}", std::process::id());
     let _gone = Gone(path.clone());
     let pod = Pod::create(&path, PodOptions::new().size(64 << 20).ids(64)).unwrap();
@@ -111,8 +125,8 @@ fn with_processes(name: &str, options: Options, body: impl FnOnce(&LocalHeap<'_>
         longest: Duration::from_millis(20),
         ..RestartPolicy::default()
     });
-    for id in [4, 5] {
-        supervisor = supervisor.child(Child::new(id, 1, command));
+    for (id, host) in [(4, 1), (5, 6)] {
+        supervisor = supervisor.child(Child::new(id, host, command));
     }
     let end = supervisor.stopper();
     std::thread::scope(|scope| {
@@ -128,7 +142,7 @@ fn with_processes(name: &str, options: Options, body: impl FnOnce(&LocalHeap<'_>
             supervisor.run();
             supervisor.kill_children();
         });
-        body(&heap, pool);
+        body(&process, &heap, pool);
         drop(ending);
     });
     drop(heap);
@@ -147,7 +161,7 @@ fn failure(heap: &LocalHeap<'_>, pool: WorkerPool, name: &str, call: Call) -> St
 
 #[test]
 fn a_poisoned_task_names_its_victims_and_other_jobs_go_on() {
-    with_processes("poison", Options::new(), |heap, pool| {
+    with_processes("poison", Options::new(), |_, heap, pool| {
         let others: Vec<_> = (0..4)
             .map(|n| {
                 pool.submit(heap, &format!("healthy {n}"), healthy(200))
@@ -175,18 +189,58 @@ fn a_poisoned_task_names_its_victims_and_other_jobs_go_on() {
 
 #[test]
 fn a_task_that_kills_fewer_workers_completes() {
-    with_processes("almost", Options::new(), |heap, pool| {
+    with_processes("almost", Options::new(), |_, heap, pool| {
         let job = pool.submit(heap, "almost", sometimes(4)).unwrap();
         job.wait(LONG).unwrap();
     });
     // However few places for notes the pool's workers need.
     let small = Options::new().capacity(2).crash_limit(12);
-    with_processes("small", small, |heap, pool| {
+    with_processes("small", small, |_, heap, pool| {
         let why = failure(heap, pool, "limited", sometimes(100));
         assert!(why.contains("12 workers died"), "{why}");
     });
-    with_processes("limit", Options::new().crash_limit(2), |heap, pool| {
+    with_processes("limit", Options::new().crash_limit(2), |_, heap, pool| {
         let why = failure(heap, pool, "limited", sometimes(2));
         assert!(why.contains("2 workers died"), "{why}");
+    });
+}
+
+/// How long a task of [`fenced_until_over`] may take.
+const LIMIT: Duration = Duration::from_millis(400);
+
+/// Looks at the deadlines until `job` is over, and has the hosts fenced of those that are overdue. Returns for which attempts.
+fn fenced_until_over(process: &Process, pool: &WorkerPool, job: &Job<'_>) -> Vec<u8> {
+    let (mut deadlines, mut fenced) = (Deadlines::new(LIMIT), Vec::new());
+    let generations = process.tables().generations();
+    let since = Instant::now();
+    while let Err(JobError::TimedOut { .. }) = job.wait(Some(Duration::from_millis(20))) {
+        assert!(since.elapsed() < LONG.unwrap());
+        for overdue in deadlines.look(pool, generations).unwrap() {
+            println!("{overdue}");
+            assert!(overdue.task.contains("poison::endless("), "{overdue}");
+            assert!(overdue.since >= LIMIT);
+            fenced.push(overdue.attempt);
+            let again = deadlines.look(pool, generations).unwrap();
+            assert_eq!(again, [], "it is told once");
+            process.fence(overdue.worker).unwrap();
+        }
+    }
+    fenced
+}
+
+#[test]
+fn a_worker_in_an_endless_task_is_overdue_and_others_go_on_once_it_is_fenced() {
+    with_processes("endless", Options::new(), |process, heap, pool| {
+        let job = pool.submit(heap, "endless", endless(2)).unwrap();
+        assert_eq!(fenced_until_over(process, &pool, &job), [0, 1]);
+        job.wait(LONG).unwrap();
+    });
+    let limited = Options::new().crash_limit(2);
+    with_processes("too-endless", limited, |process, heap, pool| {
+        let job = pool.submit(heap, "endless", endless(9)).unwrap();
+        assert_eq!(fenced_until_over(process, &pool, &job), [0, 1]);
+        let why = job.wait(LONG).unwrap_err().to_string();
+        assert!(why.contains("2 workers died in it"), "{why}");
+        assert_eq!(why.matches("SIGKILL").count(), 2, "{why}");
     });
 }

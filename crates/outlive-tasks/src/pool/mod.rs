@@ -1,6 +1,7 @@
 //! The front door: a worker pool is created, worked in, given jobs, looked at and destroyed here.
 
 mod data;
+mod deadlines;
 mod elastic;
 pub(crate) mod header;
 mod job;
@@ -12,6 +13,7 @@ mod status;
 mod tests;
 mod trigger;
 
+pub use deadlines::{Deadlines, Overdue};
 pub(crate) use elastic::Resizer;
 pub use header::{DestroyPoint, MakePoint};
 pub use job::{Job, JobError};

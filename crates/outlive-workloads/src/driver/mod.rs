@@ -18,7 +18,7 @@ mod standby;
 
 pub use launch::{die_with, not_stopped_by_a_terminal, own_program};
 pub use outcome::{Failure, Outcome, Progress, RunError, Turns};
-pub use program::{Came, Elastic, Order, Program, Running, Stage, Stretch};
+pub use program::{Attendant, Came, Deadline, Elastic, Order, Program, Running, Stage, Stretch};
 
 use crate::crew::{Crew, MOST_HOSTS};
 use crate::size;
@@ -74,6 +74,8 @@ pub struct Options {
     pub elastic: Option<Elastic>,
     /// How long a worker's heart may stand still while others' go on, before the worker is suspected; 10 s by default.
     pub freeze: Option<Duration>,
+    /// For how long a worker may be in one task; for as long as it takes by default.
+    pub deadline: Option<Deadline>,
     /// Where the pod is made; by default somewhere in /dev/shm.
     pub pod: Option<PathBuf>,
     /// How large it is; by default as large as the program estimates.
@@ -104,6 +106,7 @@ impl Default for Options {
             supervise: Supervise::default(),
             elastic: None,
             freeze: None,
+            deadline: None,
             pod: None,
             size: None,
             seed: u64::from(std::process::id()) << 32 ^ now_nanos(),

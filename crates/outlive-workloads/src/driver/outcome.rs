@@ -83,6 +83,8 @@ pub struct Turns {
     pub went_on_request: u64,
     /// Those that were suspected, by their numbers, and how often.
     pub suspected: Vec<(u32, u64)>,
+    /// Those that were in one task for longer than [they may](super::Deadline), by their numbers, and how often.
+    pub overdue: Vec<(u32, u64)>,
 }
 
 /// One host's failure. Times are seconds from when the hosts were started.

@@ -3,7 +3,7 @@
 use super::director::Director;
 use super::launch::{AsGroups, Running, cpu_seconds, lock};
 use super::scene::{Scene, ask_for};
-use super::{Options, Outcome, Program, Progress, RunError, Supervise};
+use super::{Attendant, Options, Outcome, Program, Progress, RunError, Supervise};
 use crate::header::CalledOff;
 use outlive::pod::PodError;
 use outlive::supervise::{Child, Outlook, ProcessSupervisor, RestartPolicy, Stop, home};
@@ -68,7 +68,13 @@ impl<R: super::Running> Scene<R> {
                 let member = process
                     .enter(Some(crew.driver_thread()), "driver")
                     .map_err(PodError::from)?;
-                program.attend(&run, &self.pod, &member.heap(&self.pod)?, settled)
+                let attendant = Attendant {
+                    pod: &self.pod,
+                    process,
+                    heap: &member.heap(&self.pod)?,
+                    deadline: options.deadline,
+                };
+                program.attend(&run, &attendant, settled)
             });
             let attendant = attendant.map_err(RunError::Thread)?;
             let director = thread("director").spawn_scoped(scope, {

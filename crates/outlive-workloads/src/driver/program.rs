@@ -6,6 +6,7 @@ use crate::header::{CalledOff, Header, ROOT, RunHeader};
 use crate::host::HostError;
 use crate::table::Blocks;
 use outlive::heap::LocalHeap;
+use outlive::membership::Process;
 use outlive::memory::{Native, Offset};
 use outlive::pod::Pod;
 use outlive::supervise::Stop;
@@ -49,11 +50,10 @@ pub trait Program: Sync {
     fn attend(
         &self,
         running: &Self::Running,
-        pod: &Pod,
-        heap: &LocalHeap<'_>,
+        attendant: &Attendant<'_>,
         over: &Stop,
     ) -> Result<(), RunError> {
-        let _ = (running, pod, heap, over);
+        let _ = (running, attendant, over);
         Ok(())
     }
 
@@ -73,6 +73,19 @@ pub trait Program: Sync {
     ) -> Result<<Self::Running as Running>::Result, HostError>;
 }
 
+/// The driver's thread that attends a run, and its place in the pod.
+#[derive(Clone, Copy, Debug)]
+pub struct Attendant<'a> {
+    /// The pod.
+    pub pod: &'a Pod,
+    /// The driver's process.
+    pub process: &'a Process,
+    /// The thread's way to the pod's heap.
+    pub heap: &'a LocalHeap<'a>,
+    /// For how long a worker may be in one task, if that was said.
+    pub deadline: Option<Deadline>,
+}
+
 /// For whom a program is begun.
 #[derive(Clone, Copy, Debug)]
 pub struct Order {
@@ -84,6 +97,16 @@ pub struct Order {
     pub elastic: Option<Elastic>,
     /// How long a worker's heart may stand still, if that was said.
     pub freeze: Option<Duration>,
+}
+
+/// For how long a worker may be in one task. That is seen from outside, by the driver
+/// ([`Deadlines`](outlive_tasks::Deadlines)).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Deadline {
+    /// The limit. A worker beyond it is reported.
+    pub limit: Duration,
+    /// Whether its host is fenced, too, so that others do the task.
+    pub fences: bool,
 }
 
 /// How the number of workers follows what there is to do ([`Options::elastic`](outlive_tasks::Options::elastic)).

@@ -71,6 +71,7 @@
 //! }
 //! ```
 
+mod overdue;
 mod record;
 mod suspects;
 mod work;
@@ -78,7 +79,7 @@ mod work;
 pub use record::{Record, TaskRun};
 pub use work::{PoolWork, damaged, next_round, round, spread, step, unit};
 
-use crate::driver::{Elastic, Order, Program, RunError, Running, Stage};
+use crate::driver::{Attendant, Elastic, Order, Program, RunError, Running, Stage};
 use crate::header::{Beginning, CalledOff};
 use crate::host::HostError;
 use outlive::heap::LocalHeap;
@@ -86,6 +87,7 @@ use outlive::memory::Memory;
 use outlive::pod::Pod;
 use outlive::supervise::Stop;
 use outlive_tasks::{Call, JobError, JobState, Options, PoolError, WorkerPool};
+use overdue::Overseer;
 use std::time::Duration;
 use suspects::Suspects;
 
@@ -309,9 +311,10 @@ fn wait<P: TaskProgram>(
     program: &P,
     run: &TaskRun<P::Result>,
     pool: &WorkerPool,
-    heap: &LocalHeap<'_>,
+    attendant: &Attendant<'_>,
     over: &Stop,
 ) -> Result<(), RunError> {
+    let heap = attendant.heap;
     let submit = |round: u64, call| {
         let submitted = pool.submit(heap, &job(round), call);
         submitted.map_err(|error| {
@@ -323,10 +326,12 @@ fn wait<P: TaskProgram>(
         })
     };
     let mut suspects = Suspects::new(run.record(), pool);
+    let mut overseer = Overseer::new(run.record(), pool, attendant);
     let (mut waited, mut round) = (submit(0, program.begin())?, 0);
     // Looked at in each round: rounds that follow each other quickly leave no time without one.
     while !over.is_stopped() && run.header().called_off().is_none() {
         suspects.look(heap.member().generations());
+        overseer.look()?;
         match waited.wait(Some(LOOK)) {
             Ok(_) => {}
             Err(JobError::TimedOut { .. }) => continue,
@@ -407,14 +412,13 @@ impl<P: TaskProgram> Program for P {
     fn attend(
         &self,
         run: &Self::Running,
-        pod: &Pod,
-        heap: &LocalHeap<'_>,
+        attendant: &Attendant<'_>,
         over: &Stop,
     ) -> Result<(), RunError> {
-        let pool = WorkerPool::open(pod, P::POOL.name).map_err(HostError::from)?;
-        let waited = wait(self, run, &pool, heap, over);
+        let pool = WorkerPool::open(attendant.pod, P::POOL.name).map_err(HostError::from)?;
+        let waited = wait(self, run, &pool, attendant, over);
         // Done or not, nobody is to work any more.
-        let resized = pool.resize(heap, 0).map_err(HostError::from);
+        let resized = pool.resize(attendant.heap, 0).map_err(HostError::from);
         waited.and(resized.map_err(RunError::from))
     }
 

@@ -29,11 +29,13 @@ const STEPS: u64 = 768;
 /// How many workers came, and how many went, for each reason: rarely written, so on one line.
 const TURNS: u64 = 896;
 const WORKERS: u64 = 1024;
-/// What each worker has: a line of its own, with its unit, how many it has begun, how often it was suspected, how it came last.
+/// What each worker has: a line of its own, with its unit, how many it has begun, how often it was suspected, how it came last,
+/// how often it was overdue.
 const WORKER: u64 = 128;
 const BEGUN_HERE: u64 = 8;
 const SUSPECTED_HERE: u64 = 16;
 const CAME_HERE: u64 = 24;
+const OVERDUE_HERE: u64 = 32;
 
 /// Why a worker may have come, by the numbers that stand for it.
 const REASONS: [Trigger; 4] = [
@@ -217,6 +219,13 @@ impl Record {
         memory.fetch_add(at, 1u64, Ordering::Relaxed);
     }
 
+    /// Notes that worker `number` has been in a task for too long.
+    pub(super) fn is_overdue(&self, number: u32) {
+        let memory = self.header.memory();
+        let at = self.worker(number) + OVERDUE_HERE;
+        memory.fetch_add(at, 1u64, Ordering::Relaxed);
+    }
+
     /// Notes that a round begins.
     pub(super) fn round(&self, round: u64) {
         self.store(ROUND, round);
@@ -350,18 +359,22 @@ impl<T> Running for TaskRun<T> {
         let count = |at: Option<u64>| at.map_or(0, |at| self.record.load(TURNS + at));
         let (came, went) = (|why| count(came_at(why)), |why| count(went_at(why)));
         let memory = self.record.header.memory();
-        let times = |number| {
-            let at = self.record.worker(number) + SUSPECTED_HERE;
-            (number, memory.load::<u64>(at, Ordering::Relaxed))
+        let times = |place| {
+            let workers = 0..self.record.header.crew().workers();
+            let all = workers.map(|number| {
+                let at = self.record.worker(number) + place;
+                (number, memory.load::<u64>(at, Ordering::Relaxed))
+            });
+            all.filter(|it| it.1 > 0).collect()
         };
-        let workers = 0..self.record.header.crew().workers();
         Turns {
             came_for_tasks: came(Trigger::Tasks),
             came_for_failures: came(Trigger::Failures),
             came_on_request: came(Trigger::Request),
             went_for_tasks: went(Trigger::Tasks),
             went_on_request: went(Trigger::Request),
-            suspected: workers.map(times).filter(|it| it.1 > 0).collect(),
+            suspected: times(SUSPECTED_HERE),
+            overdue: times(OVERDUE_HERE),
         }
     }
 }

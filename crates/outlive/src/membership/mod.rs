@@ -29,6 +29,7 @@ mod process;
 #[doc(hidden)]
 pub mod proofs;
 mod record;
+mod request;
 mod role;
 #[cfg(test)]
 mod scripted;
@@ -56,6 +57,7 @@ pub use options::ProcessOptions;
 pub use oses::{OperatingSystems, TooManyBoots};
 pub use process::{Process, StillMembers};
 pub use record::{Record, Records};
+pub use request::NobodyToFence;
 pub use role::{Role, TakeRolePoint};
 pub use settings::{FenceCommandDigest, Settings};
 pub(crate) use shared::Shared;

@@ -5,12 +5,13 @@ use super::events::GroupEvents;
 use super::join::{self, Claim, JoinError};
 use super::keeper;
 use super::oses::enter_system;
+use super::request::request_fence;
 use super::sentinel::{self, Entry, bell_of};
 use super::shared::{Shared, lock};
 use super::watch::wake_watcher;
 use super::{
-    Credentials, GroupError, GroupId, Guard, Instance, InstanceId, Level, Member, ProcessOptions,
-    Subscription, Tables,
+    Credentials, GroupError, GroupId, Guard, Instance, InstanceId, Level, Member, NobodyToFence,
+    ProcessOptions, Subscription, Tables,
 };
 use crate::host::Os;
 use core::fmt;
@@ -282,6 +283,37 @@ impl Process {
         {
             shared.os.bells().ring(u64::from(group.number()));
         }
+    }
+
+    /// Asks that the host of `member` (a host, a process or a thread) be fenced although its heart beats, because the caller
+    /// knows that it is of no use: it does not come out of a task, say. Returns the host, which nobody joins from now on.
+    ///
+    /// The fabric manager fences it at its next round as if it were silent: its processes are killed, and its generation is
+    /// raised when none of them can write. The caller's own host can be asked for, too. A host
+    /// that cannot be fenced (it runs elsewhere, and there is no fence command) goes on, and is reported as suspected.
+    ///
+    /// ```
+    /// # use outlive::membership::ProcessOptions;
+    /// # use outlive::pod::{Pod, PodOptions};
+    /// # let path = format!("/dev/shm/outlive-doc-fence-{}", std::process::id());
+    /// let pod = Pod::create(&path, PodOptions::new().size(4 << 20).ids(8))?;
+    /// let process = pod.join(ProcessOptions::on_host(0))?;
+    /// let member = process.enter(None, "worker")?;
+    /// let gone = member.instance();
+    /// drop(member);
+    /// assert!(process.fence(gone).is_err());
+    /// # process.leave()?;
+    /// # Pod::destroy(&path)?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// If `member` is gone.
+    ///
+    /// # Crash
+    /// It is asked or not.
+    pub fn fence(&self, member: Instance) -> Result<Instance, NobodyToFence> {
+        request_fence(self.tables(), member)
     }
 
     /// Whether `member` is a thread of this process.

@@ -153,7 +153,7 @@ impl<M: Memory> Records<M> {
 
     /// Notes that the process with the process id `pid`, which was an incarnation of `id`, ended with the wait
     /// status `status`. Does nothing unless the record of `id` is still that process's. Its supervisor calls
-    /// this before it starts the next incarnation; nothing depends on the note, and a supervisor that dies
+    /// this when it reaps the process; nothing depends on the note, and a supervisor that dies
     /// before leaves none.
     pub(crate) fn note_ended(self, id: InstanceId, pid: u32, status: i32) {
         let at = self.at(id);

@@ -106,7 +106,7 @@ pub struct ProcessSupervisor {
     hosts: Vec<InstanceId>,
     children: Vec<Supervised>,
     /// What was launched and is of no account any more, until it has ended.
-    reaping: Vec<Box<dyn Launched>>,
+    reaping: Vec<(InstanceId, Box<dyn Launched>)>,
     stop: Stop,
     began: Instant,
 }
@@ -236,7 +236,7 @@ impl ProcessSupervisor {
         for child in &mut self.children {
             if let Some(mut launched) = child.launched.take() {
                 launched.kill();
-                self.reaping.push(launched);
+                self.reaping.push((child.child.id, launched));
             }
         }
         let tables = self.process.tables();
@@ -332,7 +332,7 @@ impl ProcessSupervisor {
             && child.ended.is_none()
         {
             launched.kill();
-            self.reaping.push(launched);
+            self.reaping.push((id, launched));
         }
         match step {
             None => false,
@@ -414,8 +414,14 @@ impl ProcessSupervisor {
 
     /// Reaps what has ended; returns whether nothing is left.
     fn reap(&mut self) -> bool {
-        self.reaping
-            .retain_mut(|launched| matches!(launched.try_wait(), Ok(None)));
+        let records = self.process.tables().records();
+        self.reaping.retain_mut(|(id, launched)| {
+            let ended = launched.try_wait();
+            if let (Ok(Some(status)), Some(pid)) = (&ended, launched.pid()) {
+                records.note_ended(*id, pid, status.into_raw());
+            }
+            matches!(ended, Ok(None))
+        });
         self.reaping.is_empty()
     }
 

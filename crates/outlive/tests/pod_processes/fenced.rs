@@ -48,6 +48,30 @@ fn fenced_a_stopped_host_is_killed_before_it_is_raised_and_never_writes_again() 
     scene.assert_sound();
 }
 
+/// Its heart beats all the time; somebody knows better.
+#[test]
+fn fenced_on_request_a_host_is_killed_before_it_is_raised_and_never_writes_again() {
+    let mut scene = Scene::new(settings());
+    let process = scene.join(0);
+    let mut events = process.events();
+    let child = scene.child("scribble", 1);
+    let thread = await_event(&mut events, EventKind::Joined, None).instance;
+    let (memory, at) = (scene.pod.segment().memory(), counter(&scene.pod));
+    await_that("it writes", || {
+        memory.load::<u64>(at, Ordering::Relaxed) > 1000
+    });
+    let host = process.fence(thread).expect("it lives");
+    assert_eq!(host.id, 1);
+    let generations = scene.pod.tables().generations();
+    await_that("its generation rises", || generations.is_dead(host));
+    let written = memory.load::<u64>(at, Ordering::Relaxed);
+    await_event(&mut events, EventKind::HostDied, Some(1));
+    assert!(!scene.children[child].wait().expect("it is gone").success());
+    assert_eq!(memory.load::<u64>(at, Ordering::Relaxed), written);
+    assert!(process.fence(thread).is_err());
+    scene.assert_sound();
+}
+
 #[test]
 fn fenced_a_host_that_is_stopped_for_a_short_time_lives_on() {
     let mut scene = Scene::new(Settings {

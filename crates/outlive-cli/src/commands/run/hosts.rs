@@ -3,7 +3,7 @@
 use crate::amount;
 use clap::{Args, ValueEnum};
 use outlive_tasks::Band;
-use outlive_workloads::driver::{Elastic, KillAt, Options, Supervise};
+use outlive_workloads::driver::{Deadline, Elastic, KillAt, Options, Supervise};
 use std::path::PathBuf;
 use std::str::FromStr;
 use std::time::Duration;
@@ -50,8 +50,16 @@ pub struct Hosts {
     may_fail: f64,
     /// How long a worker's heart may stand still while those of others go on, before the report says that it was suspected; a
     /// worker in a long task has such a heart too [default: 10s]
-    #[arg(long, value_name = "TIME", value_parser = freeze)]
+    #[arg(long, value_name = "TIME", value_parser = time)]
     freeze: Option<Duration>,
+    /// How long a worker may be in one task before the report says that it was overdue. The driver looks about fifty times a
+    /// second; a task that is begun again has its whole time again
+    #[arg(long, value_name = "TIME", value_parser = time)]
+    deadline: Option<Duration>,
+    /// Fence the host of a worker that is overdue: its processes are killed, and others do the task again. A task
+    /// whose workers are fenced over and over fails at last, and the run with it
+    #[arg(long, requires = "deadline")]
+    fence_overdue: bool,
     /// Where the pod is made [default: a new file in /dev/shm]
     #[arg(long, value_name = "PATH")]
     pod: Option<PathBuf>,
@@ -104,7 +112,7 @@ fn part(text: &str) -> Result<f64, String> {
     part.ok_or_else(|| "it is a number from 0 to 1".into())
 }
 
-fn freeze(text: &str) -> Result<Duration, String> {
+fn time(text: &str) -> Result<Duration, String> {
     let time =
         humantime::parse_duration(text).map_err(|error| format!("{error}; write 500ms or 10s"))?;
     match (Duration::from_millis(1)..=Duration::from_secs(86_400)).contains(&time) {
@@ -141,6 +149,10 @@ impl Hosts {
                 },
             }),
             freeze: self.freeze,
+            deadline: self.deadline.map(|limit| Deadline {
+                limit,
+                fences: self.fence_overdue,
+            }),
             pod: self.pod.clone(),
             size: self.size,
             seed: self.seed.unwrap_or(defaults.seed),

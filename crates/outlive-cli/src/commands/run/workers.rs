@@ -2,6 +2,7 @@
 
 use crate::failure::Failure;
 use crate::output::To;
+use core::fmt;
 use outlive_workloads::driver::{Options, Turns};
 use serde::Serialize;
 
@@ -17,7 +18,11 @@ pub struct Workers {
     /// How many went, the dead not among them.
     went: Triggers,
     /// Those whose hearts stood still while others' went on.
-    suspected: Vec<Suspected>,
+    suspected: Vec<Noted>,
+    /// For how long a worker could be in one task, if that was said, in seconds.
+    deadline: Option<f64>,
+    /// Those that were in one for longer.
+    overdue: Vec<Noted>,
 }
 
 #[derive(Serialize)]
@@ -41,7 +46,7 @@ struct Triggers {
 }
 
 #[derive(Serialize)]
-struct Suspected {
+struct Noted {
     host: u32,
     worker: u32,
     times: u64,
@@ -57,11 +62,14 @@ impl Workers {
             may_fail: elastic.band.failed,
         });
         let each = options.processes * options.threads;
-        let suspected = turns.suspected.iter().map(|(worker, times)| Suspected {
-            host: worker / each,
-            worker: *worker,
-            times: *times,
-        });
+        let noted = |of: &[(u32, u64)]| {
+            let all = of.iter().map(|(worker, times)| Noted {
+                host: worker / each,
+                worker: *worker,
+                times: *times,
+            });
+            all.collect()
+        };
         Self {
             elastic,
             freeze: options.freeze.map(|freeze| freeze.as_secs_f64()),
@@ -75,7 +83,11 @@ impl Workers {
                 by_failures: None,
                 by_request: turns.went_on_request,
             },
-            suspected: suspected.collect(),
+            suspected: noted(&turns.suspected),
+            deadline: options
+                .deadline
+                .map(|deadline| deadline.limit.as_secs_f64()),
+            overdue: noted(&turns.overdue),
         }
     }
 
@@ -92,16 +104,34 @@ impl Workers {
             to.line(format_args!("the pool was resized: {came}; {went}"))?;
         }
         for suspected in &self.suspected {
-            let times = match suspected.times {
-                1 => "once".into(),
-                times => format!("{times} times"),
-            };
             to.line(format_args!(
-                "worker {} of host {} was suspected {times}: its heart stood still while those of others went on",
-                suspected.worker, suspected.host
+                "{suspected} was suspected {}: its heart stood still while those of others went on",
+                suspected.times()
+            ))?;
+        }
+        for overdue in &self.overdue {
+            to.line(format_args!(
+                "{overdue} was in one task for longer than the deadline, {}",
+                overdue.times()
             ))?;
         }
         Ok(())
+    }
+}
+
+impl Noted {
+    /// How often, in words.
+    fn times(&self) -> String {
+        match self.times {
+            1 => "once".into(),
+            times => format!("{times} times"),
+        }
+    }
+}
+
+impl fmt::Display for Noted {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "worker {} of host {}", self.worker, self.host)
     }
 }
 

@@ -1,6 +1,8 @@
 //! Fabric managers that are late, that leave, and that may not kill.
 
 use super::*;
+use crate::membership::NobodyToFence;
+use crate::membership::request::request_fence;
 use core::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 const POLL: Duration = Duration::from_millis(16);
@@ -213,4 +215,71 @@ fn a_process_that_leaves_begins_no_fence_and_waits_for_an_agent_whose_fence_is_o
     // It does not stand for the role again.
     pass(&mut [&mut manager], 4 * POLL);
     assert_eq!(tables.role().holder(), None);
+}
+
+/// Fences on request `asked`, of whose host `victim` is a process; `others` go on.
+#[track_caller]
+fn is_fenced_on_request(
+    tables: Tables,
+    victim: &Actor,
+    asked: Instance,
+    others: &mut [&mut Actor],
+) {
+    let fenced = request_fence(tables, asked);
+    assert_eq!(fenced, Ok(victim.host));
+    assert_eq!(request_fence(tables, asked), fenced, "asked twice");
+    for _ in 0..100 {
+        pass(others, POLL);
+        if tables.generations().is_dead(victim.host) {
+            assert!(victim.script.is_gone(victim.identity), "raised too early");
+            assert_eq!(request_fence(tables, asked), Err(NobodyToFence(asked)));
+            return;
+        }
+    }
+    panic!("it is not fenced");
+}
+
+#[test]
+fn a_host_that_beats_is_fenced_on_request_of_any_of_its_members() {
+    let (tables, script) = (pod(&settings()), Scripted::new(1, IDS));
+    let mut manager = join(tables, &script, 0);
+    for level in [Level::Host, Level::Process, Level::Thread] {
+        let victim = join(tables, &script, 1);
+        let (_, _, thread) = victim.thread(None);
+        let asked = match level {
+            Level::Host => victim.host,
+            Level::Process => victim.process,
+            Level::Thread => thread,
+        };
+        pass(&mut [&mut manager], 4 * MS);
+        is_fenced_on_request(tables, &victim, asked, &mut [&mut manager]);
+        // Whoever has come there since is another one's.
+        let next = join(tables, &script, 1);
+        assert_eq!(request_fence(tables, asked), Err(NobodyToFence(asked)));
+        pass(&mut [&mut manager], 4 * POLL);
+        assert!(!script.was_told_to_die(next.identity));
+        script.kill_process(next.identity);
+        pass(&mut [&mut manager], 4 * POLL);
+    }
+}
+
+#[test]
+fn the_managers_own_host_is_fenced_on_request_and_a_backup_goes_on() {
+    let (tables, script) = (pod(&settings()), Scripted::new(1, IDS));
+    let (mut manager, mut backup) = (join(tables, &script, 0), join(tables, &script, 1));
+    pass(&mut [&mut manager, &mut backup], 4 * POLL);
+    assert_eq!(tables.role().holder(), Some(manager.process));
+    assert_eq!(request_fence(tables, manager.process), Ok(manager.host));
+    for _ in 0..100 {
+        if !script.was_told_to_die(manager.identity) {
+            manager.round();
+        }
+        pass(&mut [&mut backup], POLL);
+        if tables.generations().is_dead(manager.host) {
+            assert!(script.is_gone(manager.identity), "raised too early");
+            assert_eq!(tables.role().holder(), Some(backup.process));
+            return;
+        }
+    }
+    panic!("it is not fenced");
 }

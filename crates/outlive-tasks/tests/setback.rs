@@ -1,0 +1,47 @@
+//! A worker whose tasks all fail does not ruin the jobs of a pool in which others work well.
+
+mod support;
+
+use outlive_tasks::{JobError, Options, TaskError, task};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+use support::{LONG, with_workers};
+
+/// The worker that fails, and 1 more: the first that runs a task.
+static UNLUCKY: AtomicU32 = AtomicU32::new(0);
+
+task! {
+    /// Takes a moment, or fails at once with the unlucky worker, whose disk is full, say.
+    fn luck(context, _number: u64) {
+        let me = context.worker() + 1;
+        let first = UNLUCKY.compare_exchange(0, me, Ordering::SeqCst, Ordering::SeqCst);
+        if first.is_ok() || first == Err(me) {
+            return Err(TaskError::new("no luck"));
+        }
+        std::thread::sleep(Duration::from_millis(2));
+        Ok(())
+    }
+}
+
+#[test]
+fn a_worker_that_fails_everything_steps_back() {
+    const JOBS: usize = 400;
+    with_workers("setback", 3, Options::new(), |_, heap, pool| {
+        let jobs: Vec<_> = (0..JOBS as u64)
+            .map(|number| {
+                pool.submit(heap, &format!("job {number}"), luck(number))
+                    .unwrap()
+            })
+            .collect();
+        let ended = jobs.iter().map(|job| job.wait(LONG));
+        let failed = ended
+            .filter(|ended| matches!(ended, Err(JobError::Failed { .. })))
+            .count();
+        println!("{failed} of {JOBS} jobs failed");
+        // Two others need 400 ms for all of them; a worker that fails in no time would have taken nearly all.
+        assert!(
+            (3..JOBS / 4).contains(&failed),
+            "{failed} of {JOBS} jobs failed"
+        );
+    });
+}
