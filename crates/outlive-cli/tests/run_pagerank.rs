@@ -253,6 +253,130 @@ fn what_cannot_be_ranked_is_refused() {
     run(&["rmat:16", "--size", "4M"]).fails(1, "--size");
 }
 
+/// What `xz`, `zstd`, `bzip2` and `gzip` make of the edges 1 2, 2 3, 3 1 and 1 3.
+const PACKED: [(&str, &[u8]); 4] = [
+    ("xz", b"\
+    \xFD\x37\x7A\x58\x5A\x00\x00\x04\xE6\xD6\xB4\x46\x02\x00\x21\x01\x16\x00\x00\x00\x74\x2F\xE5\xA3\
+    \x01\x00\x0F\x31\x20\x32\x0A\x32\x20\x33\x0A\x33\x20\x31\x0A\x31\x20\x33\x0A\x00\xDC\xF0\xD3\xDA\
+    \x31\xE9\x2B\x47\x00\x01\x28\x10\xE5\x0B\x6C\x60\x1F\xB6\xF3\x7D\x01\x00\x00\x00\x00\x04\x59\x5A\
+    "),
+    ("zstd", b"\
+    \x28\xB5\x2F\xFD\x04\x58\x81\x00\x00\x31\x20\x32\x0A\x32\x20\x33\x0A\x33\x20\x31\x0A\x31\x20\x33\
+    \x0A\x80\xF9\x56\x49\
+    "),
+    ("bzip2", b"\
+    \x42\x5A\x68\x39\x31\x41\x59\x26\x53\x59\xE7\x46\x5C\x72\x00\x00\x04\xD8\x00\x00\x10\x40\x00\x38\
+    \x00\x20\x00\x21\x2A\x7E\x94\xFD\x41\x9A\x0B\xF6\x31\xA8\x54\x78\x5D\xC9\x14\xE1\x42\x43\x9D\x19\
+    \x71\xC8\
+    "),
+    ("gzip", b"\
+    \x1F\x8B\x08\x00\x00\x00\x00\x00\x00\x03\x33\x54\x30\xE2\x32\x52\x30\xE6\x32\x56\x30\xE4\x32\x04\
+    \xD2\x00\xCE\x27\x80\x06\x10\x00\x00\x00\
+    "),
+];
+
+#[test]
+fn graphs_are_read_as_people_have_them() {
+    let stage = Stage::new("formats");
+    let few = ["--hosts", "1"];
+    let plain = stage.write("plain", b"1 2\n2 3\n3 1\n1 3\n");
+    let (expected, summary) = rank(&stage, &plain, &few);
+    assert_eq!(summary["result"]["header"], Value::Null);
+    let padded = [PACKED[3].1, &[0; 1000]].concat();
+    for (name, bytes, header) in [
+        ("comma", &b"1,2\n2, 3\n3,1\n1,3\n"[..], None),
+        ("semicolon", b"src;dst;weight\r\n1;2;0,5\r\n2;\"3\";1\r\n3;1;1\r\n1;3;1\r\n", Some("src;dst;weight")),
+        ("header", b"node_1\tnode_2\n1\t2\n2\t3\n3\t1\n1\t3\n", Some("node_1\tnode_2")),
+        ("mac", b"1 2\r2 3\r3 1\r1 3\r", None),
+        ("fortran", b"%%MatrixMarket matrix coordinate real general\n3 3 4\n1 2 1D+5\n2 3 1\n3 1 1\n1 3 -2.5d-1\n", None),
+        ("xz", PACKED[0].1, None),
+        ("zstd", PACKED[1].1, None),
+        ("bzip2", PACKED[2].1, None),
+        ("gzip", PACKED[3].1, None),
+        ("tape.gz", &padded, None),
+    ] {
+        let graph = stage.write(name, bytes);
+        let (ranks, summary) = rank(&stage, &graph, &few);
+        assert_eq!(ranks, expected, "{name}");
+        assert_eq!(summary["result"]["header"], serde_json::json!(header), "{name}");
+    }
+    // For people.
+    let cities = stage.write(
+        "cities",
+        b"From,To\nNew York,\"Paris, Texas\"\n\"Paris, Texas\",Rome\n",
+    );
+    let shown = outlive(["run", "pagerank", &cities, "--top", "1"]).succeeds();
+    assert!(
+        shown.contains("line 1, \"From,To\", was read as a header, not as an edge"),
+        "{shown}"
+    );
+    assert!(shown.trim_end().ends_with("  Rome"), "{shown}");
+    let doubtful = stage.write("doubtful", b"city,town\nRome,Paris\nParis,Rome\n");
+    let shown = outlive(["run", "pagerank", &doubtful]);
+    assert!(shown.errors.contains("line 1 of"), "{}", shown.errors);
+    assert!(
+        shown.errors.contains("remove it if it is a header"),
+        "{}",
+        shown.errors
+    );
+    let spaced = stage.write("spaced", b"New York,Rome\nRome,New York\n");
+    let (ranks, _) = rank(&stage, &spaced, &["--separator", "comma"]);
+    assert_eq!(ranks, "New York\t0.5\nRome\t0.5\n");
+}
+
+#[test]
+fn what_is_no_graph_is_named_and_replaces_nothing() {
+    let stage = Stage::new("foreign");
+    let kept = stage.write("ranks", b"kept");
+    let fails = |name: &str, bytes: &[u8], told: &str| {
+        let graph = stage.write(name, bytes);
+        outlive(["run", "pagerank", &graph, "--output", &kept]).fails(1, told);
+        assert_eq!(fs::read(&kept).unwrap(), b"kept", "{name}");
+    };
+    for (name, packed) in PACKED {
+        let told = format!("{name} is compressed by {name} and cannot be unpacked");
+        fails(name, &packed[..packed.len() - 5], &told);
+        fails(name, &[packed, b"1 2\n"].concat(), &told);
+    }
+    fails(
+        "a.lz4",
+        b"\x04\x22\x4D\x18\x64\x40",
+        "a.lz4 is compressed by lz4",
+    );
+    fails("a.json", b"{\"nodes\": []}\n", "a.json is a JSON file");
+    fails(
+        "a.graphml",
+        b"<?xml version=\"1.0\"?>\n<graphml/>\n",
+        "a.graphml is an XML file",
+    );
+    fails(
+        "a.txt",
+        b"\xFF\xFE1\0 \x002\0\n\0",
+        "a.txt is text in UTF-16",
+    );
+    fails(
+        "a.mtx",
+        b"%MatrixMarket matrix coordinate pattern general\n2 2 1\n1 2\n",
+        "a.mtx, line 1: ",
+    );
+    fails("nul", b"1 2\n2 3\0\n", "nul, line 2: the byte 0x00");
+    fails(
+        "mixed",
+        b"1 2\n1, 2\n",
+        "mixed, line 2: what separates fields",
+    );
+    fails("york", b"New York,Rome\n", "--separator");
+    let matrix = stage.write(
+        "m",
+        b"%%MatrixMarket matrix coordinate pattern general\n2 2 1\n1 2\n",
+    );
+    outlive(["run", "pagerank", &matrix, "--separator", "tab"]).fails(1, "leave out --separator");
+    outlive(["run", "pagerank", "rmat:4", "--separator", "tab"])
+        .fails(2, "this graph is generated");
+    outlive(["run", "pagerank", &matrix, "--separator", "x"])
+        .fails(2, "space, tab, comma or semicolon");
+}
+
 #[test]
 fn an_interrupted_ranking_leaves_nothing() {
     let _stage = Stage::new("interrupted");

@@ -1,6 +1,6 @@
 //! Edges into compressed sparse rows.
 
-use super::{Graph, GraphError, Labels, Vertex};
+use super::{Graph, GraphError, Labels, Notes, Vertex};
 
 /// How many bytes the rows of a graph take, and `held`, what its edges take meanwhile.
 fn bytes_for(vertices: u64, edges: u64, held: u64) -> u64 {
@@ -37,7 +37,7 @@ pub(super) fn build<I: Iterator<Item = [Vertex; 2]>>(
     vertices: u32,
     edges: impl Fn() -> I,
     labels: Labels,
-    has_more: bool,
+    notes: Notes,
 ) -> Result<Graph, GraphError> {
     let n = vertices as usize;
     refuse_too_large(vertices.into(), 0, 0)?;
@@ -80,7 +80,7 @@ pub(super) fn build<I: Iterator<Item = [Vertex; 2]>>(
         sources,
         leaving,
         labels,
-        has_more,
+        notes,
     })
 }
 

@@ -1,25 +1,59 @@
-//! Edge lists: a line for each edge, from where and to where, with white space between them.
+//! Edge lists: a line for each edge, from where and to where, with a separator between them.
 //!
 //! ```text
-//! # a comment, also with %
-//! 1 2
-//! 2   3   0.5      what follows is not used: weights, times and the like
+//! # a comment, also with %            source,target,weight
+//! 1 2                                 "New York",Boston,1
+//! 2   3   0.5      not used           Boston,"Paris, Texas",2
 //! 3 1              # a comment
 //! ```
 //!
-//! Empty lines and what follows a field that begins with `#` or `%` are skipped. If all vertices are numbers
+//! What separates fields, what quotes do and where comments stand:
+//!
+//! # What separates them
+//! One separator is for the whole list: white space (any run of spaces and tabs), one tab, one comma or one semicolon.
+//! A [`Separator`] that is asked for says which, or what stands between the first two fields of the first line that has any decides:
+//!
+//! * a comma or a semicolon, with or without white space around it: that;
+//! * a single tab: a tab, so names may have spaces in them;
+//! * other white space: white space.
+//!
+//! Something else behind the second field makes the line ambiguous, which is an error: `New York,Boston` may be two
+//! fields or two others. If both are numbers, spaces and tabs may be mixed, and are white space. Later lines keep to the
+//! separator: one that has a single field is an error, and in a list whose separator was decided to be white space so is a name
+//! with a comma or a semicolon in it, or one that a tab and a space surround.
+//!
+//! # Quotes and comments
+//! A field that begins with `"` ends with the next one, and `""` in it is a quote (RFC 4180); it has to end in its line.
+//! White space around fields does not count. A line that begins with `#` or `%` is a comment; if white space
+//! separates, so is what follows a field that begins so.
+//!
+//! # What is read
+//! Empty lines are skipped; what follows the first two fields is not used. If all vertices are numbers
 //! less than 2^32, written in the usual way (no sign, no zero before them), they are put in the order of the numbers;
-//! otherwise all are names, in the order in which they come. So `7` and `07` are two vertices. A graph has the vertices that
-//! its edges have: a number that is not in the list is no vertex.
+//! otherwise all are names, in the order in which they come. So `7` and `07` are two vertices. Names are UTF-8 without control
+//! characters. A graph has the vertices that its edges have: a number that is not in the list is no vertex.
+//!
+//! The first line is a header and no edge if its first two fields are a usual pair of words, `source,target` for
+//! example, in any case and with any signs in it; or if they are no numbers, and all other lines have only numbers. In a
+//! list of names another header cannot be told from an edge: if neither of its names comes again, the graph
+//! [says so](super::FirstLine).
+//!
+//! A list whose first line says, as that of a METIS graph does, how many lines follow and half of how many fields they
+//! have, is refused, unless a separator is asked for.
 
 use super::error::shown;
+use super::fields::{Fields, count_plain, is_blank, two_numbers};
+use super::gaps::close_gaps;
+use super::header::{is_number, usual_columns};
 use super::labels::Numbering;
-use super::lines::{Lines, fields, number};
-use super::{Graph, GraphError, Labels, Mistake, Vertex, build};
+use super::lines::{Lines, number};
+use super::{
+    FirstLine, Graph, GraphError, Labels, Mistake, Notes, Separator, Vertex, build, matrix_market,
+};
 use std::io::BufRead;
 use std::path::Path;
 
-/// Reads an edge list, plain or compressed by gzip, called `path` in errors.
+/// Reads an edge list, plain or [compressed](crate::compressed), called `path` in errors.
 ///
 /// ```
 /// use outlive_workloads::graph::edge_list;
@@ -34,7 +68,81 @@ use std::path::Path;
 /// # Errors
 /// If it cannot be read, is none, or has no edge.
 pub fn read(reader: impl BufRead + 'static, path: &Path) -> Result<Graph, GraphError> {
-    read_lines(&mut Lines::of(reader, path)?)
+    read_lines(&mut Lines::of(reader, path)?, None)
+}
+
+pub(super) fn read_lines(
+    lines: &mut Lines<impl BufRead>,
+    asked: Option<Separator>,
+) -> Result<Graph, GraphError> {
+    let Some(mut list) = first_line(lines, asked)? else {
+        let path = lines.path().into();
+        return Err(GraphError::Empty { path });
+    };
+    while let Some(line) = lines.next()? {
+        if let Reading::Numbers = list.reading
+            && let Some((edge, rest)) = two_numbers(line, list.separator)
+            && let Some(more) = count_plain(rest)
+        {
+            list.more += more;
+            list.edges.push(edge);
+            continue;
+        }
+        if let Err(wrong) = list.read(line) {
+            return Err(wrong.within(lines));
+        }
+    }
+    list.graph(lines.path())
+}
+
+/// Reads up to the first line with fields; `None` if there is none.
+fn first_line(
+    lines: &mut Lines<impl BufRead>,
+    asked: Option<Separator>,
+) -> Result<Option<List>, GraphError> {
+    while let Some(line) = lines.next()? {
+        if matrix_market::is_almost_banner(line) {
+            let banner = Mistake::Banner(shown(line));
+            return Err(lines.mistake(banner));
+        }
+        match List::begin(line, asked) {
+            Ok(None) => {}
+            Ok(Some(mut list)) => {
+                list.first.line = lines.number();
+                return Ok(Some(list));
+            }
+            Err(wrong) => return Err(wrong.within(lines)),
+        }
+    }
+    Ok(None)
+}
+
+/// Why a line cannot be read.
+enum Wrong {
+    Line(Mistake),
+    Graph(GraphError),
+}
+
+impl Wrong {
+    /// The error that the line that came last of `lines` is wrong so.
+    fn within(self, lines: &Lines<impl BufRead>) -> GraphError {
+        match self {
+            Self::Line(mistake) => lines.mistake(mistake),
+            Self::Graph(error) => error,
+        }
+    }
+}
+
+impl From<Mistake> for Wrong {
+    fn from(mistake: Mistake) -> Self {
+        Self::Line(mistake)
+    }
+}
+
+impl From<GraphError> for Wrong {
+    fn from(error: GraphError) -> Self {
+        Self::Graph(error)
+    }
 }
 
 /// What the vertices of a list that is being read are called.
@@ -45,127 +153,275 @@ enum Reading {
     Names(Numbering),
 }
 
-pub(super) fn read_lines(lines: &mut Lines<impl BufRead>) -> Result<Graph, GraphError> {
-    let mut edges: Vec<[u32; 2]> = Vec::new();
-    let (mut reading, mut has_more) = (Reading::Numbers, false);
-    while let Some(line) = lines.next()? {
-        let mut fields = fields(line);
-        let Some(from) = fields.next() else {
-            continue;
+/// The first line with fields.
+struct First {
+    line: u64,
+    text: String,
+    /// Its first two fields.
+    names: [Vec<u8>; 2],
+    /// The columns that a usual pair of words names in it.
+    columns: Option<[usize; 2]>,
+    is: FirstIs,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum FirstIs {
+    Header,
+    /// No edge as long as all other lines have only numbers.
+    HeaderBeforeNumbers,
+    /// An edge of names, the first one.
+    EdgeOfNames,
+    Edge,
+}
+
+/// A list that is being read.
+struct List {
+    separator: Separator,
+    /// Whether the first line has decided what separates fields.
+    is_decided: bool,
+    first: First,
+    /// How many fields of the first line are not empty.
+    first_fields: u64,
+    edges: Vec<[Vertex; 2]>,
+    reading: Reading,
+    /// How many fields other lines have behind their first two.
+    more: u64,
+}
+
+impl List {
+    /// Begins a list by its first line with fields; `None` if `line` is empty or a comment.
+    fn begin(line: &[u8], asked: Option<Separator>) -> Result<Option<Self>, Wrong> {
+        if is_blank(line)? {
+            return Ok(None);
+        }
+        let separator = match asked {
+            Some(separator) => separator,
+            None => Separator::decide(line)?.ok_or_else(|| Mistake::OneField {
+                field: shown(line.trim_ascii()),
+                separator: "white space, a comma, a semicolon or a tab",
+            })?,
         };
-        let Some(to) = fields.next() else {
-            let field = shown(from);
-            drop(fields);
-            return Err(lines.mistake(Mistake::OneField(field)));
+        let mut fields = Fields::of(line, separator);
+        let mut all = Vec::new();
+        while let Some(field) = fields.next()? {
+            field.check_unused()?;
+            all.push(field.bytes.into_owned());
+        }
+        let columns = usual_columns(&all);
+        let are_names = all.iter().take(2).all(|field| !is_number(field));
+        let is = match columns {
+            Some([0, 1]) => FirstIs::Header,
+            Some(_) if separator != Separator::WhiteSpace => FirstIs::Header,
+            _ if all.len() >= 2 && are_names => FirstIs::HeaderBeforeNumbers,
+            _ => FirstIs::Edge,
         };
-        has_more |= fields.next().is_some();
-        if let Reading::Numbers = reading {
-            match (as_usual(from), as_usual(to)) {
-                (Some(from), Some(to)) => {
-                    edges.push([from, to]);
-                    continue;
-                }
-                _ => reading = Reading::Names(named(&mut edges)?),
+        let text = shown(line.trim_ascii());
+        let mut list = Self {
+            separator,
+            is_decided: asked.is_none(),
+            first_fields: all.iter().filter(|field| !field.is_empty()).count() as u64,
+            first: First {
+                line: 0,
+                text,
+                names: [0, 1].map(|at| all.get(at).cloned().unwrap_or_default()),
+                columns,
+                is,
+            },
+            edges: Vec::new(),
+            reading: Reading::Numbers,
+            more: 0,
+        };
+        match is {
+            FirstIs::Header => list.first.check_columns()?,
+            // Read for what cannot be a name.
+            _ => list.read(line)?,
+        }
+        Ok(Some(list))
+    }
+
+    /// Reads a line of any kind.
+    fn read(&mut self, line: &[u8]) -> Result<(), Wrong> {
+        let mut fields = Fields::of(line, self.separator);
+        let Some(from) = fields.next()? else {
+            return Ok(());
+        };
+        let Some(to) = fields.next()? else {
+            return Err(Wrong::Line(Mistake::OneField {
+                field: shown(&from.bytes),
+                separator: self.separator.shown(),
+            }));
+        };
+        let is_doubtful = self.is_decided && self.separator == Separator::WhiteSpace;
+        let mut is_mixed = false;
+        let mut behind = fields.next()?;
+        if let Some(third) = &behind {
+            is_mixed = is_doubtful && to.is_between_tab_and_space(third);
+        }
+        let has_begun = self.first.line > 0;
+        while let Some(field) = behind {
+            field.check_unused()?;
+            self.more += u64::from(has_begun && !field.bytes.is_empty());
+            behind = fields.next()?;
+        }
+        let usual = [&from, &to].map(|field| as_usual(&field.bytes));
+        if let (Reading::Numbers, [Some(from), Some(to)]) = (&self.reading, usual) {
+            self.edges.push([from, to]);
+            return Ok(());
+        }
+        for field in [&from, &to] {
+            field.check_name(self.separator, self.is_decided)?;
+        }
+        let are_numbers = is_number(&from.bytes) && is_number(&to.bytes);
+        if is_mixed && !are_numbers {
+            return Err(Wrong::Line(Mistake::Ambiguous(shown(line))));
+        }
+        match self.first.is {
+            FirstIs::Header | FirstIs::HeaderBeforeNumbers if !has_begun => return Ok(()),
+            FirstIs::Header | FirstIs::HeaderBeforeNumbers
+                if [&from, &to].map(|field| &field.bytes[..]) == self.first.names()
+                    && !(self.first.is == FirstIs::HeaderBeforeNumbers
+                        && self.edges.is_empty()) =>
+            {
+                return Err(Wrong::Line(Mistake::HeaderAgain(shown(line))));
+            }
+            FirstIs::HeaderBeforeNumbers if !are_numbers => self.first_is_edge()?,
+            _ => {}
+        }
+        let names = self.names()?;
+        let edge = [names.number(&from.bytes)?, names.number(&to.bytes)?];
+        self.edges.push(edge);
+        Ok(())
+    }
+
+    /// The names of the vertices, which have been numbers so far perhaps.
+    fn names(&mut self) -> Result<&mut Numbering, GraphError> {
+        if let Reading::Numbers = self.reading {
+            let mut names = Numbering::new();
+            for vertex in self.edges.iter_mut().flatten() {
+                *vertex = names.number(vertex.to_string().as_bytes())?;
+            }
+            self.reading = Reading::Names(names);
+        }
+        match &mut self.reading {
+            Reading::Names(names) => Ok(names),
+            Reading::Numbers => unreachable!("they were made names"),
+        }
+    }
+
+    /// Makes an edge of the first line, which all that has been read comes behind: only numbers, so none of its names.
+    fn first_is_edge(&mut self) -> Result<(), GraphError> {
+        self.names()?;
+        self.first.is = FirstIs::EdgeOfNames;
+        let mut names = Numbering::new();
+        let [from, to] = self.first.names();
+        let first = [names.number(from)?, names.number(to)?];
+        let before = names.len();
+        if let Reading::Names(others) = std::mem::replace(&mut self.reading, Reading::Numbers) {
+            let others = others.into_names();
+            for other in 0..others.len() as u32 {
+                names.number(others.get(other))?;
             }
         }
-        if let Reading::Names(names) = &mut reading {
-            edges.push([names.number(from)?, names.number(to)?]);
+        for vertex in self.edges.iter_mut().flatten() {
+            *vertex += before;
+        }
+        self.edges.insert(0, first);
+        self.reading = Reading::Names(names);
+        Ok(())
+    }
+
+    /// Whether the first line describes the others as that of a METIS graph does: N vertices and M edges, then N lines
+    /// with 2M vertices, and not two in each.
+    fn is_metis(&self) -> bool {
+        let [vertices, edges] = [0, 1].map(|at| number(&self.first.names[at]));
+        let others = self.edges.len() as u64 - 1;
+        self.is_decided
+            && self.separator == Separator::WhiteSpace
+            && self.first_fields == 2
+            && self.more > 0
+            && vertices == Some(others)
+            && edges.and_then(|edges| edges.checked_mul(2)) == Some(2 * others + self.more)
+    }
+
+    fn graph(mut self, path: &Path) -> Result<Graph, GraphError> {
+        if self.first.is == FirstIs::HeaderBeforeNumbers && self.edges.is_empty() {
+            self.first_is_edge()?;
+        }
+        if self.edges.is_empty() {
+            return Err(GraphError::Empty { path: path.into() });
+        }
+        if self.is_metis() {
+            return Err(GraphError::Metis { path: path.into() });
+        }
+        let (line, text) = (self.first.line, self.first.text.clone());
+        let is_alone = |edges: &[[Vertex; 2]]| {
+            let names = edges[0];
+            edges.len() > 1
+                && !edges[1..]
+                    .iter()
+                    .flatten()
+                    .any(|vertex| names.contains(vertex))
+        };
+        let first_line = match self.first.is {
+            FirstIs::Header | FirstIs::HeaderBeforeNumbers => {
+                let columns = self.first.check_columns();
+                columns.map_err(|mistake| GraphError::Line {
+                    path: path.into(),
+                    line,
+                    mistake,
+                })?;
+                FirstLine::Header { line, text }
+            }
+            FirstIs::EdgeOfNames if is_alone(&self.edges) => {
+                FirstLine::PerhapsHeader { line, text }
+            }
+            FirstIs::EdgeOfNames | FirstIs::Edge => FirstLine::Edge,
+        };
+        let notes = Notes {
+            has_more: self.more > 0 || self.first_fields > 2,
+            first_line,
+        };
+        let mut edges = self.edges;
+        let (vertices, labels) = match self.reading {
+            Reading::Names(names) => {
+                let names = names.into_names();
+                (names.len() as u32, Labels::Names(names))
+            }
+            Reading::Numbers => close_gaps(&mut edges)?,
+        };
+        edges.shrink_to_fit();
+        let (count, held) = (edges.len() as u64, size_of_val(&edges[..]) as u64);
+        build::refuse_too_large(vertices.into(), count, held)?;
+        build::build(vertices, || edges.iter().copied(), labels, notes)
+    }
+}
+
+impl First {
+    fn names(&self) -> [&[u8]; 2] {
+        let [from, to] = &self.names;
+        [from, to]
+    }
+
+    /// Refuses a header that names other columns than the first two.
+    fn check_columns(&self) -> Result<(), Mistake> {
+        match self.columns {
+            None | Some([0, 1]) => Ok(()),
+            Some([from, to]) => Err(Mistake::Columns {
+                header: self.text.clone(),
+                from: from + 1,
+                to: to + 1,
+            }),
         }
     }
-    let path = lines.path();
-    if edges.is_empty() {
-        return Err(GraphError::Empty { path: path.into() });
-    }
-    let (vertices, labels) = match reading {
-        Reading::Names(names) => {
-            let names = names.into_names();
-            (names.len() as u32, Labels::Names(names))
-        }
-        Reading::Numbers => close_gaps(&mut edges)?,
-    };
-    edges.shrink_to_fit();
-    let (count, held) = (edges.len() as u64, size_of_val(&edges[..]) as u64);
-    build::refuse_too_large(vertices.into(), count, held)?;
-    build::build(vertices, || edges.iter().copied(), labels, has_more)
 }
 
 /// The number that `field` is if it is written as numbers are.
 #[inline]
 fn as_usual(field: &[u8]) -> Option<u32> {
-    if field[0] == b'0' && field.len() > 1 {
+    if field.first() == Some(&b'0') && field.len() > 1 {
         return None;
     }
     number(field).and_then(|number| u32::try_from(number).ok())
-}
-
-/// Makes names of the vertices that were numbers so far.
-fn named(edges: &mut [[u32; 2]]) -> Result<Numbering, GraphError> {
-    let mut names = Numbering::new();
-    for vertex in edges.iter_mut().flatten() {
-        *vertex = names.number(vertex.to_string().as_bytes())?;
-    }
-    Ok(names)
-}
-
-/// Numbers the vertices from 0, in the order of the numbers that they are called by.
-fn close_gaps(edges: &mut [[Vertex; 2]]) -> Result<(u32, Labels), GraphError> {
-    let all = || edges.iter().flatten().copied();
-    let (first, last) = all().fold((u32::MAX, 0), |(first, last), vertex| {
-        (first.min(vertex), last.max(vertex))
-    });
-    let span = u64::from(last - first) + 1;
-    let present = if span / 64 <= edges.len() as u64 {
-        // A bit for each number, and how many come before each word.
-        let mut bits = vec![0u64; span.div_ceil(64) as usize];
-        for vertex in all() {
-            let at = vertex - first;
-            bits[at as usize / 64] |= 1 << (at % 64);
-        }
-        let mut before = 0u64;
-        let ranks: Vec<u64> = bits
-            .iter()
-            .map(|word| {
-                let rank = before;
-                before += u64::from(word.count_ones());
-                rank
-            })
-            .collect();
-        let present = (before < span).then(|| {
-            let bits = bits.iter().zip((u64::from(first)..).step_by(64));
-            let numbers = bits.flat_map(|(word, from)| {
-                let set = (0..64).filter(move |bit| word >> bit & 1 != 0);
-                set.map(move |bit| (from + bit) as u32)
-            });
-            numbers.collect::<Vec<u32>>()
-        });
-        if before > u32::MAX.into() {
-            return Err(GraphError::TooManyVertices);
-        }
-        for vertex in edges.iter_mut().flatten() {
-            let at = *vertex - first;
-            let (word, below) = (at as usize / 64, (1u64 << (at % 64)) - 1);
-            *vertex = (ranks[word] + u64::from((bits[word] & below).count_ones())) as u32;
-        }
-        present
-    } else {
-        let mut numbers: Vec<u32> = all().collect();
-        numbers.sort_unstable();
-        numbers.dedup();
-        for vertex in edges.iter_mut().flatten() {
-            // It is there: all of them are.
-            *vertex = numbers.partition_point(|number| number < vertex) as u32;
-        }
-        Some(numbers)
-    };
-    Ok(match present {
-        Some(numbers) => (numbers.len() as u32, Labels::Numbers(numbers)),
-        None => (
-            u32::try_from(span).map_err(|_| GraphError::TooManyVertices)?,
-            Labels::Range {
-                first: first.into(),
-            },
-        ),
-    })
 }
 
 #[cfg(test)]
@@ -215,19 +471,226 @@ mod tests {
     }
 
     #[test]
+    fn separators_lead_to_the_same_graph() {
+        let expected = graph_of("1 2\n2 3\n").unwrap();
+        for list in [
+            "1,2\n2,3\n",
+            "1, 2\r\n2 ,3\r\n",
+            "1;2\n2;3\n",
+            "1\t2\n2\t3\n",
+            "1\t2\r2\t3\r",
+            "1\t2\r\r2\t3",
+            "\"1\",\"2\"\n2,\"3\"\n",
+            "source,target\n1,2\n2,3\n",
+            "from to\n1 2\n2 3\n",
+            "% c\n\nnode_1\tnode_2\n1\t2\n2\t3\n",
+        ] {
+            let graph = graph_of(list).unwrap();
+            assert_eq!(edges_of(&graph), edges_of(&expected), "{list:?}");
+            assert_eq!(graph.labels(), expected.labels(), "{list:?}");
+        }
+        let graph =
+            graph_of("from,to,km\n\"Paris, Texas\",New York,1\nNew York,\"a \"\"b\"\"\",\n")
+                .unwrap();
+        let expected = [("Paris, Texas", "New York"), ("New York", "a \"b\"")];
+        let expected = expected.map(|(from, to)| (from.to_owned(), to.to_owned()));
+        assert_eq!(edges_of(&graph), BTreeSet::from(expected));
+        let separated = |separator| {
+            let mut lines = Lines::of(&b"a,b c;d e\n"[..], Path::new("list")).unwrap();
+            let graph = read_lines(&mut lines, Some(separator)).unwrap();
+            edges_of(&graph).pop_first().unwrap()
+        };
+        let expected = [
+            (Separator::WhiteSpace, ("a,b", "c;d")),
+            (Separator::Comma, ("a", "b c;d e")),
+            (Separator::Semicolon, ("a,b c", "d e")),
+        ];
+        for (separator, (from, to)) in expected {
+            assert_eq!(separated(separator), (from.into(), to.into()));
+        }
+    }
+
+    #[test]
+    fn a_header_is_no_edge() {
+        let first = |list: &str| {
+            let graph = graph_of(list).unwrap();
+            (
+                graph.first_line().clone(),
+                graph.edges(),
+                graph.label(0).to_string(),
+            )
+        };
+        let header = |line, text: &str| FirstLine::Header {
+            line,
+            text: text.into(),
+        };
+        for (list, line, text, edges, vertex) in [
+            ("Source,Target\na,b\n", 1, "Source,Target", 1, "a"),
+            (
+                "# c\n FromNodeId\tToNodeId \n1\t2\n",
+                2,
+                "FromNodeId\tToNodeId",
+                1,
+                "1",
+            ),
+            ("id_1,id_2\n1,2\n2,3\n", 1, "id_1,id_2", 2, "1"),
+            ("a b\n007 -1\n99999999999 1.5\n", 1, "a b", 2, "007"),
+        ] {
+            assert_eq!(
+                first(list),
+                (header(line, text), edges, vertex.into()),
+                "{list}"
+            );
+        }
+        // Edges, as far as can be told.
+        for (list, edges, vertex) in [
+            ("a b\n", 1, "a"),
+            ("a b\nb a\n", 2, "a"),
+            ("a b\n1 2\nb 1\n", 3, "a"),
+            ("a b\n1 2\n01 2\n2 a\n", 4, "a"),
+            ("a 1\n1 2\n", 2, "a"),
+            ("1 a\n1 2\n", 2, "1"),
+        ] {
+            assert_eq!(
+                first(list),
+                (FirstLine::Edge, edges, vertex.into()),
+                "{list}"
+            );
+        }
+        let (perhaps, edges, _) = first(
+            "person a,\"person b\"\nc,d\nd,c\n"
+                .replace("person a", "person")
+                .as_str(),
+        );
+        let text = "person,\"person b\"".into();
+        assert_eq!(
+            (perhaps, edges),
+            (FirstLine::PerhapsHeader { line: 1, text }, 3)
+        );
+    }
+
+    #[test]
+    fn names_keep_their_order_behind_a_first_line_that_is_an_edge_after_all() {
+        let graph = graph_of("a b\n7 8\n8 07\n7 a\n").unwrap();
+        let names: Vec<String> = (0..5)
+            .map(|vertex| graph.label(vertex).to_string())
+            .collect();
+        assert_eq!(names, ["a", "b", "7", "8", "07"]);
+        assert_eq!(graph.sources_of(0), [2]);
+        assert_eq!(graph.sources_of(1), [0]);
+    }
+
+    #[test]
     fn mistakes_are_told_with_their_lines() {
-        let told = |text: &str| graph_of(text).unwrap_err().to_string();
-        assert_eq!(told("# none\n"), "list has no edge and no vertex");
-        let one = told("1 2\n\n1,2\n");
+        for (list, told) in [
+            ("# none\n", "list has no edge and no vertex"),
+            ("source,target\n", "list has no edge and no vertex"),
+            (
+                "1 2\n\n1,2\n",
+                "list, line 3: it has the field \"1,2\" and no second one: an edge is two vertices with white space",
+            ),
+            ("1 # 2\n", "list, line 1: it has the field \"1\""),
+            (
+                "1\n",
+                "list, line 1: it has the field \"1\" and no second one: an edge is two vertices with white space, a comma",
+            ),
+            (
+                "1,2\n1 2\n",
+                "list, line 2: it has the field \"1 2\" and no second one: an edge is two vertices with a comma",
+            ),
+            ("1\t2\n1 2\n", "vertices with a tab"),
+            (
+                "1 2\n1, 2\n",
+                "list, line 2: what separates fields in \"1,\" is not clear",
+            ),
+            ("1 2\nNew York\tBoston\n", "list, line 2: what separates"),
+            (
+                "New York,Boston\n",
+                "list, line 1: what separates fields in \"New York,Boston\" is not clear: say it by --separator",
+            ),
+            (
+                "1,2\n,3\n",
+                "list, line 2: one of its first two fields is empty",
+            ),
+            (
+                "1,2\n1,\n",
+                "list, line 2: one of its first two fields is empty",
+            ),
+            (
+                "1,2\n1,\"a\nb\"\n",
+                "list, line 2: \"\\\"a\" begins with a quote",
+            ),
+            (
+                "1,2,\"a\nb\"\n",
+                "list, line 1: \"\\\"a\" begins with a quote",
+            ),
+            ("1,2\n\"1\"0,2\n", "list, line 2: \"1\" is in quotes"),
+            (
+                "1,2\n1,3 # c\n",
+                "list, line 2: \"3 # c\" may end with a comment",
+            ),
+            (
+                "source,target\n1,2\nsource,target\n1,3\n",
+                "list, line 3: \"source,target\" is the header once more",
+            ),
+            (
+                "id_1,id_2\n1,2\nid_1,id_2\n",
+                "list, line 3: \"id_1,id_2\" is the header once more",
+            ),
+            (
+                ",source,target\n0,1,2\n",
+                "in column 2 and its target in column 3",
+            ),
+            (
+                "target,source\n1,2\n",
+                "in column 2 and its target in column 1",
+            ),
+            (
+                "id source target\n0 1 2\n",
+                "in column 2 and its target in column 3",
+            ),
+            (
+                "1 2\n1 3\r2 3\n",
+                "list, line 2: there is a carriage return in it",
+            ),
+            (
+                "1 2\n1 3 0.5\r2 3 0.5\n",
+                "list, line 2: there is a carriage return in it",
+            ),
+            (
+                "1 2\n# c\r2 3\n",
+                "list, line 2: there is a carriage return in it",
+            ),
+            ("# c\r2 3\n4 5\r", "list, line 2: the byte 0x0A is in it"),
+            ("1 2\n1 \02\n", "list, line 2: the byte 0x00 is in it"),
+            ("1 2\n1 2 \0\n", "list, line 2: the byte 0x00 is in it"),
+            (
+                "a b\na \u{1b}[31m\n",
+                "list, line 2: the byte 0x1B is in it",
+            ),
+            (
+                "%MatrixMarket matrix coordinate real general\n3 3 2\n",
+                "list, line 1: \"%MatrixMarket matrix coordinate real general\" is almost",
+            ),
+            (
+                "\n%%MatrixMarket matrix coordinate real general\n3 3 2\n",
+                "list, line 2: \"%%MatrixMarket",
+            ),
+            ("3 4\n2 3 2\n1 3 1\n1 2\n", "list is a METIS graph"),
+        ] {
+            let found = graph_of(list).map(|graph| edges_of(&graph));
+            let found = found.unwrap_err().to_string();
+            assert!(found.contains(told), "{list:?}: {found}");
+        }
+        let latin = read(&b"a b\na caf\xE9\n"[..], Path::new("list"))
+            .unwrap_err()
+            .to_string();
         assert!(
-            one.starts_with("list, line 3: it has the field \"1,2\""),
-            "{one}"
+            latin.contains("list, line 2: a name in it is no UTF-8, by the byte 0xE9"),
+            "{latin}"
         );
-        let comment = told("1 # 2\n");
-        assert!(
-            comment.starts_with("list, line 1: it has the field"),
-            "{comment}"
-        );
+        // Nobody reads comments and what is behind the vertices.
+        assert!(read(&b"# caf\xE9\na b caf\xE9\n"[..], Path::new("list")).is_ok());
     }
 
     proptest! {
@@ -237,7 +700,7 @@ mod tests {
         }
 
         #[test]
-        fn almost_a_list_is_a_graph_or_an_error(text in "([0-9a#% \t\n-]|4294967295|\n){0,80}") {
+        fn almost_a_list_is_a_graph_or_an_error(text in "([0-9a#% ,;\"\t\r\n-]|4294967295|\n){0,80}") {
             if let Ok(graph) = graph_of(&text) {
                 prop_assert!(graph.sources().iter().all(|source| *source < graph.vertices()));
             }
@@ -248,13 +711,14 @@ mod tests {
             edges in prop::collection::vec((0u32..50, 0u32..50), 1..100),
             spread in prop::sample::select(vec![1u32, 3, 80_000_000]),
             names: bool,
+            separator in prop::sample::select(vec!["\t", " ", "  ", ",", " , ", ";"]),
         ) {
             let name = |vertex: u32| match names {
                 true => format!("v{vertex}"),
                 false => (vertex * spread).to_string(),
             };
             let named: Vec<_> = edges.iter().map(|(a, b)| (name(*a), name(*b))).collect();
-            let text: String = named.iter().map(|(a, b)| format!("{a}\t{b}\n")).collect();
+            let text: String = named.iter().map(|(a, b)| format!("{a}{separator}{b}\n")).collect();
             let graph = graph_of(&text).unwrap();
             prop_assert_eq!(edges_of(&graph), named.into_iter().collect::<BTreeSet<_>>());
         }

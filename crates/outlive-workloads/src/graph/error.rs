@@ -1,6 +1,7 @@
 //! Why there is no graph.
 
 use super::Vertex;
+use crate::compressed::Compression;
 use std::io;
 use std::path::PathBuf;
 
@@ -16,13 +17,62 @@ pub enum GraphError {
         /// Why not.
         source: io::Error,
     },
-    /// What gzip made of it is damaged, or ends too early.
-    #[error("{} is compressed by gzip and cannot be unpacked: {source}", .path.display())]
+    /// A compressed file is damaged, or ends too early.
+    #[error(
+        "{} is compressed by {by} and cannot be unpacked: {source}; it is damaged or not all of it is there: copy it once more",
+        .path.display()
+    )]
     Packed {
         /// What was to be read.
         path: PathBuf,
+        /// What compressed it.
+        by: Compression,
         /// Why not.
         source: io::Error,
+    },
+    /// It is compressed by what cannot be unpacked here.
+    #[error(
+        "{} is compressed by {by}, which is not unpacked here: unpack it first, or compress it by gzip, xz, zstd or bzip2",
+        .path.display()
+    )]
+    Compressed {
+        /// What was to be read.
+        path: PathBuf,
+        /// What compressed it.
+        by: &'static str,
+    },
+    /// It is compressed, and what was compressed is compressed too.
+    #[error("{} is compressed twice: unpack it once", .path.display())]
+    CompressedTwice {
+        /// What was to be read.
+        path: PathBuf,
+    },
+    /// It is a file of another kind.
+    #[error(
+        "{} is {kind}; a graph is read from an edge list (two vertices in each line) or a Matrix Market file: convert it to one of these",
+        .path.display()
+    )]
+    Foreign {
+        /// What was to be read.
+        path: PathBuf,
+        /// What it is, with its article.
+        kind: &'static str,
+    },
+    /// It looks like a METIS graph: as many lines as its first line says, with twice as many vertices in them as it
+    /// says there are edges.
+    #[error(
+        "{} is a METIS graph by what its first line says of its other lines; convert it to an edge list (or read it as one by --separator space)",
+        .path.display()
+    )]
+    Metis {
+        /// What was to be read.
+        path: PathBuf,
+    },
+    /// A separator is chosen for something else than an edge list.
+    #[error("{} is a Matrix Market file, in which white space separates: leave out --separator", .path.display())]
+    NoList {
+        /// What was to be read.
+        path: PathBuf,
     },
     /// A line says something that it cannot say.
     #[error("{}, line {line}: {mistake}", .path.display())]
@@ -89,9 +139,70 @@ pub enum Mistake {
     TooLong(usize),
     /// It has one field.
     #[error(
-        "it has the field {0:?} and no second one: an edge is two vertices with white space between them"
+        "it has the field {field:?} and no second one: an edge is two vertices with {separator} between them"
     )]
-    OneField(String),
+    OneField {
+        /// What stands there.
+        field: String,
+        /// What separates fields.
+        separator: &'static str,
+    },
+    /// One of the first two fields is empty.
+    #[error("one of its first two fields is empty: an edge is two vertices, which have names")]
+    EmptyField,
+    /// What separates its fields cannot be told.
+    #[error(
+        "what separates fields in {0:?} is not clear: say it by --separator space, tab, comma or semicolon, or put names in quotes"
+    )]
+    Ambiguous(String),
+    /// A field begins with a quote and does not end in the line.
+    #[error(
+        "{0:?} begins with a quote, and no quote ends it in this line; a quote that is part of a name is written \"\" in quotes"
+    )]
+    OpenQuote(String),
+    /// Something stands behind a field in quotes.
+    #[error(
+        "{0:?} is in quotes and something follows it at once; a quote that is part of a name is written \"\" in quotes"
+    )]
+    AfterQuote(String),
+    /// A field has white space and a sign in it that begins a comment elsewhere.
+    #[error(
+        "{0:?} may end with a comment or be a name: put comments in lines of their own, and such names in quotes"
+    )]
+    CommentInField(String),
+    /// The header comes again.
+    #[error("{0:?} is the header once more, as if files had been joined: remove the line")]
+    HeaderAgain(String),
+    /// The header names other columns than the first two.
+    #[error(
+        "{header:?} is a header that names the source of an edge in column {from} and its target in column {to}: these have to be columns 1 and 2"
+    )]
+    Columns {
+        /// The line.
+        header: String,
+        /// The column of the sources, counted from 1.
+        from: usize,
+        /// The column of the targets.
+        to: usize,
+    },
+    /// There is a carriage return in it.
+    #[error(
+        "there is a carriage return in it, as if lines ended in different ways: end all by line feeds (tr '\\r' '\\n' makes one of the other)"
+    )]
+    CarriageReturn,
+    /// There is a control character in it.
+    #[error("the byte 0x{0:02X} is in it: this is no text with an edge in each line")]
+    Control(u8),
+    /// A name is no UTF-8.
+    #[error(
+        "a name in it is no UTF-8, by the byte 0x{0:02X}: convert the file (iconv -f LATIN1 -t UTF-8, if it is Latin 1)"
+    )]
+    NoText(u8),
+    /// It is almost the first line of a Matrix Market file.
+    #[error(
+        "{0:?} is almost what a Matrix Market file begins with, which has to be \"%%MatrixMarket matrix coordinate FIELD SYMMETRY\" in line 1: correct it, or remove the line if this is an edge list"
+    )]
+    Banner(String),
     /// A first line of a Matrix Market file that is not as it has to be.
     #[error(
         "{0:?} cannot be read as a graph: it has to be \"%%MatrixMarket matrix coordinate FIELD SYMMETRY\", FIELD one of pattern, real, integer, and SYMMETRY one of general, symmetric"

@@ -2,7 +2,7 @@
 
 use super::lines::Lines;
 use super::rmat::{self, Rmat};
-use super::{Graph, GraphError, edge_list, matrix_market};
+use super::{Graph, GraphError, Separator, edge_list, matrix_market};
 use std::ffi::OsStr;
 use std::fmt;
 use std::path::PathBuf;
@@ -18,7 +18,7 @@ use std::path::PathBuf;
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum GraphInput {
-    /// A file: an edge list or a Matrix Market file, plain or compressed by gzip.
+    /// A file: an edge list or a Matrix Market file, plain or [compressed](crate::compressed).
     File(PathBuf),
     /// A recursive matrix.
     Rmat(Rmat),
@@ -37,11 +37,20 @@ impl GraphInput {
         }
     }
 
-    /// Reads it, or makes it.
+    /// Reads it, or makes it. What separates the fields of an edge list is decided by its first line.
     ///
     /// # Errors
     /// If it cannot be read, is no graph, or has no room in the memory of this machine.
     pub fn load(&self) -> Result<Graph, GraphError> {
+        self.load_separated(None)
+    }
+
+    /// Reads an edge list with `separator` between its fields, if that is given, or anything as [`load`](Self::load)
+    /// does.
+    ///
+    /// # Errors
+    /// Those of `load`; and if it is a Matrix Market file and there is a separator.
+    pub fn load_separated(&self, separator: Option<Separator>) -> Result<Graph, GraphError> {
         let path = match self {
             Self::Rmat(rmat) => return rmat.graph(),
             Self::File(path) => path,
@@ -52,9 +61,10 @@ impl GraphInput {
         let is_matrix =
             begins.is_some_and(|begins| begins.eq_ignore_ascii_case(matrix_market::BANNER));
         lines.again();
-        match is_matrix {
-            true => matrix_market::read_lines(&mut lines),
-            false => edge_list::read_lines(&mut lines),
+        match (is_matrix, separator) {
+            (true, None) => matrix_market::read_lines(&mut lines),
+            (true, Some(_)) => Err(GraphError::NoList { path: path.clone() }),
+            (false, _) => edge_list::read_lines(&mut lines, separator),
         }
     }
 }

@@ -24,7 +24,7 @@ pub enum Labels {
 pub enum Label<'a> {
     /// By a number.
     Number(u64),
-    /// By a name, of any bytes but white space.
+    /// By a name, of UTF-8 without control characters.
     Name(&'a [u8]),
 }
 
@@ -82,7 +82,7 @@ impl Names {
         self.ends.is_empty()
     }
 
-    fn get(&self, index: u32) -> &[u8] {
+    pub(super) fn get(&self, index: u32) -> &[u8] {
         let at = index as usize;
         let begin = at.checked_sub(1).map_or(0, |before| self.ends[before]);
         &self.bytes[begin as usize..self.ends[at] as usize]
@@ -128,6 +128,11 @@ impl Numbering {
             self.grow();
         }
         Ok(number)
+    }
+
+    /// How many names have numbers.
+    pub fn len(&self) -> u32 {
+        self.names.len() as u32
     }
 
     pub fn into_names(self) -> Names {

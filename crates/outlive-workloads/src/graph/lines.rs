@@ -1,8 +1,8 @@
 //! The lines of a text, counted, with a limit to their length.
 
 use super::error::shown;
-use super::{GraphError, Mistake};
-use flate2::bufread::MultiGzDecoder;
+use super::{GraphError, Mistake, kinds};
+use crate::compressed::{self, Compression};
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
@@ -11,8 +11,6 @@ use std::path::{Path, PathBuf};
 const LONGEST: usize = 1 << 20;
 /// What is read from a file at a time.
 const BUFFER: usize = 256 << 10;
-/// What gzip's files begin with.
-const GZIP: [u8; 2] = [0x1F, 0x8B];
 /// What some editors put before a text.
 const BYTE_ORDER_MARK: &[u8] = "\u{FEFF}".as_bytes();
 
@@ -20,7 +18,9 @@ const BYTE_ORDER_MARK: &[u8] = "\u{FEFF}".as_bytes();
 pub(super) struct Lines<R> {
     reader: R,
     path: PathBuf,
-    is_packed: bool,
+    compression: Option<Compression>,
+    /// What a line ends with.
+    end: u8,
     number: u64,
     line: Vec<u8>,
     /// Whether `line` is to be given out again.
@@ -31,37 +31,41 @@ pub(super) struct Lines<R> {
 pub(super) type Text = BufReader<Box<dyn Read>>;
 
 impl Lines<Text> {
-    /// The lines of the file at `path`, which may be compressed by gzip: that is known by its first bytes.
+    /// The lines of the file at `path`, which may be compressed.
     pub fn open(path: &Path) -> Result<Self, GraphError> {
-        let unreadable = |source| GraphError::Unreadable {
-            path: path.into(),
-            source,
-        };
-        let file = File::open(path).map_err(unreadable)?;
+        let file = File::open(path).map_err(|source| unreadable(path, None, source))?;
         Self::of(BufReader::with_capacity(BUFFER, file), path)
     }
 
-    /// The lines of what `reader` reads, called `path` in errors.
+    /// The lines of what `reader` reads, called `path` in errors. What it is compressed by is known by its first bytes, and
+    /// what ends lines by the first end.
     pub fn of(mut reader: impl BufRead + 'static, path: &Path) -> Result<Self, GraphError> {
-        let unreadable = |source| GraphError::Unreadable {
-            path: path.into(),
-            source,
-        };
-        let mut first = Vec::new();
-        (&mut reader)
-            .take(2)
-            .read_to_end(&mut first)
-            .map_err(unreadable)?;
-        let is_packed = first == GZIP;
-        let whole = io::Cursor::new(first).chain(reader);
-        let text: Box<dyn Read> = match is_packed {
-            true => Box::new(MultiGzDecoder::new(whole)),
-            false => Box::new(whole),
-        };
+        let mut first = beginning(&mut reader).map_err(|source| unreadable(path, None, source))?;
+        let compression = Compression::of(&first);
+        let mut text: Box<dyn Read> = Box::new(reader);
+        if let Some(compression) = compression {
+            let packed = BufReader::with_capacity(BUFFER, io::Cursor::new(first).chain(text));
+            text = compression.reader(packed);
+            let unpacked = beginning(&mut text);
+            first = unpacked.map_err(|source| unreadable(path, Some(compression), source))?;
+            if Compression::of(&first).is_some() || compressed::unsupported(&first).is_some() {
+                return Err(GraphError::CompressedTwice { path: path.into() });
+            }
+        } else if let Some(by) = compressed::unsupported(&first) {
+            let path = path.into();
+            return Err(GraphError::Compressed { path, by });
+        }
+        if let Some(kind) = kinds::recognised(&first) {
+            let path = path.into();
+            return Err(GraphError::Foreign { path, kind });
+        }
+        let end = line_end(&first);
+        let text: Box<dyn Read> = Box::new(io::Cursor::new(first).chain(text));
         Ok(Lines {
             reader: BufReader::with_capacity(BUFFER, text),
             path: path.into(),
-            is_packed,
+            compression,
+            end,
             number: 0,
             line: Vec::new(),
             again: false,
@@ -69,8 +73,34 @@ impl Lines<Text> {
     }
 }
 
+/// As many bytes as tell what a file is.
+fn beginning(reader: &mut impl Read) -> io::Result<Vec<u8>> {
+    let mut first = Vec::new();
+    reader.take(kinds::TOLD_BY as u64).read_to_end(&mut first)?;
+    Ok(first)
+}
+
+/// What ends the lines of a text that begins with `first`: a line feed, with a carriage return before it perhaps, or a carriage
+/// return alone, if the first line ends so.
+fn line_end(first: &[u8]) -> u8 {
+    let end = first.iter().position(|byte| matches!(byte, b'\r' | b'\n'));
+    let next = end.and_then(|at| first[at..].iter().find(|byte| **byte != b'\r'));
+    match next {
+        Some(b'\n') | None => b'\n',
+        Some(_) => b'\r',
+    }
+}
+
+fn unreadable(path: &Path, compression: Option<Compression>, source: io::Error) -> GraphError {
+    let path = path.into();
+    match compression {
+        Some(by) => GraphError::Packed { path, by, source },
+        None => GraphError::Unreadable { path, source },
+    }
+}
+
 impl<R: BufRead> Lines<R> {
-    /// The next line without its end, which is a line feed or the end of the text.
+    /// The next line without its end.
     pub fn next(&mut self) -> Result<Option<&[u8]>, GraphError> {
         if !std::mem::take(&mut self.again) && !self.read()? {
             return Ok(None);
@@ -86,6 +116,11 @@ impl<R: BufRead> Lines<R> {
     /// What they are called.
     pub fn path(&self) -> &Path {
         &self.path
+    }
+
+    /// The number of the line that came last, counted from 1.
+    pub fn number(&self) -> u64 {
+        self.number
     }
 
     /// The error that the line that came last is wrong.
@@ -110,35 +145,25 @@ impl<R: BufRead> Lines<R> {
         let most = LONGEST as u64 + 1;
         let read = (&mut self.reader)
             .take(most)
-            .read_until(b'\n', &mut self.line);
-        let read = read.map_err(|source| {
-            let path = self.path.clone();
-            match self.is_packed {
-                true => GraphError::Packed { path, source },
-                false => GraphError::Unreadable { path, source },
-            }
-        })?;
+            .read_until(self.end, &mut self.line);
+        let read = read.map_err(|source| unreadable(&self.path, self.compression, source))?;
         if read == 0 {
             return Ok(false);
         }
         self.number += 1;
-        if self.line.last() == Some(&b'\n') {
+        if self.line.last() == Some(&self.end) {
             self.line.pop();
         } else if self.line.len() > LONGEST {
             return Err(self.mistake(Mistake::TooLong(LONGEST)));
+        }
+        while self.line.last() == Some(&b'\r') {
+            self.line.pop();
         }
         if self.number == 1 && self.line.starts_with(BYTE_ORDER_MARK) {
             self.line.drain(..BYTE_ORDER_MARK.len());
         }
         Ok(true)
     }
-}
-
-/// What stands between white space in `line`, up to a comment: a field that begins with `#` or `%`.
-pub(super) fn fields(line: &[u8]) -> impl Iterator<Item = &[u8]> {
-    line.split(|byte| matches!(byte, b' ' | b'\t'..=b'\r'))
-        .filter(|field| !field.is_empty())
-        .take_while(|field| !matches!(field[0], b'#' | b'%'))
 }
 
 /// The number that `digits` write in the usual way, if it is less than 2^64.
@@ -161,9 +186,7 @@ pub(super) fn number(digits: &[u8]) -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use flate2::Compression;
-    use flate2::write::GzEncoder;
-    use std::io::Write;
+    use crate::compressed::fixtures::Packed;
 
     fn all(bytes: &'static [u8]) -> Result<Vec<Vec<u8>>, GraphError> {
         let mut lines = Lines::of(bytes, Path::new("text"))?;
@@ -175,12 +198,17 @@ mod tests {
     }
 
     #[test]
-    fn lines_end_with_a_line_feed_or_the_text() {
+    fn lines_end_as_the_first_one_does() {
         for (text, expected) in [
             (&b""[..], &[][..]),
             (b"\n", &[&b""[..]]),
             (b"a", &[b"a"]),
             (b"a\n\nb c\n", &[b"a", b"", b"b c"]),
+            (b"a\r\nb\r\r\n\r\n", &[b"a", b"b", b""]),
+            (b"a\rb c\r\rd", &[b"a", b"b c", b"", b"d"]),
+            (b"\r\ra\r", &[b"", b"", b"a"]),
+            (b"a\r", &[b"a"]),
+            (b"a\nb\rc\n", &[b"a", b"b\rc"]),
             (b"\xEF\xBB\xBF1 2\n\xEF\xBB\xBF", &[b"1 2", b"\xEF\xBB\xBF"]),
         ] {
             assert_eq!(all(text).unwrap(), expected);
@@ -196,20 +224,30 @@ mod tests {
     }
 
     #[test]
-    fn what_gzip_made_is_unpacked_by_its_first_bytes() {
-        let pack = |text: &[u8]| {
-            let mut packer = GzEncoder::new(Vec::new(), Compression::default());
-            packer.write_all(text).unwrap();
-            packer.finish().unwrap()
-        };
-        // Two files, one after the other, are one.
-        let mut packed = pack(b"1 2\n3");
-        packed.extend(pack(b" 4\n"));
-        let whole = packed.clone().leak();
-        assert_eq!(all(whole).unwrap(), [&b"1 2"[..], b"3 4"]);
-        packed.truncate(packed.len() - 9);
-        let refused = all(packed.leak()).unwrap_err();
+    fn packed_text_is_told_by_its_first_bytes() {
+        let packed = Packed::of(Compression::Gzip);
+        assert_eq!(
+            all(packed.twice.leak()).unwrap(),
+            [&b"1 2"[..], b"2 3", b"1 2", b"2 3"]
+        );
+        let mut cut = packed.once.to_vec();
+        cut.truncate(cut.len() - 9);
+        let refused = all(cut.leak()).unwrap_err();
         assert!(matches!(refused, GraphError::Packed { .. }), "{refused}");
+        let refused = all(b"\x04\x22\x4D\x18...").unwrap_err().to_string();
+        assert!(
+            refused.starts_with("text is compressed by lz4"),
+            "{refused}"
+        );
+        let mut packer = flate2::write::GzEncoder::new(Vec::new(), Default::default());
+        std::io::Write::write_all(&mut packer, packed.once).unwrap();
+        let refused = all(packer.finish().unwrap().leak()).unwrap_err();
+        assert!(
+            matches!(refused, GraphError::CompressedTwice { .. }),
+            "{refused}"
+        );
+        let refused = all(b"PAR1....").unwrap_err().to_string();
+        assert!(refused.starts_with("text is a Parquet file"), "{refused}");
     }
 
     #[test]

@@ -11,18 +11,30 @@
 //! An entry in row *i* and column *j* is an edge from vertex *i* to vertex *j*, whatever its value is, 0 too: the
 //! values are not used. A `symmetric` matrix has its entries in both directions. A vertex without entries
 //! is a vertex all the same. What is read: the format `coordinate`; the fields `pattern`, `real` and `integer`; the
-//! symmetries `general` and `symmetric`.
+//! symmetries `general` and `symmetric`. A value's exponent may be written as in Fortran, `1D+5`.
 
 use super::error::shown;
-use super::lines::{Lines, fields, number};
-use super::{Graph, GraphError, Labels, Mistake, build};
+use super::lines::{Lines, number};
+use super::{Graph, GraphError, Labels, Mistake, Notes, build};
 use std::io::BufRead;
 use std::path::Path;
 
 /// What the files begin with.
 pub(super) const BANNER: &[u8] = b"%%MatrixMarket";
 
-/// Reads a Matrix Market file, plain or compressed by gzip, called `path` in errors.
+/// Whether `line`, which is not the first or does not begin with the [banner](BANNER), was to be that line.
+pub(super) fn is_almost_banner(line: &[u8]) -> bool {
+    let letters = line.iter().filter(|byte| byte.is_ascii_alphanumeric());
+    let letters: Vec<u8> = letters.map(u8::to_ascii_lowercase).collect();
+    let has = |words: &[u8]| letters.windows(words.len()).any(|part| part == words);
+    letters.starts_with(b"matrixmarketmatrix")
+        || (line.starts_with(b"%")
+            && (letters.starts_with(b"matrixmarket")
+                || has(b"matrixcoordinate")
+                || has(b"matrixarray")))
+}
+
+/// Reads a Matrix Market file, plain or [compressed](crate::compressed), called `path` in errors.
 ///
 /// ```
 /// use outlive_workloads::graph::matrix_market;
@@ -67,6 +79,13 @@ impl Header {
             },
         })
     }
+}
+
+/// What stands between white space in `line`, up to a comment: a field that begins with `#` or `%`.
+fn fields(line: &[u8]) -> impl Iterator<Item = &[u8]> {
+    line.split(|byte| matches!(byte, b' ' | b'\t' | 0x0B | 0x0C))
+        .filter(|field| !field.is_empty())
+        .take_while(|field| !matches!(field[0], b'#' | b'%'))
 }
 
 /// How many edges room is made for before they come: a file may say anything.
@@ -115,7 +134,11 @@ pub(super) fn read_lines(lines: &mut Lines<impl BufRead>) -> Result<Graph, Graph
     let held = size_of_val(&edges[..]) as u64;
     build::refuse_too_large(size.into(), edges.len() as u64, held)?;
     let labels = Labels::Range { first: 1 };
-    build::build(size, || edges.iter().copied(), labels, header.has_values)
+    let notes = Notes {
+        has_more: header.has_values,
+        ..Notes::default()
+    };
+    build::build(size, || edges.iter().copied(), labels, notes)
 }
 
 /// How many rows and columns, and how many entries there are.
@@ -160,7 +183,9 @@ fn entry(line: &[u8], header: Header) -> Option<[u64; 2]> {
 }
 
 fn is_value(field: &[u8]) -> bool {
-    std::str::from_utf8(field).is_ok_and(|text| text.parse::<f64>().is_ok())
+    let is_number = |text: &str| text.parse::<f64>().is_ok();
+    std::str::from_utf8(field)
+        .is_ok_and(|text| is_number(text) || is_number(&text.replace(['d', 'D'], "e")))
 }
 
 #[cold]
@@ -196,7 +221,7 @@ mod tests {
     #[test]
     fn entries_are_edges_from_rows_to_columns() {
         let graph = graph_of(
-            "%%MatrixMarket matrix coordinate real general\n% c\n\n4 4 3\n1 2 0.5\n1 2 -1e3\n% c\n4 1 0\n",
+            "%%MatrixMarket matrix coordinate real general\n% c\n\n4 4 3\n1 2 0.5\n1 2 -1D+3\n% c\n4 1 0d0\n",
         );
         let graph = graph.unwrap();
         assert_eq!((graph.vertices(), graph.edges()), (4, 2));
@@ -273,6 +298,12 @@ mod tests {
             ),
             (real, "3 3 1\n1 2\n", "line 3: it has 2 fields, and 3"),
             (real, "3 3 1\n1 2 x\n", "line 3: \"x\" is not a value"),
+            (real, "3 3 1\n1 2 1DD5\n", "line 3: \"1DD5\" is not a value"),
+            (
+                real,
+                "3 3 2\n1 2 1\r2 3 1\n",
+                "line 3: \"1\\r2\" is not a value",
+            ),
             (
                 symmetric,
                 "3 3 1\n1 2\n",
@@ -283,6 +314,30 @@ mod tests {
                 .unwrap_err()
                 .to_string();
             assert!(found.contains(told), "{header}{rest}: {found}");
+        }
+    }
+
+    #[test]
+    fn what_is_almost_the_banner_is_told() {
+        for line in [
+            "%MatrixMarket matrix coordinate real general",
+            "%% MatrixMarket matrix coordinate real general",
+            "  %%MatrixMarket matrix coordinate real general",
+            "MatrixMarket matrix coordinate real general",
+            "%%Matrix_Market matrix",
+            "%MatrixMarket",
+            "#%%MatrixMarket matrix coordinate real general",
+            "%%MatrixMarkt matrix coordinate real general",
+        ] {
+            assert!(is_almost_banner(line.as_bytes()), "{line}");
+        }
+        for line in [
+            "% a matrix",
+            "matrix market",
+            "# matrix coordinate",
+            "% coordinates",
+        ] {
+            assert!(!is_almost_banner(line.as_bytes()), "{line}");
         }
     }
 

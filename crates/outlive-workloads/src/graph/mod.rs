@@ -16,21 +16,27 @@
 //! had something like them.
 //!
 //! # Inputs
-//! [`GraphInput`] says what they are called: a file, plain or compressed by gzip, which is an [edge list](edge_list) or a
-//! [Matrix Market file](matrix_market), known by its first line; or `rmat:SCALE[:EDGEFACTOR[:SEED]]`, which is
+//! [`GraphInput`] says what they are called: a file, plain or [compressed](crate::compressed), which is an
+//! [edge list](edge_list) or a [Matrix Market file](matrix_market), known by its first line; or `rmat:SCALE[:EDGEFACTOR[:SEED]]`, which is
 //! [generated](rmat). Files are read once, line by line. Of a file only its edges are held while it is read, as pairs of
-//! numbers; a generated graph's are made twice instead.
+//! numbers; a generated graph's are made twice instead. Files of many other kinds are told by their first bytes and refused
+//! by name. Lines end with a line feed, or with a carriage return if the first one does.
 
 mod build;
 pub mod edge_list;
 mod error;
+mod fields;
+mod gaps;
+mod header;
 mod input;
+mod kinds;
 mod labels;
 mod lines;
 pub mod matrix_market;
 pub mod rmat;
 
 pub use error::{GraphError, Mistake};
+pub use fields::Separator;
 pub use input::GraphInput;
 pub use labels::{Label, Labels};
 
@@ -48,7 +54,36 @@ pub struct Graph {
     /// How many edges leave each vertex.
     leaving: Vec<u32>,
     labels: Labels,
+    notes: Notes,
+}
+
+/// What its reader noticed.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+struct Notes {
     has_more: bool,
+    first_line: FirstLine,
+}
+
+/// What the first line of an edge list was read as.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum FirstLine {
+    /// An edge. All other inputs have this too.
+    #[default]
+    Edge,
+    /// A header, which is no edge.
+    Header {
+        /// The line, counted from 1.
+        line: u64,
+        /// What stands in it.
+        text: String,
+    },
+    /// An edge, between two names that no other line has: so it may be a header.
+    PerhapsHeader {
+        /// The line, counted from 1.
+        line: u64,
+        /// What stands in it.
+        text: String,
+    },
 }
 
 impl Graph {
@@ -74,7 +109,7 @@ impl Graph {
             });
         }
         let labels = Labels::Range { first: 0 };
-        build::build(vertices, || edges.iter().copied(), labels, false)
+        build::build(vertices, || edges.iter().copied(), labels, Notes::default())
     }
 
     /// How many vertices it has.
@@ -134,6 +169,11 @@ impl Graph {
 
     /// Whether its input had more than edges, weights for example, which are not used.
     pub fn has_more_than_edges(&self) -> bool {
-        self.has_more
+        self.notes.has_more
+    }
+
+    /// What the first line of its input was read as.
+    pub fn first_line(&self) -> &FirstLine {
+        &self.notes.first_line
     }
 }

@@ -9,7 +9,7 @@
 //! An edge depends on the seed and on its own number, and on nothing else: the same name is the same graph
 //! everywhere.
 
-use super::{Graph, GraphError, Labels, Vertex, build};
+use super::{Graph, GraphError, Labels, Notes, Vertex, build};
 use crate::random::{Random, mixed};
 use std::fmt;
 
@@ -129,7 +129,7 @@ impl Rmat {
     pub fn graph(self) -> Result<Graph, GraphError> {
         build::refuse_too_large(self.vertices().into(), self.drawn(), 0)?;
         let labels = Labels::Range { first: 0 };
-        build::build(self.vertices(), || self.edges(), labels, false)
+        build::build(self.vertices(), || self.edges(), labels, Notes::default())
     }
 }
 

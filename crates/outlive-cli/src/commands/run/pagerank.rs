@@ -5,7 +5,7 @@ use super::play::{Interrupted, loading, play};
 use crate::failure::Failure;
 use clap::Args;
 use outlive_workloads::driver::{Options, Outcome};
-use outlive_workloads::graph::{Graph, GraphError, GraphInput};
+use outlive_workloads::graph::{FirstLine, Graph, GraphError, GraphInput, Separator};
 use outlive_workloads::pagerank::{PageRank, Ranking, Ranks, plain};
 use serde::Serialize;
 use std::ffi::OsString;
@@ -21,11 +21,14 @@ use std::sync::Arc;
 }))]
 #[command(after_help = "Examples:\n  \
     outlive run pagerank links.txt --kill 2                # two of four hosts are killed\n  \
-    outlive run pagerank web.mtx.gz --output ranks.tsv --verify\n  \
+    outlive run pagerank web.mtx.xz --output ranks.tsv --verify\n  \
+    outlive run pagerank flights.csv --separator comma     # names may hold spaces\n  \
     outlive run pagerank rmat:20 --hosts 2 --iterations 10 --tolerance 0 --json\n\n\
-    GRAPH is a file: an edge list (two vertices in each line, numbers or names, with white space between them; lines that begin \
-    with # or % are comments) or a Matrix Market file (coordinate; pattern, real or integer; general or symmetric), plain or \
-    compressed by gzip. Or it is rmat:SCALE[:EDGEFACTOR[:SEED]], a generated graph of 2^SCALE vertices with EDGEFACTOR (16) \
+    GRAPH is a file: an edge list or a Matrix Market file (coordinate; pattern, real or integer; general or symmetric), plain or \
+    compressed by gzip, xz, zstd or bzip2. An edge list has two vertices in each line, numbers or names, and more fields perhaps. \
+    White space, commas, semicolons or single tabs separate fields, as in the first line, or --separator says which; names may be in \
+    quotes, as in CSV. Lines that begin with # or % are comments. A first line such as \"source,target\", or one of names before \
+    lines of numbers only, is a header and no edge, which the report says. Or GRAPH is rmat:SCALE[:EDGEFACTOR[:SEED]], a generated graph of 2^SCALE vertices with EDGEFACTOR (16) \
     edges for each. An edge that is there twice counts once; weights are not used.\n\n\
     The ranks sum to 1. In each iteration a vertex gets (1-D)/N, and D times: what its edges bring, the rank of \
     each source divided by how many edges leave that, and its N-th part of the ranks of all vertices that no edge leaves. The \
@@ -33,7 +36,7 @@ use std::sync::Arc;
     this divided by N.)\n\n\
     Each host is a process tree of its own (--processes), a member of a pod in /dev/shm that is made for the run and removed after it. \
     Killed hosts get SIGKILL: --kill of them, spread over the first iterations, or over all if --tolerance is 0. The ranks are those of a run without failures, to the last bit.\n\n\
-    JSON: result (vertices, edges, iterations, residual, converged, largest_difference, top: vertex, rank, ...), seconds, \
+    JSON: result (vertices, edges, header, iterations, residual, converged, largest_difference, top: vertex, rank, ...), seconds, \
     cpu_seconds, units, units_redone, seed, pod, failures (host, killed_at, detected_at, detected_by, recovered_at, \
     rejoined_at, units_redone, ...; seconds since the hosts were started) and more: docs/json.md names them all.")]
 pub struct Command {
@@ -42,6 +45,9 @@ pub struct Command {
     graph: OsString,
     #[command(flatten)]
     flags: Flags,
+    /// What separates fields in an edge list: space, tab, comma or semicolon [default: as in its first line]
+    #[arg(long, value_name = "SEPARATOR", value_parser = separator)]
+    separator: Option<Separator>,
     /// How many iterations are made at most
     #[arg(long, value_name = "N", default_value_t = PageRank::default().iterations,
           value_parser = clap::value_parser!(u32).range(0..=1_000_000))]
@@ -77,6 +83,10 @@ fn tolerance(text: &str) -> Result<f64, String> {
     tolerance.ok_or_else(|| "it is a number, 0 or more".into())
 }
 
+fn separator(text: &str) -> Result<Separator, String> {
+    Separator::named(text).ok_or_else(|| "it is space, tab, comma or semicolon".into())
+}
+
 impl Command {
     pub fn run(self) -> Result<(), Failure> {
         let input = GraphInput::named(&self.graph).map_err(|error| match error {
@@ -85,14 +95,18 @@ impl Command {
         })?;
         let read: Option<&Path> = match &input {
             GraphInput::File(path) => Some(path),
+            GraphInput::Rmat(_) if self.separator.is_some() => {
+                let what = "--separator is for edge lists, and this graph is generated";
+                return Err(Failure::Usage(what.into()));
+            }
             GraphInput::Rmat(_) => None,
         };
         // Before there is a file beside the one that is to be replaced: it goes when the command ends by itself.
         let interrupted = Interrupted::listen()?;
         let destination = self.flags.destination(read, "read", &interrupted)?;
         let graph = {
-            let input = input.clone();
-            Arc::new(interrupted.unless(move || load(&input))??)
+            let (input, separator) = (input.clone(), self.separator);
+            Arc::new(interrupted.unless(move || load(&input, separator))??)
         };
         let options = self.flags.options(0);
         let ranking = Ranking {
@@ -150,22 +164,36 @@ impl Command {
         });
         let top = found.top.iter();
         let top = top.map(|top| format!("{:>14.9}  {}", top.rank, top.vertex));
-        let lines = verified.into_iter().chain(top);
+        let header = match graph.first_line() {
+            FirstLine::Header { line, text } => Some(format!(
+                "line {line}, {text:?}, was read as a header, not as an edge"
+            )),
+            _ => None,
+        };
+        let lines = header.into_iter().chain(verified).chain(top);
         self.flags.tell(options, outcome, &found, headline, lines)
     }
 }
 
-fn load(input: &GraphInput) -> Result<Graph, Failure> {
+fn load(input: &GraphInput, separator: Option<Separator>) -> Result<Graph, Failure> {
     let what = match input {
         GraphInput::File(_) => format!("reading {input}"),
         GraphInput::Rmat(_) => format!("generating {input}"),
     };
-    let graph = loading(what, || input.load());
+    let graph = loading(what, || input.load_separated(separator));
     let graph = graph.map_err(Failure::new)?;
     if graph.has_more_than_edges() {
         let note = "has more than edges, weights for example, which are not used";
         // If standard error is closed, nobody wants to know.
         let _ = writeln!(io::stderr(), "outlive: note: {input} {note}");
+    }
+    if let FirstLine::PerhapsHeader { line, text } = graph.first_line() {
+        let note =
+            "was read as an edge, and no other line has its names; remove it if it is a header";
+        let _ = writeln!(
+            io::stderr(),
+            "outlive: note: line {line} of {input}, {text:?}, {note}"
+        );
     }
     Ok(graph)
 }
@@ -201,6 +229,10 @@ struct Found {
     vertices: u32,
     /// Each counted once.
     edges: u64,
+    /// The first line of an edge list, if it was read as a header.
+    header: Option<String>,
+    /// The first line of an edge list, if it was read as an edge and may be a header.
+    perhaps_header: Option<String>,
     iterations: u32,
     /// How much the last iteration changed all ranks together; null if none was made.
     residual: Option<f64>,
@@ -234,9 +266,16 @@ impl Found {
             vertex: graph.label(vertex).to_string(),
             rank: rank(vertex),
         });
+        let (header, perhaps_header) = match graph.first_line() {
+            FirstLine::Edge => (None, None),
+            FirstLine::Header { text, .. } => (Some(text.clone()), None),
+            FirstLine::PerhapsHeader { text, .. } => (None, Some(text.clone())),
+        };
         Self {
             vertices: graph.vertices(),
             edges: graph.edges(),
+            header,
+            perhaps_header,
             iterations: ranks.iterations,
             residual: ranks.residual.is_finite().then_some(ranks.residual),
             converged: ranks.converged,
