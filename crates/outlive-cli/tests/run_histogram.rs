@@ -108,10 +108,10 @@ fn bitmaps_of_8_and_32_bits_are_counted_however_hosts_are_killed() {
             "histogram",
             &path,
             "--task-bytes",
-            "7777",
+            "777",
             "--verify",
             "--kill",
-            "2",
+            "1",
         ];
         let (found, summary) = run(&stage, &count);
         assert_eq!(found, expected(&picture, Format::Any), "{name}");

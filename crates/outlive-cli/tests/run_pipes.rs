@@ -129,7 +129,7 @@ fn a_picture_from_a_pipe_is_counted_however_hosts_are_killed() {
             "--output",
             &output,
         ];
-        count.extend(["--task-bytes", "7777", "--kill", kill]);
+        count.extend(["--task-bytes", "777", "--kill", kill]);
         let summary: Value = serde_json::from_str(&piped(&count, &picture).succeeds()).unwrap();
         assert!(
             fs::read_to_string(&output).unwrap() == expected,

@@ -224,8 +224,9 @@ impl Layout {
         };
         let mut bins = Bins::default();
         for (colour, count) in palette.iter().zip(data.of(0)) {
-            for channel in 0..self.channels().len() {
-                bins.counts_mut()[channel][usize::from(colour[channel])] += count;
+            let counts = bins.counts_mut().iter_mut().take(self.channels().len());
+            for (counts, value) in counts.zip(colour) {
+                counts[usize::from(*value)] += count;
             }
         }
         bins
