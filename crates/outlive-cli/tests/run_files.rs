@@ -4,8 +4,10 @@
 mod support;
 
 use std::fs::{self, File};
+use std::os::unix::net::UnixListener;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
+use support::programs;
 use support::run::{Stage, plainly, read, text};
 use support::{Ended, command, outlive};
 
@@ -22,7 +24,7 @@ fn what_cannot_be_counted_is_refused_before_anything_starts() {
     let empty = stage.path("empty");
     fs::create_dir(&empty).unwrap();
     run(&[&empty]).fails(1, "there is no file in the directory");
-    run(&["/dev/null"]).fails(1, "neither a file nor a directory");
+    run(&["/dev/null"]).fails(1, "neither a file, a directory nor a pipe");
     let text = stage.write("text", &text(3_000_000, 3));
     let unwritable = run(&[&text, "--output", "/nowhere/counts"]);
     assert!(
@@ -40,8 +42,69 @@ fn what_cannot_be_counted_is_refused_before_anything_starts() {
 }
 
 #[test]
-fn what_says_that_it_is_empty_and_is_not_is_refused() {
-    outlive(["run", "wordcount", "/proc/cpuinfo"]).fails(1, "/proc/cpuinfo says that it is empty");
+fn files_of_the_kernel_are_read_to_their_ends() {
+    // One says that it is empty, the other that it has a page.
+    for path in [
+        "/proc/version",
+        "/sys/kernel/mm/transparent_hugepage/enabled",
+    ] {
+        let Ok(bytes) = fs::read(path) else { continue };
+        let stage = Stage::new("kernel");
+        let (counts, summary) = stage.count(&[path, "--verify", "--kill", "1"]);
+        assert!(counts == plainly(&[&bytes]), "{path}");
+        assert_eq!(summary["bytes"], bytes.len());
+        let (found, summary) = programs::run(&stage, &["histogram", path]);
+        assert_eq!(summary["result"]["values"], bytes.len());
+        let spaces = bytes.iter().filter(|byte| **byte == b' ').count();
+        assert!(found.contains(&format!("bytes\t32\t{spaces}\n")), "{found}");
+    }
+}
+
+#[test]
+fn what_cannot_be_read_in_a_directory_is_left_out_and_reported() {
+    let stage = Stage::new("left-out");
+    let text = text(100_000, 3);
+    stage.write("in/deep/text", &text);
+    let names = ["a", "b", "c", "d"].map(|name| stage.path(&format!("in/{name}")));
+    for name in &names[..3] {
+        std::os::unix::fs::symlink("nowhere", name).unwrap();
+    }
+    let _socket = UnixListener::bind(&names[3]).unwrap();
+    let directory = stage.path("in");
+    let (counts, summary) = stage.count(&[&directory, "--verify"]);
+    assert!(counts == plainly(&[&text]));
+    let left_out = summary["left_out"].as_array().unwrap();
+    let paths: Vec<_> = left_out
+        .iter()
+        .map(|it| it["path"].as_str().unwrap())
+        .collect();
+    assert_eq!(paths, names);
+    assert_eq!(left_out[0]["why"], "a link to a file that does not exist");
+    assert_eq!(left_out[3]["why"], "a socket");
+    let shown = outlive(["run", "wordcount", &directory]).succeeds();
+    let first = format!(
+        "left out: {}: a link to a file that does not exist\n",
+        names[0]
+    );
+    assert!(shown.contains(&first), "{shown}");
+    assert!(
+        shown.contains("left out: 1 more; --json names all\n"),
+        "{shown}"
+    );
+    let strict = outlive(["run", "wordcount", &directory, "--strict"]);
+    strict.fails(
+        1,
+        "a: a link to a file that does not exist (and 3 more); without --strict",
+    );
+    // Named, they are errors; so is a directory that has nothing else.
+    outlive(["run", "wordcount", &directory, &names[0]]).fails(1, "a cannot be read: No such file");
+    outlive(["run", "wordcount", &names[3]]).fails(1, "neither a file, a directory nor a pipe");
+    fs::remove_dir_all(stage.path("in/deep")).unwrap();
+    outlive(["run", "wordcount", &directory]).fails(1, "can be read: ");
+    // Nothing to report, nothing refused.
+    let kept = stage.write("kept/text", &text);
+    let (_, summary) = stage.count(&[&stage.path("kept"), "--strict"]);
+    assert_eq!(summary["left_out"].as_array().unwrap().len(), 0, "{kept}");
 }
 
 #[test]
@@ -207,4 +270,22 @@ fn a_redirected_standard_input_is_read_by_all_hosts() {
         String::from_utf8_lossy(&ended.stderr)
     );
     assert!(read(&output) == plainly(&[&bytes]));
+}
+
+#[test]
+fn a_full_disk_is_an_error_that_names_the_file_and_what_to_do() {
+    let stage = Stage::new("full-disk");
+    let text = stage.write("text", &text(10_000, 3));
+    let run = |arguments: &[&str]| outlive([&["run"][..], arguments].concat());
+    let to = ["--output", "/dev/full"];
+    for program in [
+        &["wordcount", &text][..],
+        &["histogram", &text],
+        &["dedup", &text],
+    ] {
+        let ended = run(&[program, &to].concat());
+        assert!(ended.errors.contains("No space left"), "{}", ended.errors);
+        ended.fails(1, "/dev/full");
+    }
+    run(&["wordcount", &text, to[0], to[1]]).fails(1, "free space on its filesystem");
 }

@@ -88,6 +88,55 @@ fn pictures_and_any_files_are_counted() {
 }
 
 #[test]
+fn bitmaps_of_8_and_32_bits_are_counted_however_hosts_are_killed() {
+    let stage = Stage::new("histogram-bitmaps");
+    let masks = Some([0xFF00_0000, 0x00FF_0000, 0xFF00]);
+    for (name, picture) in [
+        (
+            "palette.bmp",
+            generate::bmp_of_8_bits(301, 97, 4, |number| [number, 9, 255 - number]),
+        ),
+        (
+            "gray.bmp",
+            generate::bmp_of_8_bits(301, 97, 4, |number| [number; 3]),
+        ),
+        ("unused.bmp", generate::bmp_of_32_bits(301, 97, 4, None)),
+        ("masks.bmp", generate::bmp_of_32_bits(301, 97, 4, masks)),
+    ] {
+        let path = stage.write(name, &picture);
+        let count = [
+            "histogram",
+            &path,
+            "--task-bytes",
+            "777",
+            "--verify",
+            "--kill",
+            "1",
+        ];
+        let (found, summary) = run(&stage, &count);
+        assert_eq!(found, expected(&picture, Format::Any), "{name}");
+        let channels = if name == "gray.bmp" { 1 } else { 3 };
+        assert_eq!(summary["result"]["values"], 301 * 97 * channels, "{name}");
+        // The colours are those of the picture of 24 bits.
+        if name.ends_with("ks.bmp") || name.starts_with("un") {
+            assert_eq!(
+                found,
+                expected(&generate::bmp(301, 97, 4), Format::Any),
+                "{name}"
+            );
+        }
+    }
+}
+
+#[test]
+fn what_only_begins_like_a_picture_is_counted_as_bytes() {
+    let stage = Stage::new("histogram-text");
+    let text = stage.write("text", b"BMW builds cars.\n");
+    let (found, _) = run(&stage, &["histogram", &text]);
+    assert_eq!(found, expected(b"BMW builds cars.\n", Format::Bytes));
+}
+
+#[test]
 fn what_cannot_be_counted_is_refused() {
     let stage = Stage::new("histogram-refused");
     let count = |arguments: &[&str]| {
@@ -103,6 +152,18 @@ fn what_cannot_be_counted_is_refused() {
     count(&[&cut]).fails(1, "the bitmap is cut off: it has 500 bytes");
     let (_, summary) = run(&stage, &["histogram", &cut, "--bytes"]);
     assert_eq!(summary["result"]["values"], 500);
+    let png = b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR";
+    let picture = stage.write("picture.png", png);
+    count(&[&picture]).fails(
+        1,
+        "picture.png: this is a PNG picture, whose values are compressed",
+    );
+    let (_, summary) = run(&stage, &["histogram", &picture, "--bytes"]);
+    assert_eq!(summary["result"]["values"], png.len());
+    let mut packed = generate::bmp_of_8_bits(4, 4, 1, |number| [number; 3]);
+    packed[30] = 1;
+    let packed = stage.write("packed.bmp", &packed);
+    count(&[&packed]).fails(1, "run lengths (RLE8)");
     let deep = stage.write("deep.ppm", b"P6 2 1 65535 ");
     count(&[&deep]).fails(1, "values up to 65535");
     count(&["random:0:5"]).fails(2, "write random:WIDTH:HEIGHT[:SEED], WIDTH from 1 to 30000");

@@ -133,6 +133,56 @@ fn clusters_iterations_and_tolerance_are_what_was_asked_for() {
     assert!(shown.trim_end().ends_with(" 5  8,4.3"), "{shown}");
 }
 
+/// A file as numpy.save writes it.
+fn npy(kind: &str, order: &str, shape: &str, data: &[u8]) -> Vec<u8> {
+    let header = format!("{{'descr': '{kind}', 'fortran_order': {order}, 'shape': ({shape}), }}\n");
+    let len = (header.len() as u16).to_le_bytes();
+    [b"\x93NUMPY\x01\x00", &len[..], header.as_bytes(), data].concat()
+}
+
+#[test]
+fn points_in_arrays_are_those_in_text() {
+    let stage = Stage::new("kmeans-arrays");
+    let group = |name: &str, bytes: &[u8]| {
+        let path = stage.write(name, bytes);
+        run(
+            &stage,
+            &[
+                "kmeans",
+                &path,
+                "--clusters",
+                "2",
+                "--kill",
+                "1",
+                "--verify",
+            ],
+        )
+        .0
+    };
+    let expected = group("text", b"1 10\n2 20\n90 100\n80 120\n");
+    assert_eq!(
+        group("fortran", b"1d0,1D+1\n2D0,2D1\n9D1,1D2\n8D1,1.2d2\n"),
+        expected
+    );
+    let numbers = [1u8, 10, 2, 20, 90, 100, 80, 120];
+    assert_eq!(
+        group("u1.npy", &npy("|u1", "False", "4, 2", &numbers)),
+        expected
+    );
+    let floats = numbers.map(|it| f32::from(it).to_be_bytes()).concat();
+    assert_eq!(
+        group("f4.npy", &npy(">f4", "False", "4, 2", &floats)),
+        expected
+    );
+    let columns = [1i64, 2, 90, 80, 10, 20, 100, 120]
+        .map(i64::to_le_bytes)
+        .concat();
+    assert_eq!(
+        group("i8.npy", &npy("<i8", "True", "4, 2", &columns)),
+        expected
+    );
+}
+
 #[test]
 fn what_cannot_be_grouped_is_refused() {
     let stage = Stage::new("kmeans-refused");
@@ -149,6 +199,18 @@ fn what_cannot_be_grouped_is_refused() {
     );
     let empty = stage.write("empty", b"# nothing\n");
     group(&[&empty]).fails(1, "empty: there is no point in the input");
+    let half = stage.write("half.npy", &npy("<f2", "False", "1, 1", &[0, 0]));
+    group(&[&half]).fails(
+        1,
+        "half.npy: NumPy's header says elements of kind <f2; f4, f8",
+    );
+    let flat = stage.write("flat.npy", &npy("|u1", "False", "2,", &[0, 0]));
+    group(&[&flat]).fails(1, "array.reshape(-1, 1)");
+    let large = stage.write("large.npy", &npy("<u8", "False", "1, 1", &[255; 8]));
+    group(&[&large]).fails(
+        1,
+        "element 0 is 18446744073709551615, which no floating-point",
+    );
     let two = stage.write("two", b"1 2\n3 4\n3 4\n");
     group(&[&two]).fails(2, "8 groups of 2 different points cannot be");
     group(&[&two, "--clusters", "0"]).fails(2, "--clusters");

@@ -119,6 +119,25 @@ fn matrices_of_odd_shapes_are_multiplied() {
 }
 
 #[test]
+fn arrays_of_whole_numbers_are_multiplied() {
+    let stage = Stage::new("whole-numbers");
+    let array = |kind: &str, order: &str, data: &[u8]| {
+        let header =
+            format!("{{'descr': '{kind}', 'fortran_order': {order}, 'shape': (2, 2), }}\n");
+        let len = (header.len() as u16).to_le_bytes();
+        [b"\x93NUMPY\x01\x00", &len[..], header.as_bytes(), data].concat()
+    };
+    // 1 2, 3 -4 and 5 6, 7 8.
+    let left = [1i16, 3, 2, -4].map(i16::to_be_bytes).concat();
+    let left = stage.write("left.npy", &array(">i2", "True", &left));
+    let right = [5f32, 6.0, 7.0, 8.0].map(f32::to_le_bytes).concat();
+    let right = stage.write("right.npy", &array("<f4", "False", &right));
+    let (found, _) = multiply(&stage, [&left, &right], &["--verify"]);
+    let found = Matrix::parse(&found).unwrap();
+    assert_eq!(found.elements(), [19.0, 22.0, -13.0, -14.0]);
+}
+
+#[test]
 fn what_cannot_be_multiplied_is_refused() {
     let stage = Stage::new("refused");
     let run = |arguments: &[&str]| -> Ended {

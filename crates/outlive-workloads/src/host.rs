@@ -9,6 +9,7 @@
 //! nobody of the former tree lives, so that the death of the host is told before its next life begins.
 
 use crate::header::{CalledOff, Header};
+use crate::input::InputError;
 use outlive::heap::LocalHeap;
 use outlive::heap::buddy::AllocateError;
 use outlive::membership::{InstanceId, JoinError, Level, Process, ProcessOptions};
@@ -47,6 +48,9 @@ pub enum HostError {
     /// The pool of workers cannot be made, opened or used.
     #[error(transparent)]
     Pool(#[from] PoolError),
+    /// An input that the driver puts into the pod cannot be read.
+    #[error(transparent)]
+    Input(#[from] InputError),
     /// There is no run in the pod.
     #[error("there is no run in this pod")]
     NoRun,

@@ -1,27 +1,70 @@
-//! What is read: files, found and looked at before anything starts.
+//! What is read: files and pipes, found and looked at before anything starts.
+//!
+//! Hosts read files by their paths. What cannot be read twice, or by others, is [copied](copy) by the driver first, and is
+//! put from there into the segment before hosts work: pipes, and files whose length is not what they say (those of /proc and /sys).
+//!
+//! Tests: outlive-cli's tests/run_files.rs and tests/run_pipes.rs.
+
+mod copy;
+
+pub use copy::Copied;
 
 use crate::random::mixed;
+use std::fmt;
 use std::fs::{self, File, Metadata};
-use std::io::{self, Read};
-use std::os::unix::fs::MetadataExt;
+use std::io::{self, ErrorKind};
+use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
 /// Files to be read, in the order in which they are.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Inputs {
     files: Vec<InputFile>,
+    left_out: Vec<LeftOut>,
 }
 
 /// A file and how long it is.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct InputFile {
-    /// Where it is, from the root.
+    /// Where it is, from the root; where its copy is for this process, if it was copied.
     pub path: PathBuf,
     /// Its length in bytes when it was looked at.
     pub len: u64,
     /// A number that differs for another file and after a change: from its inode number, its length and the time of
     /// its last modification. If it differs when the file is read, nothing is counted.
     pub version: u64,
+    /// What it is a copy of, if hosts cannot read it by its path: its bytes are put into the segment.
+    pub copied: Option<Copied>,
+}
+
+impl InputFile {
+    /// Returns the name for messages: what was named, or found in a directory.
+    pub fn name(&self) -> &Path {
+        self.copied.as_ref().map_or(&self.path, Copied::name)
+    }
+
+    /// Returns the path by which every host opens it; empty if it was copied.
+    pub fn path_for_hosts(&self) -> &Path {
+        match self.copied {
+            Some(_) => Path::new(""),
+            None => &self.path,
+        }
+    }
+}
+
+/// Something in a directory that cannot be read, and so was left out.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LeftOut {
+    /// Where it is.
+    pub path: PathBuf,
+    /// Why it cannot be read.
+    pub why: String,
+}
+
+impl fmt::Display for LeftOut {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.path.display(), self.why)
+    }
 }
 
 /// Returns a number that tells a file from another one that has replaced it at its path, and from itself
@@ -65,8 +108,8 @@ pub enum InputError {
         /// Why not.
         source: io::Error,
     },
-    /// It is neither a file nor a directory.
-    #[error("{} is neither a file nor a directory; write what it says to a file first", .path.display())]
+    /// It is neither a file, a directory nor a pipe.
+    #[error("{} is neither a file, a directory nor a pipe; write its content to a file first", .path.display())]
     NoFile {
         /// What it is called.
         path: PathBuf,
@@ -83,22 +126,68 @@ pub enum InputError {
         /// The directory.
         path: PathBuf,
     },
+    /// A directory has no file that can be read.
+    #[error("no file in the directory {} can be read: {first}{}", .path.display(), others(*.count))]
+    NoneReadable {
+        /// The directory.
+        path: PathBuf,
+        /// The first of those that cannot be read.
+        first: LeftOut,
+        /// How many there are.
+        count: usize,
+    },
+    /// The copy of a pipe cannot be written.
+    #[error(
+        "{} is copied to a temporary file in {} first, which cannot be written: {source}; set TMPDIR to a directory \
+         with more free space", .path.display(), .directory.display()
+    )]
+    NoCopy {
+        /// What was to be copied.
+        path: PathBuf,
+        /// Where the copy was to be.
+        directory: PathBuf,
+        /// Why it cannot be.
+        source: io::Error,
+    },
+}
+
+/// The end of a sentence about the first of `count` things.
+fn others(count: usize) -> String {
+    match count {
+        ..=1 => String::new(),
+        _ => format!(" (and {} more)", count - 1),
+    }
 }
 
 impl Inputs {
-    /// Finds the files that `paths` name: files, and all files in directories and in the directories in those,
-    /// in the order of their names. Opens each of them once, so that what cannot be read is known now. Links to
-    /// directories are followed only where `paths` name them.
+    /// Finds what `paths` name: files, pipes, and all files in directories and in the directories in those, in the order of
+    /// their names. Opens each of them once, so that what cannot be read is known now; reads pipes to their
+    /// ends. Links to directories are followed only where `paths` name them. What cannot be read in a directory is
+    /// [left out](Self::left_out): dangling links, unreadable files and directories, pipes, sockets and devices.
     ///
     /// # Errors
-    /// At the first that cannot be read.
+    /// At the first of `paths` that cannot be read, or is a directory without a file that can.
     pub fn find(paths: &[impl AsRef<Path>]) -> Result<Self, InputError> {
         let mut inputs = Self::default();
-        for path in paths {
-            let path = path.as_ref();
-            let (before, is_directory) = (inputs.files.len(), inputs.add(path)?);
-            if is_directory && inputs.files.len() == before {
-                return Err(InputError::Empty { path: path.into() });
+        for path in paths.iter().map(AsRef::as_ref) {
+            let found = fs::metadata(path).map_err(unreadable(path))?;
+            if !found.is_dir() {
+                inputs.files.push(open(path, &found)?);
+                continue;
+            }
+            let before = (inputs.files.len(), inputs.left_out.len());
+            inputs.add_directory(path)?;
+            let left_out = &inputs.left_out[before.1..];
+            match left_out.first() {
+                _ if inputs.files.len() > before.0 => {}
+                None => return Err(InputError::Empty { path: path.into() }),
+                Some(first) => {
+                    return Err(InputError::NoneReadable {
+                        path: path.into(),
+                        first: first.clone(),
+                        count: left_out.len(),
+                    });
+                }
             }
         }
         Ok(inputs)
@@ -109,50 +198,123 @@ impl Inputs {
         &self.files
     }
 
+    /// Returns what was found in directories and cannot be read.
+    pub fn left_out(&self) -> &[LeftOut] {
+        &self.left_out
+    }
+
     /// How many bytes they have together.
     pub fn bytes(&self) -> u64 {
         self.files.iter().map(|file| file.len).sum()
     }
 
-    /// Adds what is at `path`; returns whether that is a directory.
-    fn add(&mut self, path: &Path) -> Result<bool, InputError> {
-        let unreadable = |source| InputError::Unreadable {
-            path: path.into(),
-            source,
-        };
-        let found = fs::metadata(path).map_err(unreadable)?;
-        if found.is_dir() {
-            let entries: Result<Vec<_>, _> = fs::read_dir(path).map_err(unreadable)?.collect();
-            let mut entries = entries.map_err(unreadable)?;
-            entries.sort_by_key(fs::DirEntry::file_name);
-            for entry in entries {
-                let kind = entry.file_type().map_err(unreadable)?;
-                let leads_away = kind.is_symlink() && entry.path().is_dir();
-                if kind.is_dir() || kind.is_file() || (kind.is_symlink() && !leads_away) {
-                    self.add(&entry.path())?;
-                }
+    /// Adds the files in the directory at `path`.
+    fn add_directory(&mut self, path: &Path) -> Result<(), InputError> {
+        let entries: io::Result<Vec<_>> = fs::read_dir(path).and_then(Iterator::collect);
+        let mut entries = entries.map_err(unreadable(path))?;
+        entries.sort_by_key(fs::DirEntry::file_name);
+        for entry in entries {
+            let path = entry.path();
+            match self.add_entry(&path) {
+                Ok(()) => {}
+                // The disk that copies are written to is full for all of them.
+                Err(error @ InputError::NoCopy { .. }) => return Err(error),
+                Err(error) => self.left_out.push(LeftOut {
+                    why: why(&path, error),
+                    path,
+                }),
             }
-            return Ok(true);
+        }
+        Ok(())
+    }
+
+    /// Adds what is at `path`, in a directory.
+    fn add_entry(&mut self, path: &Path) -> Result<(), InputError> {
+        let is_link = fs::symlink_metadata(path)
+            .map_err(unreadable(path))?
+            .is_symlink();
+        let found = fs::metadata(path).map_err(unreadable(path))?;
+        if found.is_dir() {
+            return match is_link {
+                true => Ok(()),
+                false => self.add_directory(path),
+            };
         }
         if !found.is_file() {
             return Err(InputError::NoFile { path: path.into() });
         }
-        // Its length now, by the file that was opened.
-        let mut file = File::open(path).map_err(unreadable)?;
-        let metadata = file.metadata().map_err(unreadable)?;
-        let (len, version) = (metadata.len(), version_of(&metadata));
-        if len == 0 && file.read(&mut [0]).map_err(unreadable)? != 0 {
-            return Err(InputError::NoLength { path: path.into() });
-        }
-        let path = path_for_all(path).map_err(unreadable)?;
-        self.files.push(InputFile { path, len, version });
-        Ok(false)
+        self.files.push(open(path, &found)?);
+        Ok(())
+    }
+}
+
+fn unreadable(path: &Path) -> impl Fn(io::Error) -> InputError {
+    move |source| InputError::Unreadable {
+        path: path.into(),
+        source,
+    }
+}
+
+/// Opens what is at `path` and no directory; copies it if hosts cannot read it by its path.
+fn open(path: &Path, found: &Metadata) -> Result<InputFile, InputError> {
+    let kind = found.file_type();
+    if kind.is_fifo() || kind.is_socket() && copy::is_standard_input(path) {
+        let pipe = copy::open_pipe(path).map_err(unreadable(path))?;
+        return copy::copy(path, pipe);
+    }
+    if !kind.is_file() {
+        return Err(InputError::NoFile { path: path.into() });
+    }
+    // Its length now, by the file that was opened.
+    let file = File::open(path).map_err(unreadable(path))?;
+    let metadata = file.metadata().map_err(unreadable(path))?;
+    let (len, version) = (metadata.len(), version_of(&metadata));
+    if !has_length(&file, len).map_err(unreadable(path))? {
+        return copy::copy(path, file);
+    }
+    Ok(InputFile {
+        path: path_for_all(path).map_err(unreadable(path))?,
+        len,
+        version,
+        copied: None,
+    })
+}
+
+/// Returns whether the file ends after `len` bytes, where it has fewer or says that it has none. Files of /proc and /sys do
+/// not.
+fn has_length(file: &File, len: u64) -> io::Result<bool> {
+    let read = file.read_at(&mut [0], len.saturating_sub(1))?;
+    Ok((read == 0) == (len == 0))
+}
+
+/// Returns why what is at `path` was left out, in words that do not repeat the path.
+fn why(path: &Path, error: InputError) -> String {
+    let source = match error {
+        InputError::Unreadable { source, .. } => source,
+        InputError::NoFile { .. } => return kind_of(path).into(),
+        other => return other.to_string(),
+    };
+    let is_link = fs::symlink_metadata(path).is_ok_and(|found| found.is_symlink());
+    match source.kind() {
+        ErrorKind::NotFound if is_link => "a link to a file that does not exist".into(),
+        _ => source.to_string(),
+    }
+}
+
+/// Names what is at `path` and neither a file nor a directory.
+fn kind_of(path: &Path) -> &'static str {
+    match fs::metadata(path).map(|found| found.file_type()) {
+        Ok(kind) if kind.is_fifo() => "a named pipe; name it on the command line to read it",
+        Ok(kind) if kind.is_socket() => "a socket",
+        _ => "a device",
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::os::unix::fs::symlink;
+    use std::os::unix::net::UnixListener;
 
     #[test]
     fn what_is_found_is_kept_and_what_is_not_is_said() {
@@ -163,13 +325,52 @@ mod tests {
         fs::write(at("b/two"), "22").unwrap();
         fs::write(at("b/deep/three"), "333").unwrap();
         fs::write(at("a"), "1").unwrap();
-        std::os::unix::fs::symlink(at("b"), at("b/deep/loop")).unwrap();
+        symlink(at("b"), at("b/deep/loop")).unwrap();
         let inputs = Inputs::find(&[at("b"), at("a")]).unwrap();
         let lens: Vec<u64> = inputs.files().iter().map(|file| file.len).collect();
         assert_eq!((lens, inputs.bytes()), (vec![3, 2, 1], 6));
+        assert_eq!(inputs.left_out(), []);
         let said = |name: &str| Inputs::find(&[at(name)]).unwrap_err().to_string();
         assert!(said("empty").contains("no file"), "{}", said("empty"));
         assert!(said("none").contains("No such file"), "{}", said("none"));
         assert!(Inputs::find(&[Path::new("/dev/null")]).is_err());
+    }
+
+    #[test]
+    fn what_cannot_be_read_in_a_directory_is_left_out() {
+        let place = tempfile::tempdir().unwrap();
+        let at = |name: &str| place.path().join(name);
+        symlink("nowhere", at("dangling")).unwrap();
+        symlink("turning", at("turning")).unwrap();
+        let _socket = UnixListener::bind(at("socket")).unwrap();
+        let said = Inputs::find(&[place.path()]).unwrap_err().to_string();
+        assert!(
+            said.ends_with("dangling: a link to a file that does not exist (and 2 more)"),
+            "{said}"
+        );
+        fs::write(at("text"), "text").unwrap();
+        let inputs = Inputs::find(&[place.path()]).unwrap();
+        assert_eq!(inputs.bytes(), 4);
+        let why: Vec<_> = inputs.left_out().iter().map(|it| &*it.why).collect();
+        assert_eq!(
+            why[..2],
+            ["a link to a file that does not exist", "a socket"]
+        );
+        assert!(why[2].contains("symbolic links"), "{why:?}");
+        // Named, each is an error.
+        for name in ["dangling", "turning", "socket"] {
+            assert!(Inputs::find(&[at(name)]).is_err());
+        }
+    }
+
+    #[test]
+    fn a_file_that_says_another_length_is_copied() {
+        let path = Path::new("/proc/self/status");
+        let inputs = Inputs::find(&[path]).unwrap();
+        let [file] = inputs.files() else { panic!() };
+        let copy = fs::read(&file.path).unwrap();
+        assert_eq!(copy.len() as u64, file.len);
+        assert!(copy.starts_with(b"Name:"));
+        assert_eq!((file.name(), file.path_for_hosts()), (path, Path::new("")));
     }
 }

@@ -56,6 +56,8 @@ pub mod key;
 pub mod kmeans;
 pub mod mapreduce;
 pub mod matmul;
+pub mod npy;
+mod number;
 pub mod on_tasks;
 pub mod pagerank;
 pub mod programs;

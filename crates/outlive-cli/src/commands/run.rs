@@ -8,6 +8,7 @@ mod generated;
 mod histogram;
 mod hosts;
 mod kmeans;
+mod left_out;
 mod matmul;
 mod pagerank;
 mod play;

@@ -72,9 +72,18 @@ pub struct Ended {
 
 /// Runs the command to its end.
 pub fn outlive<'a>(arguments: impl IntoIterator<Item = &'a str>) -> Ended {
+    outlive_reading(arguments, Stdio::null())
+}
+
+/// Runs the command to its end with `input` as its standard input.
+pub fn outlive_reading<'a>(
+    arguments: impl IntoIterator<Item = &'a str>,
+    input: impl Into<Stdio>,
+) -> Ended {
     let arguments: Vec<_> = arguments.into_iter().collect();
     let shown = arguments.join(" ");
     let child = command(&arguments)
+        .stdin(input)
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .spawn()

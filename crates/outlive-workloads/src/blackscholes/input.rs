@@ -1,6 +1,7 @@
 //! Portfolios: read from PARSEC's format, written in it, or generated.
 
 use super::{EuropeanOption, Kind, Normal, kernel};
+use crate::number::number;
 use crate::random::Random;
 use crate::whole_file::{self, Unreadable};
 use std::fmt::Write;
@@ -111,7 +112,7 @@ impl Portfolio {
         let mut lines = (1..).zip(text.split(|byte| *byte == b'\n').map(<[u8]>::trim_ascii));
         let first = lines.next().map_or(&b""[..], |(_, first)| first);
         let expected: usize =
-            number(first).ok_or_else(|| ReadError::NoCount { found: said(first) })?;
+            count(first).ok_or_else(|| ReadError::NoCount { found: said(first) })?;
         // An option takes 18 bytes at least, so what is not there is not asked for.
         let likely = expected.min(text.len() / 18);
         let (mut options, mut references) =
@@ -207,7 +208,7 @@ fn said(bytes: &[u8]) -> String {
     String::from_utf8_lossy(&bytes[..bytes.len().min(40)]).into_owned()
 }
 
-fn number<N: std::str::FromStr>(bytes: &[u8]) -> Option<N> {
+fn count(bytes: &[u8]) -> Option<usize> {
     str::from_utf8(bytes).ok()?.parse().ok()
 }
 

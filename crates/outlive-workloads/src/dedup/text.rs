@@ -122,7 +122,12 @@ fn look(path: &Path) -> io::Result<Option<InputFile>> {
     let (len, version) = (metadata.len(), version_of(&metadata));
     let is_odd = len == 0 && file.read(&mut [0])? != 0;
     let path = path_for_all(path)?;
-    Ok((!is_odd).then_some(InputFile { path, len, version }))
+    Ok((!is_odd).then_some(InputFile {
+        path,
+        len,
+        version,
+        copied: None,
+    }))
 }
 
 /// The text, as tasks find it in the pod.

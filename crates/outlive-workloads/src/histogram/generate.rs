@@ -7,28 +7,87 @@ use crate::random::Random;
 /// # Panics
 /// If it has no points, or more than a bitmap can.
 pub fn bmp(width: u32, height: u32, seed: u64) -> Vec<u8> {
-    let stride = (u64::from(width) * 3).next_multiple_of(4);
-    let size = u32::try_from(stride * u64::from(height)).expect("a bitmap has up to 4 GiB");
-    let mut file = Vec::with_capacity(54 + size as usize);
+    let points = rows(width, height, seed);
+    let reversed = { points.as_chunks::<3>().0.iter() }.flat_map(|point| point.iter().rev());
+    let points: Vec<u8> = reversed.copied().collect();
+    bitmap((width, height), 24, 0, &[], &points)
+}
+
+/// A bitmap of 32 bits a point of the same colours. `masks` say where red, green and blue stand; without any, the order is
+/// blue, green and red.
+///
+/// # Panics
+/// As [`bmp`].
+pub fn bmp_of_32_bits(width: u32, height: u32, seed: u64, masks: Option<[u32; 3]>) -> Vec<u8> {
+    let shifts = masks
+        .unwrap_or([0x00FF_0000, 0xFF00, 0xFF])
+        .map(u32::trailing_zeros);
+    let mut points = Vec::new();
+    for point in rows(width, height, seed).as_chunks::<3>().0 {
+        let colours = point.iter().zip(shifts);
+        let word = colours.fold(0, |word, (value, shift)| word | u32::from(*value) << shift);
+        points.extend(word.to_le_bytes());
+    }
+    let masks: Vec<u8> = masks
+        .iter()
+        .flatten()
+        .flat_map(|mask| mask.to_le_bytes())
+        .collect();
+    let compression = if masks.is_empty() { 0 } else { 3 };
+    bitmap((width, height), 32, compression, &masks, &points)
+}
+
+/// A bitmap of 8 bits a point: each is the number of a colour, the value of the same point of the [`pgm`]. `palette` gives
+/// blue, green and red of each.
+///
+/// # Panics
+/// As [`bmp`].
+pub fn bmp_of_8_bits(
+    width: u32,
+    height: u32,
+    seed: u64,
+    palette: impl Fn(u8) -> [u8; 3],
+) -> Vec<u8> {
+    let points: Vec<u8> = greens(width, height, seed).collect();
+    let colours = (0..=255).flat_map(|number| {
+        let [blue, green, red] = palette(number);
+        [blue, green, red, 0]
+    });
+    let colours: Vec<u8> = colours.collect();
+    bitmap((width, height), 8, 0, &colours, &points)
+}
+
+/// A bitmap with `between` behind its header, and `points`, row after row from the top.
+fn bitmap(
+    (width, height): (u32, u32),
+    bits: u16,
+    compression: u32,
+    between: &[u8],
+    points: &[u8],
+) -> Vec<u8> {
+    let row = width as usize * usize::from(bits / 8);
+    let stride = row.next_multiple_of(4);
+    let size = stride as u64 * u64::from(height);
+    let size = u32::try_from(size).expect("a bitmap has up to 4 GiB");
+    let start = 54 + between.len() as u32;
+    let mut file = Vec::with_capacity(start as usize + size as usize);
     file.extend_from_slice(b"BM");
     // Bytes in all, nothing, where the data begin; how long the next header is, width, height.
-    for number in [size.saturating_add(54), 0, 54, 40, width, height] {
+    for number in [size.saturating_add(start), 0, start, 40, width, height] {
         file.extend_from_slice(&number.to_le_bytes());
     }
-    // One plane, 24 bits a point.
-    file.extend_from_slice(&[1, 0, 24, 0]);
-    // No compression, bytes of data, points a metre each way, no palette.
-    for number in [0, size, 2835, 2835, 0, 0] {
+    // One plane, bits a point.
+    file.extend_from_slice(&[1, 0, bits as u8, 0]);
+    // Compression, bytes of data, points a metre each way, as many colours as can be.
+    for number in [compression, size, 2835, 2835, 0, 0] {
         file.extend_from_slice(&number.to_le_bytes());
     }
+    file.extend_from_slice(between);
     // The lowest row is the first.
-    let rows = rows(width, height, seed);
-    for row in rows.rchunks_exact(width as usize * 3) {
-        for point in row.as_chunks::<3>().0 {
-            file.extend(point.iter().rev());
-        }
+    for row in points.rchunks_exact(row) {
+        file.extend_from_slice(row);
         // Padding of other bytes than 0, which must not be counted.
-        file.resize(file.len() + stride as usize - row.len(), 0xEE);
+        file.resize(file.len() + stride - row.len(), 0xEE);
     }
     file
 }
@@ -49,8 +108,13 @@ pub fn ppm(width: u32, height: u32, seed: u64) -> Vec<u8> {
 /// If it has no points.
 pub fn pgm(width: u32, height: u32, seed: u64) -> Vec<u8> {
     let mut file = format!("P5\n# seed {seed}\n{width} {height}\n255\n").into_bytes();
-    file.extend(rows(width, height, seed).iter().skip(1).step_by(3));
+    file.extend(greens(width, height, seed));
     file
+}
+
+/// The green of the points.
+fn greens(width: u32, height: u32, seed: u64) -> impl Iterator<Item = u8> {
+    rows(width, height, seed).into_iter().skip(1).step_by(3)
 }
 
 /// The points, row after row from the top: red, green, blue.

@@ -1,4 +1,5 @@
-//! The histogram by tasks: every host reads the file for itself, and each task counts a part of it.
+//! The histogram by tasks: every host reads the file for itself, and each task counts a part of it. What only the driver can
+//! read, a pipe for example, is put into the pod by pieces first.
 //!
 //! Only where the file is and how its data stand there is in the pod, and a table of counts for each part, which its task
 //! writes as a whole and nobody reads before all are done. Sums of whole numbers are the same in any order.
@@ -6,8 +7,8 @@
 use super::{Bins, CHANNELS, Format, FormatError, Layout, kernel};
 use crate::driver::RunError;
 use crate::host::HostError;
-use crate::input::{InputError, Inputs, version_of};
-use crate::on_tasks::{Ended, PoolOf, TaskProgram, damaged, spread, unit};
+use crate::input::{InputError, InputFile, Inputs, version_of};
+use crate::on_tasks::{BYTES_OF_A_NAME, Ended, PoolOf, TaskProgram, damaged, spread, unit};
 use core::ops::Range;
 use outlive::heap::LocalHeap;
 use outlive_tasks::{Call, Context, PoolError, TaskError, WorkerPool, task};
@@ -27,13 +28,18 @@ const TABLE: usize = CHANNELS * 256;
 /// How much of the file is read at a time: it stays in the processor's cache until it is counted.
 const PIECE: usize = 256 << 10;
 
+/// How many bytes of a copy are one block in the pod, with its header a power of two.
+const COPIED_PIECE: u64 = (64 << 20) - BYTES_OF_A_NAME;
+
+/// The name of piece `number` of a copy.
+fn copied(number: u64) -> String {
+    format!("piece {number}")
+}
+
 /// The counting of a file.
 #[derive(Clone, Debug)]
 pub struct Counting {
-    path: PathBuf,
-    /// Of the file.
-    len: u64,
-    version: u64,
+    file: InputFile,
     layout: Layout,
     task_bytes: u64,
 }
@@ -70,11 +76,14 @@ impl Counting {
     /// # Errors
     /// If it cannot be read, or is a picture of a kind that is not read here.
     pub fn open(path: &Path, format: Format) -> Result<Self, OpenError> {
+        if path.is_dir() {
+            return Err(OpenError::NotOne { path: path.into() });
+        }
         let inputs = Inputs::find(&[path])?;
-        let file = match inputs.files() {
-            [file] if !path.is_dir() => file,
-            _ => return Err(OpenError::NotOne { path: path.into() }),
+        let [file] = inputs.files() else {
+            return Err(OpenError::NotOne { path: path.into() });
         };
+        let mut file = file.clone();
         let unreadable = |source| InputError::Unreadable {
             path: path.into(),
             source,
@@ -85,15 +94,14 @@ impl Counting {
         let metadata = opened.metadata().map_err(unreadable)?;
         let read = opened.take(Layout::HEAD as u64).read_to_end(&mut head);
         read.map_err(unreadable)?;
-        let layout = Layout::find_by(&head, metadata.len() as usize, format);
+        (file.len, file.version) = (metadata.len(), version_of(&metadata));
+        let layout = Layout::find_by(&head, file.len as usize, format);
         let layout = layout.map_err(|source| OpenError::Format {
             path: path.into(),
             source,
         })?;
         Ok(Self {
-            path: file.path.clone(),
-            len: metadata.len(),
-            version: version_of(&metadata),
+            file,
             layout,
             task_bytes: Self::TASK_BYTES,
         })
@@ -106,14 +114,14 @@ impl Counting {
         self
     }
 
-    /// Where the file is, from the root.
+    /// Where the file is, from the root; where its copy is for this process, if it was a pipe.
     pub fn path(&self) -> &Path {
-        &self.path
+        &self.file.path
     }
 
     /// How long the file is.
     pub fn file_bytes(&self) -> u64 {
-        self.len
+        self.file.len
     }
 
     /// How the data stand in it.
@@ -123,6 +131,18 @@ impl Counting {
 
     fn data_len(&self) -> u64 {
         self.layout.data().len() as u64
+    }
+
+    /// Returns how many bytes the pieces of the copy have; none if hosts read the file.
+    fn pieces(&self) -> impl Iterator<Item = u64> {
+        let len = if self.file.copied.is_some() {
+            self.file.len
+        } else {
+            0
+        };
+        (0..len)
+            .step_by(COPIED_PIECE as usize)
+            .map(move |at| COPIED_PIECE.min(len - at))
     }
 }
 
@@ -166,19 +186,41 @@ impl TaskProgram for Counting {
     }
 
     fn data_bytes(&self) -> Vec<u64> {
-        vec![self.units() * TABLE as u64 * 8]
+        let bins = self.units() * TABLE as u64 * 8;
+        [bins].into_iter().chain(self.pieces()).collect()
     }
 
     fn put(&self, pool: &WorkerPool, heap: &LocalHeap<'_>) -> Result<(), PoolError> {
         let numbers = self.units() as usize * TABLE;
         pool.put_array(heap, BINS, numbers, |bins| bins.fill(0..numbers, 0u64))?;
-        pool.put(heap, FILE, self.path.as_os_str().as_bytes())?;
+        pool.put(
+            heap,
+            FILE,
+            self.file.path_for_hosts().as_os_str().as_bytes(),
+        )?;
         let plan = Plan {
             layout: self.layout.to_words(),
-            version: self.version,
+            version: self.file.version,
             each: self.task_bytes,
         };
         pool.put(heap, PLAN, bytemuck::bytes_of(&plan))
+    }
+
+    fn put_copies(&self, pool: &WorkerPool, heap: &LocalHeap<'_>) -> Result<(), HostError> {
+        let Some(copy) = &self.file.copied else {
+            return Ok(());
+        };
+        let mut piece = Vec::new();
+        for (number, len) in (0..).zip(self.pieces()) {
+            piece.resize(len as usize, 0);
+            let read = copy.file().read_exact_at(&mut piece, number * COPIED_PIECE);
+            read.map_err(|source| InputError::Unreadable {
+                path: copy.name().into(),
+                source,
+            })?;
+            pool.put(heap, &copied(number), &piece)?;
+        }
+        Ok(())
     }
 
     fn begin(&self) -> Call {
@@ -197,7 +239,7 @@ impl TaskProgram for Counting {
             let all = bins.counts_mut().as_flattened_mut().iter_mut();
             all.zip(table).for_each(|(bin, more)| *bin += more);
         }
-        Ok(bins)
+        Ok(self.layout.of_channels(bins))
     }
 }
 
@@ -216,7 +258,12 @@ task! {
         let part = from / plan.each;
         unit(context, part, || {
             let path = context.input(FILE)?.to_vec();
-            let bins = count_file(Path::new(OsStr::from_bytes(&path)), &plan, &layout, from..to)?;
+            let bins = match path.is_empty() {
+                true => count_copy(context, &layout, from..to)?,
+                false => {
+                    count_file(Path::new(OsStr::from_bytes(&path)), &plan, &layout, from..to)?
+                }
+            };
             write(context, part as usize, &bins)
         })
     }
@@ -248,13 +295,45 @@ fn count_file(
     if version_of(&file.metadata().map_err(failed)?) != plan.version {
         return Err(changed(path));
     }
+    count_by_pieces(layout, range, |bytes, at| {
+        file.read_exact_at(bytes, at).map_err(failed)
+    })
+}
+
+/// Counts `range` of the data of the copy in the pod.
+fn count_copy(
+    context: &Context<'_>,
+    layout: &Layout,
+    range: Range<u64>,
+) -> Result<Bins, TaskError> {
+    count_by_pieces(layout, range, |mut bytes, mut at| {
+        while !bytes.is_empty() {
+            let piece = context.array::<u8>(&copied(at / COPIED_PIECE))?;
+            let first = (at % COPIED_PIECE) as usize;
+            let len = bytes.len().min(piece.len().saturating_sub(first));
+            if len == 0 {
+                return Err(damaged("a piece of the file is too short"));
+            }
+            let (now, later) = bytes.split_at_mut(len);
+            piece.read(first, now);
+            (bytes, at) = (later, at + len as u64);
+        }
+        Ok(())
+    })
+}
+
+/// Counts `range` of the data; `read` fills a buffer from a place in the file.
+fn count_by_pieces(
+    layout: &Layout,
+    range: Range<u64>,
+    read: impl Fn(&mut [u8], u64) -> Result<(), TaskError>,
+) -> Result<Bins, TaskError> {
     let (mut bins, mut at) = (Bins::default(), range.start);
     let mut piece = vec![0; PIECE.min((range.end - range.start) as usize)];
     while at < range.end {
         let len = piece.len().min((range.end - at) as usize);
         let bytes = &mut piece[..len];
-        let start = layout.data().start as u64 + at;
-        file.read_exact_at(bytes, start).map_err(failed)?;
+        read(bytes, layout.data().start as u64 + at)?;
         kernel::count(bytes, at as usize, layout, &mut bins);
         at += len as u64;
     }
@@ -284,7 +363,7 @@ mod tests {
         let layout = counting.layout();
         let plan = Plan {
             layout: layout.to_words(),
-            version: counting.version,
+            version: counting.file.version,
             each: 1,
         };
         let of = |range| count_file(&path, &plan, layout, range);

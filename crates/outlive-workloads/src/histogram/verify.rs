@@ -26,16 +26,25 @@ pub struct Wrong {
 /// # Panics
 /// If `layout` is of a longer file.
 pub fn verify(file: &[u8], layout: &Layout, found: &Bins) -> Result<(), Wrong> {
-    let channels = layout.channels().len();
+    let points = layout.bytes_of_a_point();
     let data = &file[layout.data()];
     let mut values: Vec<Vec<u64>> = vec![vec![0; 256]; CHANNELS];
     for row in 0..data.len().div_ceil(layout.stride()) {
-        for column in 0..layout.row() / channels {
-            for (channel, values) in values.iter_mut().enumerate().take(channels) {
+        for column in 0..layout.row() / points {
+            for byte in 0..points {
                 // Where there is nothing, nothing is counted: a file without bytes has one empty row.
-                let at = row * layout.stride() + column * channels + channel;
-                if let Some(value) = data.get(at) {
-                    values[usize::from(*value)] += 1;
+                let at = row * layout.stride() + column * points + byte;
+                let Some(value) = data.get(at) else { continue };
+                match (layout.palette(), layout.channel_of(byte)) {
+                    (Some(palette), _) => {
+                        let colour = palette[usize::from(*value)];
+                        let named = values.iter_mut().take(layout.channels().len());
+                        named
+                            .zip(colour)
+                            .for_each(|(values, value)| values[usize::from(value)] += 1);
+                    }
+                    (None, Some(channel)) => values[channel][usize::from(*value)] += 1,
+                    (None, None) => {}
                 }
             }
         }

@@ -1,5 +1,7 @@
-//! Points: read from text, or generated.
+//! Points: read from text or from NumPy's `.npy`, or generated.
 
+use crate::npy::{self, NpyError};
+use crate::number::number;
 use crate::random::Random;
 use crate::whole_file::{self, Unreadable};
 use std::path::Path;
@@ -49,6 +51,23 @@ pub enum ReadError {
         /// How many there should be.
         expected: usize,
     },
+    /// A file of NumPy's cannot be read.
+    #[error(transparent)]
+    Npy(#[from] NpyError),
+    /// A number in a file of NumPy's is too large or none at all.
+    #[error("row {row}: {found} is not between -{LARGEST:e} and {LARGEST:e}")]
+    Element {
+        /// Of which point, from 0.
+        row: usize,
+        /// What is there.
+        found: f64,
+    },
+    /// An array of NumPy's has more columns than a point may have coordinates.
+    #[error("{found} columns, where a point has at most {MOST_DIMENSIONS} coordinates")]
+    TooWide {
+        /// How many there are.
+        found: usize,
+    },
     /// There are no points.
     #[error(
         "there is no point in the input; write one per line, its coordinates separated by commas or spaces"
@@ -65,13 +84,18 @@ impl Points {
         Self::parse(&whole_file::read(path)?)
     }
 
-    /// Reads points, one per line: numbers, separated by commas, semicolons or white space. Empty lines, and lines that begin
+    /// Reads points from what a file says: NumPy's `.npy`, with a point in each row, or text.
+    ///
+    /// Text has a point per line: numbers, Fortran's exponents (`1D+5`) among them, separated by commas, semicolons or white space. Empty lines, and lines that begin
     /// with `#`, are left out; so is a first line that begins with a letter: the names of columns. (Words that are numbers to
     /// some, `inf` and `nan`, are none here.)
     ///
     /// # Errors
     /// At the first line that is not so, and if there is no point.
     pub fn parse(text: &[u8]) -> Result<Self, ReadError> {
+        if text.starts_with(npy::SIGNATURE) {
+            return Self::of_table(npy::table(text)?);
+        }
         // What spreadsheets put in front of UTF-8.
         let text = text.strip_prefix(b"\xEF\xBB\xBF").unwrap_or(text);
         let (mut coordinates, mut dimensions) = (Vec::new(), 0);
@@ -105,6 +129,24 @@ impl Points {
             true => Err(ReadError::Empty),
             false => Ok(Self {
                 coordinates,
+                dimensions,
+            }),
+        }
+    }
+
+    fn of_table(table: npy::Table) -> Result<Self, ReadError> {
+        let dimensions = table.columns;
+        if dimensions > MOST_DIMENSIONS {
+            return Err(ReadError::TooWide { found: dimensions });
+        }
+        let is_wrong = |found: &f64| found.is_nan() || found.abs() > LARGEST;
+        match table.elements.iter().position(is_wrong) {
+            Some(at) => Err(ReadError::Element {
+                row: at / dimensions,
+                found: table.elements[at],
+            }),
+            None => Ok(Self {
+                coordinates: table.elements,
                 dimensions,
             }),
         }
@@ -170,11 +212,8 @@ fn pieces(line: &[u8]) -> impl Iterator<Item = &[u8]> {
 }
 
 fn coordinate(piece: &[u8], line: usize) -> Result<f64, ReadError> {
-    let number = str::from_utf8(piece)
-        .ok()
-        .filter(|text| !text.ends_with(|last: char| last.is_ascii_alphabetic()))
-        .and_then(|text| text.parse::<f64>().ok());
-    match number {
+    let is_word = piece.last().is_some_and(u8::is_ascii_alphabetic);
+    match number(piece).filter(|_| !is_word) {
         Some(found) if found.abs() <= LARGEST => Ok(found),
         Some(found) => Err(ReadError::OutOfRange { line, found }),
         None => Err(ReadError::NoNumber {
@@ -187,6 +226,7 @@ fn coordinate(piece: &[u8], line: usize) -> Result<f64, ReadError> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::npy::tests::file as npy;
     use proptest::prelude::*;
 
     proptest! {
@@ -218,6 +258,26 @@ mod tests {
     }
 
     #[test]
+    fn rows_of_an_array_are_points() {
+        let points = Points::parse(&npy("|i1", "True", "3, 2", &[1, 2, 3, 4, 5, 255])).unwrap();
+        assert_eq!((points.len(), points.dimensions()), (3, 2));
+        assert_eq!(points.coordinates(), [1.0, 4.0, 2.0, 5.0, 3.0, -1.0]);
+        for (wrong, shown) in [(1e151f64, "1e151"), (f64::NAN, "NaN")] {
+            let data = [0.0f64, 0.0, 0.0, wrong].map(f64::to_le_bytes).concat();
+            let said = Points::parse(&npy("<f8", "False", "2, 2", &data))
+                .unwrap_err()
+                .to_string();
+            assert!(
+                said.starts_with("row 1: ") && said.contains("between"),
+                "{shown}: {said}"
+            );
+        }
+        let wide = npy("|u1", "False", "1, 1048577", &[0; (1 << 20) + 1]);
+        let said = Points::parse(&wide).unwrap_err().to_string();
+        assert!(said.starts_with("1048577 columns"), "{said}");
+    }
+
+    #[test]
     fn it_says_where_it_is_wrong() {
         let said = |text: &str| Points::parse(text.as_bytes()).unwrap_err().to_string();
         assert_eq!(said("x,y\n1,2\n3,z\n"), "line 3: “z” is no number");
@@ -235,6 +295,8 @@ mod tests {
         assert!(said("# nothing\n").contains("no point"));
         let sheet = Points::parse("\u{feff}\"x\",\"y\"\r\n1;2\r\n".as_bytes()).unwrap();
         assert_eq!(sheet.coordinates(), [1.0, 2.0]);
+        let fortran = Points::parse(b"1D+1 -2.5d0\n").unwrap();
+        assert_eq!(fortran.coordinates(), [10.0, -2.5]);
         let error = Points::read(Path::new("/nowhere")).unwrap_err();
         assert!(error.to_string().contains("/nowhere cannot be read"));
     }

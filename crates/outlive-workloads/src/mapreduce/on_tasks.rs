@@ -6,15 +6,16 @@ use super::tasks::{LOAD, REDUCE, RUN, Totals};
 use crate::driver::{Order, RunError};
 use crate::header::CalledOff;
 use crate::host::HostError;
-use crate::input::Inputs;
+use crate::input::{InputError, Inputs};
 use crate::on_tasks::{Ended, PoolOf, TaskProgram};
 use crate::size;
 use crate::wordcount;
 use outlive::heap::LocalHeap;
-use outlive::memory::Offset;
+use outlive::memory::{Memory, Offset};
 use outlive::structures::CreateError;
 use outlive::supervise::Stop;
 use outlive_tasks::{Call, PoolError, WorkerPool};
+use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
 
 /// A program of MapReduce and what it reads.
@@ -69,10 +70,10 @@ impl<P> MapReduction<P> {
         &self.inputs
     }
 
-    /// The path of a file.
-    fn path(&self, file: u32) -> PathBuf {
+    /// The name of a file.
+    fn name(&self, file: u32) -> PathBuf {
         let file = self.inputs.files().get(file as usize);
-        file.map_or_else(PathBuf::new, |file| file.path.clone())
+        file.map_or_else(PathBuf::new, |file| file.name().into())
     }
 }
 
@@ -171,6 +172,25 @@ impl<P: OnTasks> TaskProgram for MapReduction<P> {
         Ok(())
     }
 
+    fn put_copies(&self, pool: &WorkerPool, heap: &LocalHeap<'_>) -> Result<(), HostError> {
+        let (run, plan) = (self.run(pool, heap)?, self.plan(pool.capacity()));
+        let mut text = Vec::new();
+        for (index, unit) in (0..).zip(plan.units()) {
+            let file = &self.inputs.files()[unit.file as usize];
+            let Some(copied) = &file.copied else { continue };
+            text.resize(unit.len as usize, 0);
+            let read = copied.file().read_exact_at(&mut text, unit.from);
+            read.map_err(|source| InputError::Unreadable {
+                path: file.name().into(),
+                source,
+            })?;
+            let (_, cell) = run.unit(index);
+            let at = heap.allocate_into(unit.len.into(), cell)?;
+            run.memory().copy_in(at, &text);
+        }
+        Ok(())
+    }
+
     fn begin(&self) -> Call {
         P::phase(LOAD)
     }
@@ -178,12 +198,12 @@ impl<P: OnTasks> TaskProgram for MapReduction<P> {
     fn explain(&self, why: CalledOff) -> RunError {
         match why {
             CalledOff::Changed(file) => RunError::Changed {
-                path: self.path(file),
+                path: self.name(file),
             },
             CalledOff::TooLong(index) => {
                 let unit = self.plan(0).units().nth(index as usize);
                 unit.map_or(RunError::CalledOff(why), |unit| RunError::TooLong {
-                    path: self.path(unit.file),
+                    path: self.name(unit.file),
                     at: unit.from,
                 })
             }

@@ -115,7 +115,12 @@ impl Plan {
 
 /// How many bytes a path takes: whole words.
 fn padded(file: &InputFile) -> u64 {
-    (file.path.as_os_str().len() as u64).next_multiple_of(8)
+    (path_of(file).len() as u64).next_multiple_of(8)
+}
+
+/// The path as it stands in the pod.
+fn path_of(file: &InputFile) -> &[u8] {
+    file.path_for_hosts().as_os_str().as_bytes()
 }
 
 /// To what the first word is aligned: a table's header is alone on its lines.
@@ -189,7 +194,7 @@ impl<M: Memory> Run<M> {
         }
         let mut words = 0;
         for (file, index) in plan.inputs.files().iter().zip(0..) {
-            let path = file.path.as_os_str().as_bytes();
+            let path = path_of(file);
             let place = run.place(3) + index * FILE_BYTES;
             store(place, file.len);
             store(place + 8, path.len() as u64);
@@ -276,7 +281,7 @@ impl<M: Memory> Run<M> {
         (unit, place + 16)
     }
 
-    /// File `number`; `None` if there is none.
+    /// File `number`; `None` if there is none. The path is empty if the driver has put its text into the segment.
     pub fn file(self, number: u32) -> Option<InputFile> {
         let number = u64::from(number);
         if number >= self.shape.files {
@@ -290,6 +295,7 @@ impl<M: Memory> Run<M> {
             path: OsStr::from_bytes(&path).into(),
             len: self.word(place),
             version: self.word(place + 24),
+            copied: None,
         })
     }
 

@@ -2,6 +2,8 @@
 //! of Matrix Market (text, column after column).
 
 use super::Matrix;
+use crate::npy::{self, NpyError, SIGNATURE, by_rows};
+use crate::number::number;
 use crate::whole_file::{self, Unreadable};
 use std::path::Path;
 
@@ -55,17 +57,10 @@ pub enum ReadError {
         /// Columns, as the header says.
         columns: usize,
     },
-    /// NumPy's header is damaged, or of an array that is not read here.
-    #[error("NumPy's header says {found}; {expected}")]
-    Header {
-        /// What it says.
-        found: String,
-        /// What would do.
-        expected: &'static str,
-    },
+    /// A file of NumPy's cannot be read.
+    #[error(transparent)]
+    Npy(#[from] NpyError),
 }
-
-const SIGNATURE: &[u8] = b"\x93NUMPY";
 
 impl Matrix {
     /// Reads the file at `path`, in either format.
@@ -82,7 +77,8 @@ impl Matrix {
     /// If it is not a matrix of finite numbers.
     pub fn parse(file: &[u8]) -> Result<Self, ReadError> {
         let matrix = if file.starts_with(SIGNATURE) {
-            numpy(file)?
+            let table = npy::table(file)?;
+            Self::new(table.rows, table.columns, table.elements)
         } else if file.len() >= 14 && file[..14].eq_ignore_ascii_case(b"%%MatrixMarket") {
             matrix_market(file)?
         } else {
@@ -126,12 +122,6 @@ impl Matrix {
         }
         text
     }
-}
-
-/// From columns, one after the other, to rows.
-fn turned(rows: usize, columns: usize, elements: &[f64]) -> Matrix {
-    let at = |at: usize| elements[at % columns * rows + at / columns];
-    Matrix::new(rows, columns, (0..elements.len()).map(at).collect())
 }
 
 /// How many elements a matrix has, if that is a number and not 0.
@@ -179,12 +169,15 @@ fn matrix_market(file: &[u8]) -> Result<Matrix, ReadError> {
             .split(u8::is_ascii_whitespace)
             .filter(|word| !word.is_empty())
         {
-            let number = str::from_utf8(word).ok().and_then(|word| word.parse().ok());
-            elements.push(number.ok_or_else(|| wrong(line, word, "a number"))?);
+            elements.push(number(word).ok_or_else(|| wrong(line, word, "a number"))?);
         }
     }
     match elements.len() == expected {
-        true => Ok(turned(rows, columns, &elements)),
+        true => Ok(Matrix::new(
+            rows,
+            columns,
+            by_rows(rows, columns, &elements),
+        )),
         false => Err(ReadError::Count {
             found: elements.len(),
             rows,
@@ -193,92 +186,10 @@ fn matrix_market(file: &[u8]) -> Result<Matrix, ReadError> {
     }
 }
 
-fn numpy(file: &[u8]) -> Result<Matrix, ReadError> {
-    let wrong = |found: &str, expected| ReadError::Header {
-        found: found.into(),
-        expected,
-    };
-    let short = || wrong("more than there is", "the file is cut off");
-    let (version, rest) = file[SIGNATURE.len()..]
-        .split_first_chunk::<2>()
-        .ok_or_else(short)?;
-    let (len, rest) = match version[0] {
-        1 => {
-            let (len, rest) = rest.split_first_chunk().ok_or_else(short)?;
-            (usize::from(u16::from_le_bytes(*len)), rest)
-        }
-        2 | 3 => {
-            let (len, rest) = rest.split_first_chunk().ok_or_else(short)?;
-            (u32::from_le_bytes(*len) as usize, rest)
-        }
-        other => {
-            let found = format!("version {other}");
-            return Err(wrong(&found, "versions 1 to 3 are read here"));
-        }
-    };
-    let (header, data) = rest.split_at_checked(len).ok_or_else(short)?;
-    let header = str::from_utf8(header).map_err(|_| wrong("no text", "it is damaged"))?;
-    // What stands behind a key, without quotes or blanks.
-    let after = |key: &str| {
-        let from = header.find(&format!("'{key}':"))? + key.len() + 3;
-        Some(header[from..].trim_start())
-    };
-    let kind = after("descr").and_then(|rest| rest.strip_prefix('\'')?.split('\'').next());
-    if kind != Some("<f8") {
-        let expected =
-            "only \u{201c}<f8\u{201d} is read here: numpy.save(file, array.astype('<f8'))";
-        return Err(wrong(
-            &format!("elements of kind {}", kind.unwrap_or("unknown")),
-            expected,
-        ));
-    }
-    let by_columns = match after("fortran_order") {
-        Some(rest) if rest.starts_with("False") => false,
-        Some(rest) if rest.starts_with("True") => true,
-        _ => {
-            return Err(wrong(
-                "no order",
-                "\u{201c}fortran_order\u{201d} should be there",
-            ));
-        }
-    };
-    let shape = after("shape")
-        .and_then(|rest| rest.strip_prefix('(')?.split(')').next())
-        .unwrap_or_default();
-    let sides: Option<Vec<usize>> = shape
-        .split(',')
-        .map(|side| side.trim().parse().ok())
-        .collect();
-    let Some([rows, columns]) = sides
-        .as_deref()
-        .and_then(|s| <[usize; 2]>::try_from(s).ok())
-    else {
-        let expected = "a matrix has two sides, as in (3, 4)";
-        return Err(wrong(&format!("a shape of ({shape})"), expected));
-    };
-    let expected = count(rows, columns)
-        .ok_or_else(|| wrong(&format!("a shape of ({shape})"), "a matrix has elements"))?;
-    let (numbers, left) = data.as_chunks::<8>();
-    if numbers.len() != expected || !left.is_empty() {
-        return Err(ReadError::Count {
-            found: numbers.len(),
-            rows,
-            columns,
-        });
-    }
-    let elements: Vec<f64> = numbers
-        .iter()
-        .map(|bytes| f64::from_le_bytes(*bytes))
-        .collect();
-    Ok(match by_columns {
-        true => turned(rows, columns, &elements),
-        false => Matrix::new(rows, columns, elements),
-    })
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::npy::tests::file as npy;
     use proptest::prelude::*;
 
     proptest! {
@@ -296,12 +207,12 @@ mod tests {
 
         #[test]
         fn any_bytes_are_a_matrix_or_are_refused(
-            npy in any::<bool>(),
+            binary in any::<bool>(),
             changes in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 0..5),
             cut in any::<prop::sample::Index>(),
         ) {
             let matrix = Matrix::generate(3, 4, 1);
-            let mut file = if npy { matrix.to_npy() } else { matrix.to_matrix_market().into() };
+            let mut file = if binary { matrix.to_npy() } else { matrix.to_matrix_market().into() };
             for (at, byte) in changes {
                 let at = at.index(file.len());
                 file[at] = byte;
@@ -320,16 +231,9 @@ mod tests {
             "%%MatrixMarket matrix array integer general\n% by column\n2 3\n1\n4\n2 5\n\n3\n6\n";
         let matrix = Matrix::parse(text.as_bytes()).unwrap();
         assert_eq!(matrix.elements(), [1.0, 2.0, 3.0, 4.0, 5.0, 6.0]);
-        // As numpy.save writes numpy.asfortranarray of it, with a header of version 2.
-        let header = "{'descr': '<f8', 'fortran_order': True, 'shape': (2, 3), }\n";
-        let mut file = b"\x93NUMPY\x02\x00".to_vec();
-        file.extend((header.len() as u32).to_le_bytes());
-        file.extend(header.bytes());
-        file.extend(
-            [1.0f64, 4.0, 2.0, 5.0, 3.0, 6.0]
-                .iter()
-                .flat_map(|x| x.to_le_bytes()),
-        );
+        let text = text.replace("4\n2", "4D+0\n20d-1");
+        assert_eq!(Matrix::parse(text.as_bytes()).unwrap(), matrix);
+        let file = npy("<i2", "True", "2, 3", &[1, 0, 4, 0, 2, 0, 5, 0, 3, 0, 6, 0]);
         assert_eq!(Matrix::parse(&file).unwrap(), matrix);
     }
 
@@ -353,12 +257,8 @@ mod tests {
         assert!(market("array real general\n1 1\nnan\n").contains("element 0 is NaN"));
         let big = format!("array real general\n{0} {0}\n1\n", 1u64 << 40);
         assert!(market(&big).contains("size of a matrix"));
-        let npy = String::from_utf8_lossy(&Matrix::generate(1, 1, 1).to_npy()[..128])
-            .replace('\u{fffd}', "");
-        let change =
-            |from: &str, to: &str| said(&[b"\x93", npy.replacen(from, to, 1).as_bytes()].concat());
-        assert!(change("<f8", "<f4").contains("elements of kind <f4; only “<f8”"));
-        assert!(change("(1, 1)", "(1,  )").contains("two sides"));
-        assert!(change("(1, 1)", "(9, 9)").contains("0 elements, where the header says 9 times 9"));
+        assert!(said(&npy("<f2", "False", "1, 1", &[0; 2])).contains("elements of kind <f2"));
+        let infinite = npy("<f4", "False", "1, 1", &f32::INFINITY.to_le_bytes());
+        assert!(said(&infinite).contains("element 0 is inf"));
     }
 }

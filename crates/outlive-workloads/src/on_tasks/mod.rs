@@ -182,6 +182,15 @@ pub trait TaskProgram: Sync {
     /// If there is no room.
     fn put(&self, pool: &WorkerPool, heap: &LocalHeap<'_>) -> Result<(), PoolError>;
 
+    /// Puts those inputs into the pool that hosts cannot read by a path, after its [data](Self::put).
+    ///
+    /// # Errors
+    /// If there is no room, or an input cannot be read.
+    fn put_copies(&self, pool: &WorkerPool, heap: &LocalHeap<'_>) -> Result<(), HostError> {
+        let _ = (pool, heap);
+        Ok(())
+    }
+
     /// The task with which round 0 begins.
     fn begin(&self) -> Call;
 
@@ -254,7 +263,7 @@ const MORE: u64 = 4 << 20;
 /// What a round leaves in the pool: its job.
 const BYTES_OF_A_JOB: u64 = 1 << 10;
 /// What stands before data in their block.
-const BYTES_OF_A_NAME: u64 = 64;
+pub(crate) const BYTES_OF_A_NAME: u64 = 64;
 
 /// How many workers may die in one task in addition to one for each kill of the run.
 const CRASH_LIMIT: u32 = 5;
@@ -396,15 +405,13 @@ impl<P: TaskProgram> Program for P {
         // Before the pool: whoever finds that sees in the header how to come to it.
         stage.publish(at)?;
         let pool = WorkerPool::create(stage.pod, stage.heap, P::POOL.name, options_of(order));
-        let put = pool.and_then(|pool| {
-            let put = self.put(&pool, stage.heap);
-            if put.is_err() {
-                // Who has come already is not to wait for what never begins.
-                pool.resize(stage.heap, 0)?;
-            }
-            put
-        });
-        put.map_err(HostError::from)?;
+        let pool = pool.map_err(HostError::from)?;
+        let put = self.put(&pool, stage.heap).map_err(HostError::from);
+        if let Err(error) = put.and_then(|()| self.put_copies(&pool, stage.heap)) {
+            // Who has come already is not to wait for what never begins.
+            pool.resize(stage.heap, 0).map_err(HostError::from)?;
+            return Err(error.into());
+        }
         let phases = (P::FIRST_PHASE, self.phase());
         Ok(TaskRun::new(record, phases, self.likely_rounds()))
     }

@@ -31,7 +31,7 @@ pub fn verify(
     let mut has_begun = false;
     for file in inputs.files() {
         if std::fs::metadata(&file.path)?.len() != file.len {
-            let why = format!("{} has changed since it was counted", file.path.display());
+            let why = format!("{} has changed since it was counted", file.name().display());
             return Err(io::Error::other(why));
         }
         let before = there.contains_key(&[][..]);

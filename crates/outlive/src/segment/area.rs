@@ -274,7 +274,7 @@ pub enum LayoutError {
     #[error("the area `{0}` asks for the rest of a segment whose size was not said: call size()")]
     NoSize(AreaKind),
     /// The areas need more than the segment has.
-    #[error("the areas need {needed} bytes ({} MiB) and the segment has {size} ({} MiB): ask for at least {needed} bytes", mebibytes(*needed), mebibytes(*size))]
+    #[error("the areas need {needed} bytes ({} MiB) and the segment has {size} bytes: ask for at least {needed} bytes", mebibytes(*needed))]
     TooSmall {
         /// Bytes that the superblock and the areas take (one page for an area that takes the rest).
         needed: u64,

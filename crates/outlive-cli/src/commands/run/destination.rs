@@ -6,7 +6,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::OFlags;
 use rustix::io::Errno;
 use std::fs::{self, File, Metadata, OpenOptions, Permissions};
-use std::io::{self, BufWriter, IsTerminal, Write};
+use std::io::{self, BufWriter, ErrorKind, IsTerminal, Write};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
@@ -167,15 +167,14 @@ impl Destination {
     /// What results are written to which come bit by bit. They are there once they are [kept](Self::keep). Where nobody reads
     /// what was written before, it [says so](io::ErrorKind::WouldBlock) after a moment.
     pub fn out(&self) -> Result<Box<dyn Write + Send>, Failure> {
-        self.out_that_waits(false)
-    }
-
-    fn out_that_waits(&self, is_patient: bool) -> Result<Box<dyn Write + Send>, Failure> {
-        let out = match &self.to {
+        let path = self.path.clone();
+        let out: io::Result<Box<dyn Write + Send>> = match &self.to {
             To::There(stream) => stream
-                .try_clone(is_patient)
-                .map(|it| Box::new(it) as Box<_>),
-            To::Beside(file) => file.as_file().try_clone().map(|it| Box::new(it) as Box<_>),
+                .try_clone(false)
+                .map(|out| Box::new(Named { path, out }) as _),
+            To::Beside(file) => {
+                { file.as_file().try_clone() }.map(|out| Box::new(Named { path, out }) as _)
+            }
         };
         out.map_err(|error| cannot_be_written(&self.path, &error))
     }
@@ -207,7 +206,10 @@ impl Destination {
         self,
         write: impl FnOnce(&mut dyn Write) -> io::Result<()>,
     ) -> Result<(), Failure> {
-        let written = whole(self.out_that_waits(true)?, write);
+        let written = match &self.to {
+            To::There(stream) => stream.try_clone(true).and_then(|out| whole(out, write)),
+            To::Beside(file) => whole(file.as_file(), write),
+        };
         written.map_err(|error| cannot_be_written(&self.path, &error))?;
         self.keep()
     }
@@ -245,9 +247,51 @@ fn is_same(one: &Metadata, other: &Metadata) -> bool {
 
 fn cannot_be_written(path: &Path, error: &io::Error) -> Failure {
     Failure::new(format_args!(
-        "{} cannot be written: {error}",
-        path.display()
+        "{} cannot be written: {error}{}",
+        path.display(),
+        what_to_do(error)
     ))
+}
+
+/// What to do about an error of writing, as the end of its sentence; nothing if that is not known.
+fn what_to_do(error: &io::Error) -> &'static str {
+    match error.kind() {
+        ErrorKind::StorageFull => "; free space on its filesystem, or name a file on another one",
+        ErrorKind::QuotaExceeded => {
+            "; free some of this user's quota there, or name a file on another filesystem"
+        }
+        _ => "",
+    }
+}
+
+/// What is written to a file or the like, which a lack of space names.
+struct Named<W> {
+    path: PathBuf,
+    out: W,
+}
+
+impl<W> Named<W> {
+    fn named<T>(&self, done: io::Result<T>) -> io::Result<T> {
+        done.map_err(|error| match what_to_do(&error) {
+            "" => error,
+            advice => {
+                let said = format!("{}: {error}{advice}", self.path.display());
+                io::Error::new(error.kind(), said)
+            }
+        })
+    }
+}
+
+impl<W: Write> Write for Named<W> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let written = self.out.write(bytes);
+        self.named(written)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        let flushed = self.out.flush();
+        self.named(flushed)
+    }
 }
 
 /// Opens what is there, to append: what goes to a redirected /dev/stdout comes after what is there. Whoever `waits` does so until

@@ -2,7 +2,7 @@
 
 use super::flags::Flags;
 use super::generated::{Number, numbers};
-use super::play::{Interrupted, loading, play};
+use super::play::{Interrupted, loading, loading_unless, play};
 use super::unnamed::unnamed;
 use crate::amount::{self, Bytes};
 use crate::failure::Failure;
@@ -23,16 +23,18 @@ use std::path::Path;
 #[command(after_help = "Examples:\n  \
     outlive run histogram photo.bmp --kill 2               # two of four hosts are killed\n  \
     outlive run histogram disk.img --bytes --output counts.tsv --verify\n  \
+    zcat disk.img.gz | outlive run histogram /dev/stdin\n  \
     outlive run histogram random:8000:4000 --hosts 2 --json\n\n\
-    FILE is a picture (a bitmap of 24 bits; PPM or PGM, binary, of one byte a value), whose channels are counted apart, \
-    without header and padding, or any other file, whose bytes are counted. It stays where it is: each host reads the parts that it \
-    counts. random:WIDTH:HEIGHT[:SEED] is a generated bitmap.\n\n\
+    FILE is a picture (a bitmap of 8, 24 or 32 bits; PPM or PGM, binary, of one byte a value), whose channels are counted apart, \
+    without header, padding and alpha, or any other file, whose bytes are counted. A compressed picture (PNG, JPEG and others) is \
+    refused unless --bytes is given. A file stays where it is: each host reads the parts that it \
+    counts. A pipe or /dev/stdin is read to its end first, into a temporary file (TMPDIR), and put into the pod. random:WIDTH:HEIGHT[:SEED] is a generated bitmap.\n\n\
     Each host is a process tree of its own (--processes), a member of a pod in /dev/shm that is made for the run and removed after it. \
     Killed hosts get SIGKILL. The counts are those of a run without failures.\n\n\
     JSON: result (bytes, values, task_bytes, channels: channel, least, most, mean, mode, times; verified), seconds, cpu_seconds, \
     units, units_redone, seed, pod, failures and more: docs/json.md names them all.")]
 pub struct Command {
-    /// A bitmap, PPM or PGM, any other file, or random:WIDTH:HEIGHT[:SEED]
+    /// A bitmap, PPM or PGM, any other file or pipe, or random:WIDTH:HEIGHT[:SEED]
     #[arg(value_name = "FILE")]
     file: OsString,
     #[command(flatten)]
@@ -75,7 +77,9 @@ impl Command {
             true => Format::Bytes,
             false => Format::Any,
         };
-        let count = Counting::open(path, format).map_err(Failure::new)?;
+        let (what, opened) = (format!("reading {}", named.display()), path.to_owned());
+        let count = loading_unless(&interrupted, what, move || Counting::open(&opened, format))?;
+        let count = count.map_err(Failure::new)?;
         let count = count.task_bytes(self.task_bytes);
         let options = self.flags.options(0);
         let what = format!("parts of {}", Bytes(count.file_bytes()));

@@ -22,7 +22,9 @@ use std::sync::Arc;
 #[command(after_help = "Examples:\n  \
     outlive run kmeans points.csv --clusters 5 --kill 2    # two of four hosts are killed\n  \
     outlive run kmeans random:500000:3:100 --clusters 100 --iterations 10 --verify\n\n\
-    FILE has a point in each line: numbers, separated by commas, semicolons or white space. Lines that begin with # are left out, and \
+    FILE is NumPy's .npy with a point in each row (f4, f8, i1 to i8, u1 to u8; whole numbers that a double cannot hold are \
+    refused), or text with a point in each line: numbers, also with Fortran's exponents (1D+5), separated by commas, semicolons or \
+    white space. Lines that begin with # are left out, and \
     so is a first line with names. random:POINTS[:DIMENSIONS[:CENTRES[:SEED]]] are generated points, of 3 coordinates around 8 \
     centres.\n\n\
     The centres are points at first, drawn by --initial. An iteration gives each point to the nearest centre, the first of \
@@ -33,7 +35,7 @@ use std::sync::Arc;
     JSON: result (points, dimensions, clusters, iterations, moved, converged, tolerance, initial, task_points, groups: points, centre; \
     verified), seconds, cpu_seconds, units, units_redone, seed, pod, failures and more: docs/json.md names them all.")]
 pub struct Command {
-    /// Points, one a line, or random:POINTS[:DIMENSIONS[:CENTRES[:SEED]]]
+    /// Points: text, one a line, NumPy's .npy, or random:POINTS[:DIMENSIONS[:CENTRES[:SEED]]]
     #[arg(value_name = "FILE")]
     file: OsString,
     #[command(flatten)]

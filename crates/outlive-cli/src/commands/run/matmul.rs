@@ -23,7 +23,8 @@ use std::sync::Arc;
     outlive run matmul random:1000:1000:1 random:1000:1000:2 --kill 2   # two of four hosts are killed\n  \
     outlive run matmul a.npy b.npy --output product.npy --verify\n  \
     outlive run matmul a.mtx b.npy --hosts 2 --task-rows 50 --task-columns 200 --json\n\n\
-    LEFT and RIGHT are files, NumPy's .npy (of <f8) or Matrix Market (array; real or integer; general), or \
+    LEFT and RIGHT are files, NumPy's .npy (f4, f8, i1 to i8, u1 to u8; whole numbers that a double cannot hold are refused) or Matrix Market (array; real or \
+    integer; general), or \
     random:ROWS:COLUMNS[:SEED], numbers between -1 and 1 that the SEED (1) decides.\n\n\
     An element of the product is the sum of its terms in their order, each product and each sum rounded once: the bits that \
     three nested loops give, however the work is dealt and whoever dies.\n\n\

@@ -64,6 +64,15 @@ pub fn loading<T>(what: String, load: impl FnOnce() -> T) -> T {
     loaded
 }
 
+/// The same for what may never come to an end: a pipe. It is not waited for once somebody wants an end.
+pub fn loading_unless<T: Send + 'static>(
+    interrupted: &Interrupted,
+    what: String,
+    load: impl FnOnce() -> T + Send + 'static,
+) -> Result<T, Failure> {
+    loading(what, || interrupted.unless(load))
+}
+
 /// Keeps a bar moving by a thread of its own, if the bar is shown and a thread can be started (the
 /// bar would panic otherwise).
 fn tick(bar: &ProgressBar) {

@@ -1,7 +1,8 @@
 //! `outlive run wordcount`: the main job. Hosts are process trees, and some of them are killed.
 
 use super::flags::Flags;
-use super::play::{Interrupted, play};
+use super::left_out::{LeftOut, lines, refuse};
+use super::play::{Interrupted, loading_unless, play};
 use super::report::Report;
 use super::unnamed::unnamed;
 use crate::amount::{self, Bytes};
@@ -15,7 +16,7 @@ use outlive_workloads::wordcount::verify::verify;
 use outlive_workloads::wordcount::{WordCount, shipped_text};
 use serde::Serialize;
 use std::io::{self, Write};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 /// The counting of words.
 #[derive(Args, Debug)]
@@ -29,14 +30,16 @@ use std::path::{Path, PathBuf};
 #[command(after_help = "Examples:\n  \
     outlive run wordcount                                   # the King James Bible; two of four hosts are killed\n  \
     outlive run wordcount book.txt notes/ --hosts 8 --kill 3 --verify --output counts.tsv\n  \
+    zcat book.gz | outlive run wordcount /dev/stdin\n  \
     outlive run wordcount big.txt --hosts 16 --kill 8 --kill-at random --supervise none --json\n\n\
+    A pipe is read to its end first, into a temporary file (TMPDIR), and put into the pod.\n\n\
     Each host is a process tree of its own (--processes), a member of a pod in /dev/shm that is made for the run and removed after it. \
     Killed hosts get SIGKILL. The counts are those of a run without failures.\n\n\
-    JSON: words, distinct, seconds, cpu_seconds, units, units_redone, seed, pod, top (word, count), failures (host, \
+    JSON: words, distinct, left_out (path, why), seconds, cpu_seconds, units, units_redone, seed, pod, top (word, count), failures (host, \
     killed_at, detected_at, detected_by, recovered_at, rejoined_at, units_redone, ...; seconds since the hosts were \
     started) and more: docs/json.md names them all.")]
 pub struct Command {
-    /// Files, and directories whose files are counted; without any, the shipped text
+    /// Files and pipes, and directories whose files are counted; without any, the shipped text
     #[arg(value_name = "FILE|DIR")]
     inputs: Vec<PathBuf>,
     #[command(flatten)]
@@ -44,6 +47,9 @@ pub struct Command {
     /// What a word is
     #[arg(long, value_enum, default_value_t = What::Words)]
     tokens: What,
+    /// End with an error if a directory has something that cannot be read, instead of leaving it out
+    #[arg(long)]
+    strict: bool,
     /// How many of the most frequent words are printed
     #[arg(long, value_name = "N", default_value_t = 10)]
     top: usize,
@@ -70,11 +76,16 @@ impl Command {
         let interrupted = Interrupted::listen()?;
         let shipped = self.inputs.is_empty().then(|| unnamed(&shipped_text()));
         let shipped = shipped.transpose()?;
-        let named: Vec<&Path> = match &shipped {
-            Some(file) => vec![file.path()],
-            None => self.inputs.iter().map(PathBuf::as_path).collect(),
+        let named = match &shipped {
+            Some(file) => vec![file.path().to_owned()],
+            None => self.inputs.clone(),
         };
-        let inputs = Inputs::find(&named).map_err(Failure::new)?;
+        let what = "reading the input".into();
+        let inputs = loading_unless(&interrupted, what, move || Inputs::find(&named))?;
+        let inputs = inputs.map_err(Failure::new)?;
+        if self.strict {
+            refuse(inputs.left_out())?;
+        }
         let read = inputs.files().iter().map(|input| &*input.path);
         let destination = self.flags.destination(read, "counted", &interrupted)?;
         let options = self.flags.options(if shipped.is_some() { 2 } else { 0 });
@@ -146,6 +157,7 @@ impl Command {
             Bytes(summary.bytes)
         ))?;
         summary.report.tell(to)?;
+        lines(inputs.left_out()).try_for_each(|line| to.line(line))?;
         for top in &summary.top {
             to.line(format_args!("{:>10}  {}", top.count, top.word))?;
         }
@@ -171,6 +183,7 @@ struct Summary {
     words: u64,
     distinct: usize,
     bytes: u64,
+    left_out: Vec<LeftOut>,
     verified: Option<bool>,
     top: Vec<Top>,
     #[serde(flatten)]
@@ -197,6 +210,7 @@ impl Summary {
             words: counts.iter().map(|(_, count)| count).sum(),
             distinct: counts.len(),
             bytes: inputs.bytes(),
+            left_out: inputs.left_out().iter().map(LeftOut::of).collect(),
             verified,
             top: top
                 .map(|(word, count)| Top {
