@@ -1,0 +1,163 @@
+//! What a guest does besides running commands: increments with the other guest, and looks at a host.
+
+use crate::StudyError;
+use crate::children::Part;
+use crate::scratch::payload;
+use outlive::membership::{InstanceId, Level, State, Status};
+use outlive::memory::{Memory, Native, Offset, Ordering};
+use outlive::pod::Pod;
+use outlive_tasks::WorkerPool;
+use serde::{Deserialize, Serialize};
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+/// A part in a guest.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub enum InGuest {
+    /// Increments two words of the pod's payload at the same time as another guest does.
+    Increment {
+        pod: PathBuf,
+        /// How often.
+        times: u64,
+    },
+    /// Looks at a host until it is recovered.
+    LookAt {
+        pod: PathBuf,
+        /// The pool that it works in.
+        pool: String,
+        host: InstanceId,
+    },
+}
+
+/// What [`InGuest::LookAt`] prints.
+pub const WORKS: &str = "it works";
+pub const RECOVERED: &str = "it is recovered";
+/// The longest silence of its heart before its death, in microseconds.
+pub const SILENCE: &str = "longest silence:";
+
+/// Where the words are, from the payload on: how many guests have come and how many are done, and the two that are incremented.
+const CAME: u64 = 0;
+const DONE: u64 = 128;
+const SMALL: u64 = 256;
+const LARGE: u64 = 384;
+
+/// How long a guest waits for the other one.
+const PATIENCE: Duration = Duration::from_secs(60);
+/// How often a host is looked at.
+const INTERVAL: Duration = Duration::from_millis(1);
+
+impl InGuest {
+    /// The shell command that plays it, with the `outlive` on the guest's path.
+    pub fn shell_command(&self) -> String {
+        let (variable, part) = Part::Guest(self.clone()).in_environment();
+        format!("{variable}='{part}' outlive study-part")
+    }
+
+    pub fn play(self) -> Result<(), StudyError> {
+        match self {
+            Self::Increment { pod, times } => increment(&Pod::open(pod)?, times),
+            Self::LookAt { pod, pool, host } => look_at(&Pod::open(pod)?, &pool, host),
+        }
+    }
+}
+
+/// Prints the sums of both guests' increments: by additions to a word, and by compare-and-swaps of two.
+fn increment(pod: &Pod, times: u64) -> Result<(), StudyError> {
+    let (memory, at) = (pod.segment().memory(), payload(pod));
+    meet(memory, at + CAME)?;
+    for _ in 0..times {
+        memory.fetch_add(at + SMALL, 1u64, Ordering::Relaxed);
+        let mut seen: u128 = memory.load(at + LARGE, Ordering::Relaxed);
+        while let Err(other) = memory.compare_exchange(
+            at + LARGE,
+            seen,
+            seen + 1,
+            Ordering::Relaxed,
+            Ordering::Relaxed,
+        ) {
+            seen = other;
+        }
+    }
+    meet(memory, at + DONE)?;
+    let small: u64 = memory.load(at + SMALL, Ordering::Relaxed);
+    let large: u128 = memory.load(at + LARGE, Ordering::Relaxed);
+    println!("{small} {large}");
+    Ok(())
+}
+
+/// Waits until both guests have come here.
+fn meet(memory: Native, at: Offset) -> Result<(), StudyError> {
+    let until = Instant::now() + PATIENCE;
+    memory.fetch_add(at, 1u64, Ordering::AcqRel);
+    while memory.load::<u64>(at, Ordering::Acquire) < 2 {
+        if Instant::now() > until {
+            return Err(StudyError::void("the other guest has not come"));
+        }
+        std::thread::sleep(INTERVAL);
+    }
+    Ok(())
+}
+
+/// Says when `host` runs a task that counts words, and when it is recovered after its death; and for how long its heart stood
+/// still before.
+fn look_at(pod: &Pod, pool: &str, host: InstanceId) -> Result<(), StudyError> {
+    let (tables, records) = (pod.tables(), pod.tables().records());
+    let generations = tables.generations();
+    let status = || generations.state(host).map(|state| state.status);
+    let mut is_told = false;
+    let (mut beats, mut moved, mut longest) = (0, Instant::now(), Duration::ZERO);
+    loop {
+        let now = records.beats(host);
+        if now != beats {
+            // Before the first beat there was no host.
+            if beats != 0 {
+                longest = longest.max(moved.elapsed());
+            }
+            (beats, moved) = (now, Instant::now());
+        }
+        if !is_told && counts_words(pod, pool, host) {
+            println!("{WORKS}");
+            is_told = true;
+        }
+        match status() {
+            Ok(Status::Recovered) if is_told => break,
+            Ok(Status::Left) if is_told => {
+                return Err(StudyError::void("the host has left, and did not die"));
+            }
+            _ => std::thread::sleep(INTERVAL),
+        }
+    }
+    // Its members die with it, and are recovered one by one.
+    while !has_recovered(pod, host) {
+        std::thread::sleep(INTERVAL);
+    }
+    println!("{RECOVERED}");
+    println!("{SILENCE} {}", longest.as_micros());
+    Ok(())
+}
+
+fn counts_words(pod: &Pod, pool: &str, host: InstanceId) -> bool {
+    let Ok(pool) = WorkerPool::inspect(pod, pool) else {
+        return false;
+    };
+    let generations = pod.tables().generations();
+    pool.workers.iter().any(|worker| {
+        let state = generations.state(worker.worker.id);
+        let task = worker.running.as_ref();
+        state.is_ok_and(|state| is_of(state, host))
+            && worker.lives
+            && task.is_some_and(|(task, _)| task.contains("count_units"))
+    })
+}
+
+/// Whether nothing of the members of `host` is left to be recovered.
+fn has_recovered(pod: &Pod, host: InstanceId) -> bool {
+    let generations = pod.tables().generations();
+    let mut states = (0..generations.capacity()).filter_map(|id| generations.state(id).ok());
+    !states.any(|state| is_of(state, host) && state.status == Status::Dead)
+}
+
+/// Whether a process or a thread is of `host`.
+fn is_of(state: State, host: InstanceId) -> bool {
+    state.level != Some(Level::Host) && u32::from(state.host) == host
+}
