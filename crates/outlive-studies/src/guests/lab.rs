@@ -27,8 +27,8 @@ pub struct Lab {
     machine: Machine,
     heard: Receiver<Heard>,
     tell: Sender<Heard>,
-    /// What was heard last, for errors.
-    last: Vec<String>,
+    /// What was heard since the last [`forget`](Self::forget) and nobody has waited for.
+    pending: Vec<Heard>,
     /// The last field: it goes when the guests are gone.
     _directory: Directory,
 }
@@ -90,7 +90,7 @@ impl Lab {
             machine,
             heard,
             tell,
-            last: Vec::new(),
+            pending: Vec::new(),
             _directory: directory,
         })
     }
@@ -119,9 +119,16 @@ impl Lab {
         })
     }
 
-    /// The lines that were said and that nobody has waited for.
-    pub fn unheard(&mut self) -> Vec<Heard> {
-        self.heard.try_iter().collect()
+    /// Whether a line of a guest's programs was said that `is_it` and that nobody has waited for.
+    pub fn has_heard(&mut self, is_it: impl Fn(&Heard) -> bool) -> bool {
+        self.pending.extend(self.heard.try_iter());
+        self.pending.iter().any(is_it)
+    }
+
+    /// Forgets what was said so far.
+    pub fn forget(&mut self) {
+        self.pending.clear();
+        self.heard.try_iter().for_each(drop);
     }
 
     fn listen(
@@ -133,16 +140,18 @@ impl Lab {
         let until = Instant::now() + PATIENCE;
         loop {
             run.go_on()?;
+            if let Some(at) = self.pending.iter().position(&is_it) {
+                return Ok(self.pending.remove(at));
+            }
+            let asks = |heard: &&Heard| heard.port == Port::Fence;
+            if let Some(Heard { guest, line, .. }) = self.pending.iter().find(asks) {
+                return Err(StudyError::void(format!(
+                    "{guest} wants to fence a host that is well (`{line}`); {}",
+                    self.said()
+                )));
+            }
             match self.heard.recv_timeout(INTERVAL) {
-                Ok(heard) if is_it(&heard) => return Ok(heard),
-                Ok(heard) if heard.port == Port::Fence => {
-                    let Heard { guest, line, .. } = heard;
-                    return Err(StudyError::void(format!(
-                        "{guest} wants to fence a host that is well (`{line}`); {}",
-                        self.said()
-                    )));
-                }
-                Ok(heard) => self.last.push(format!("{}: {}", heard.guest, heard.line)),
+                Ok(heard) => self.pending.push(heard),
                 Err(RecvTimeoutError::Timeout) if Instant::now() < until => {}
                 Err(_) => {
                     return Err(StudyError::void(format!(
@@ -156,7 +165,9 @@ impl Lab {
 
     /// What was said last.
     fn said(&self) -> String {
-        let last = &self.last[self.last.len().saturating_sub(12)..];
+        let last = self.pending.iter().rev().take(12).rev();
+        let said = |heard: &Heard| format!("{}: {}", heard.guest, heard.line);
+        let last: Vec<String> = last.map(said).collect();
         format!("the guests have said last: {}", last.join(" / "))
     }
 }

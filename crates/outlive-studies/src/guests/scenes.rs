@@ -111,6 +111,7 @@ pub fn increment(run: &Run<'_>, lab: &mut Lab, times: u64) -> Result<u64, StudyE
 
 /// Starts a count in the guest that stays, with one worker there and one in the other guest.
 fn start_counting(run: &Run<'_>, lab: &mut Lab) -> Result<(), StudyError> {
+    lab.forget();
     let settings = settings();
     let count = format!(
         "outlive run wordcount /text/words --hosts 1 --kill 0 --supervise none --unit 1M --pod {POD} {settings} \
@@ -285,7 +286,7 @@ pub fn stop(run: &Run<'_>, lab: &mut Lab, expected: &str) -> Result<Stop, StudyE
         .is_some_and(|line| line.contains("fencing"));
     lab.goes.ask_monitor(run, "cont")?;
     std::thread::sleep(GOES_ON);
-    let told_early = lab.unheard().iter().any(is_death);
+    let told_early = lab.has_heard(is_death);
     let again = lab.hear_fence(run, HOST)?;
     let answered = switch_off(lab)?;
     let told = lab.hear(run, "the death of the guest", is_death)?;
