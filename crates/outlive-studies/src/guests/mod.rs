@@ -46,7 +46,7 @@ const SUSPICION: Duration = Duration::from_secs(1);
 fn study(run: &mut Run<'_>) -> Result<(), StudyError> {
     run.go_on()?;
     let needs = Needs::find(run.outlive())?;
-    let copies = run.effort().of(2, 6, 16);
+    let copies = run.effort().of(8, 10, 16);
     let kills = run.effort().of(1, 3, 10);
     run.begin("two guests are started");
     let mut lab = Lab::start(run, needs, copies)?;

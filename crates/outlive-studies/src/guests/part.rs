@@ -8,7 +8,7 @@ use outlive::memory::{Memory, Native, Offset, Ordering};
 use outlive::pod::Pod;
 use outlive_tasks::WorkerPool;
 use serde::{Deserialize, Serialize};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 /// A part in a guest.
@@ -20,16 +20,22 @@ pub enum InGuest {
         /// How often.
         times: u64,
     },
-    /// Looks at a host until it is recovered.
+    /// Waits for a pod, and looks at one of its hosts until that is recovered.
     LookAt {
         pod: PathBuf,
         /// The pool that it works in.
         pool: String,
         host: InstanceId,
+        /// Another host, which it tells of the death.
+        beside: InstanceId,
+        /// How many processes the two have when all is prepared.
+        processes: usize,
     },
 }
 
-/// What [`InGuest::LookAt`] prints.
+/// What [`InGuest::LookAt`] prints: the pod is there; all processes have come and the host's worker counts; nothing of the host
+/// is left to be recovered.
+pub const IS_THERE: &str = "the pod is there";
 pub const WORKS: &str = "it works";
 pub const RECOVERED: &str = "it is recovered";
 /// The longest silence of its heart before its death, in microseconds.
@@ -56,7 +62,20 @@ impl InGuest {
     pub fn play(self) -> Result<(), StudyError> {
         match self {
             Self::Increment { pod, times } => increment(&Pod::open(pod)?, times),
-            Self::LookAt { pod, pool, host } => look_at(&Pod::open(pod)?, &pool, host),
+            Self::LookAt {
+                pod,
+                pool,
+                host,
+                beside,
+                processes,
+            } => {
+                let pod = open(&pod)?;
+                println!("{IS_THERE}");
+                look_at(&pod, host, || {
+                    processes_of(&pod, [host, beside]) >= processes
+                        && counts_words(&pod, &pool, host)
+                })
+            }
         }
     }
 }
@@ -98,9 +117,20 @@ fn meet(memory: Native, at: Offset) -> Result<(), StudyError> {
     Ok(())
 }
 
-/// Says when `host` runs a task that counts words, and when it is recovered after its death; and for how long its heart stood
-/// still before.
-fn look_at(pod: &Pod, pool: &str, host: InstanceId) -> Result<(), StudyError> {
+/// Opens a pod that may not be there yet.
+fn open(path: &Path) -> Result<Pod, StudyError> {
+    let until = Instant::now() + PATIENCE;
+    loop {
+        match Pod::open(path) {
+            Ok(pod) => return Ok(pod),
+            Err(error) if Instant::now() > until => return Err(error.into()),
+            Err(_) => std::thread::sleep(INTERVAL),
+        }
+    }
+}
+
+/// Says when `host` `works`, and when it is recovered after its death; and for how long its heart stood still before.
+fn look_at(pod: &Pod, host: InstanceId, works: impl Fn() -> bool) -> Result<(), StudyError> {
     let (tables, records) = (pod.tables(), pod.tables().records());
     let generations = tables.generations();
     let status = || generations.state(host).map(|state| state.status);
@@ -115,7 +145,7 @@ fn look_at(pod: &Pod, pool: &str, host: InstanceId) -> Result<(), StudyError> {
             }
             (beats, moved) = (now, Instant::now());
         }
-        if !is_told && counts_words(pod, pool, host) {
+        if !is_told && works() {
             println!("{WORKS}");
             is_told = true;
         }
@@ -136,6 +166,18 @@ fn look_at(pod: &Pod, pool: &str, host: InstanceId) -> Result<(), StudyError> {
     Ok(())
 }
 
+/// How many processes `hosts` have that live.
+fn processes_of(pod: &Pod, hosts: [InstanceId; 2]) -> usize {
+    let is_one = |state: State| {
+        state.level == Some(Level::Process)
+            && state.status == Status::Live
+            && hosts.contains(&state.host.into())
+    };
+    let writers = pod.tables().writers();
+    writers.filter(|(_, state)| is_one(*state)).count()
+}
+
+/// Whether a worker of `host` runs a task that counts words.
 fn counts_words(pod: &Pod, pool: &str, host: InstanceId) -> bool {
     let Ok(pool) = WorkerPool::inspect(pod, pool) else {
         return false;

@@ -3,7 +3,7 @@
 use super::SUSPICION;
 use super::guest::Heard;
 use super::lab::{GOES, Lab, POD, STAYS};
-use super::part::{InGuest, RECOVERED, SILENCE, WORKS};
+use super::part::{IS_THERE, InGuest, RECOVERED, SILENCE, WORKS};
 use crate::{Run, StudyError};
 use outlive_workloads::tokens::Tokens;
 use outlive_workloads::wordcount::{count_plainly, shipped_text, sort};
@@ -109,19 +109,18 @@ pub fn increment(run: &Run<'_>, lab: &mut Lab, times: u64) -> Result<u64, StudyE
     Ok((2 * times).abs_diff(small) + (2 * times).abs_diff(large))
 }
 
-/// Starts a count in the guest that stays, with one worker there and one in the other guest.
+/// Starts a count in the guest that stays, with one worker there and one in the other guest, which waits for the pod.
 fn start_counting(run: &Run<'_>, lab: &mut Lab) -> Result<(), StudyError> {
-    lab.forget();
     let settings = settings();
+    let work = format!(
+        "outlive worker --pod {POD} --host {HOST} --name {GOES} --wait 60 >/dev/ttyS3 2>&1 &"
+    );
+    lab.goes.shell(run, &work)?;
     let count = format!(
         "outlive run wordcount /text/words --hosts 1 --kill 0 --supervise none --unit 1M --pod {POD} {settings} \
          --output /tmp/counts --json >/tmp/report 2>/tmp/errors & counts=$!"
     );
-    lab.stays.shell(run, &count)?;
-    let work = format!(
-        "outlive worker --pod {POD} --host {HOST} --name {GOES} --wait 60 >/dev/ttyS3 2>&1 &"
-    );
-    lab.goes.shell(run, &work).map(drop)
+    lab.stays.shell(run, &count).map(drop)
 }
 
 /// Waits for the end of the count. Returns whether it is exact, and how many units were done again.
@@ -145,31 +144,35 @@ fn finish_counting(
     Ok((sum.split_whitespace().next() == Some(expected), redone))
 }
 
-/// Starts a host in the guest that stays, which tells of deaths, and a process that looks at the other guest's host. Waits until
-/// that one counts.
-fn watch(run: &Run<'_>, lab: &mut Lab) -> Result<(), StudyError> {
+/// Starts a count as [`start_counting`] does, beside it a host in the guest that stays, which tells of deaths, and a process that
+/// looks at the other guest's host; with `guarded` one more process of that host. Waits until all are there and the host's worker counts.
+fn count_and_watch(run: &Run<'_>, lab: &mut Lab, guarded: bool) -> Result<(), StudyError> {
+    lab.forget();
     let look = InGuest::LookAt {
         pod: POD.into(),
         pool: "wordcount".into(),
         host: HOST,
+        beside: WATCHES,
+        processes: 2 + usize::from(guarded),
     };
-    let watch = format!(
-        "until outlive pod status {POD} >/dev/null 2>&1; do sleep 0.05; done; \
-         outlive pod host {POD} --host {WATCHES} --name {STAYS} >/dev/ttyS3 2>&1 & watches=$!"
-    );
-    lab.stays.shell(run, &watch)?;
-    lab.hear(run, "that the first guest watches", |heard| {
-        heard.guest == STAYS && heard.line.contains("joined")
-    })?;
     let look = format!("{} >/dev/ttyS3 2>&1 &", look.shell_command());
     lab.stays.shell(run, &look)?;
+    start_counting(run, lab)?;
+    lab.hear(run, "that the pod is there", |heard| heard.line == IS_THERE)?;
+    let host = |host: u32, name: &str, pid: &str| {
+        format!("outlive pod host {POD} --host {host} --name {name} >/dev/ttyS3 2>&1 & {pid}=$!")
+    };
+    lab.stays.shell(run, &host(WATCHES, STAYS, "watches"))?;
+    if guarded {
+        lab.goes.shell(run, &host(HOST, GOES, "joins"))?;
+    }
     lab.hear(run, "that the second guest counts", |heard| {
         heard.line == WORKS
     })
     .map(drop)
 }
 
-/// Ends what [`watch`] has started, and removes the pod.
+/// Ends what [`count_and_watch`] has started, and removes the pod.
 fn leave(run: &Run<'_>, lab: &mut Lab) -> Result<(), StudyError> {
     let leave = format!("kill -TERM $watches; wait; outlive pod destroy {POD}");
     lab.stays.shell(run, &leave).map(drop)
@@ -186,6 +189,7 @@ pub fn count_together(
     lab: &mut Lab,
     expected: &str,
 ) -> Result<Together, StudyError> {
+    lab.forget();
     start_counting(run, lab)?;
     let left = lab.hear(run, "the end of the worker", |heard| {
         heard.guest == GOES && heard.line.contains("left in good order")
@@ -205,8 +209,7 @@ pub fn count_together(
 
 /// One guest is killed by its monitor while it counts, is fenced, and comes again.
 pub fn kill(run: &Run<'_>, lab: &mut Lab, expected: &str) -> Result<Death, StudyError> {
-    start_counting(run, lab)?;
-    watch(run, lab)?;
+    count_and_watch(run, lab, false)?;
     let killed = Instant::now();
     lab.goes.quit()?;
     let since = |at: Instant| at.saturating_duration_since(killed);
@@ -259,14 +262,8 @@ const GOES_ON: Duration = Duration::from_millis(500);
 
 /// One guest is stopped while it counts. The first fence is refused, and it goes on; the second one ends it.
 pub fn stop(run: &Run<'_>, lab: &mut Lab, expected: &str) -> Result<Stop, StudyError> {
-    start_counting(run, lab)?;
-    watch(run, lab)?;
-    // A process of its host that is there when the work is done.
-    let host = format!("outlive pod host {POD} --host {HOST} --name {GOES} >/dev/ttyS3 2>&1 &");
-    lab.goes.shell(run, &host)?;
-    lab.hear(run, "that its host has another process", |heard| {
-        heard.guest == GOES && heard.line.contains("was up already")
-    })?;
+    // The second guest's host has a process that is there when the work is done.
+    count_and_watch(run, lab, true)?;
     let stopped = Instant::now();
     lab.goes.ask_monitor(run, "stop")?;
     let refused = lab.hear_fence(run, HOST)?.at;
