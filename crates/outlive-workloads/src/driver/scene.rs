@@ -8,7 +8,7 @@ use crate::table::Blocks;
 use outlive::host::{Linux, OsError};
 use outlive::membership::{FenceCommandDigest, Process, ProcessOptions, Settings};
 use outlive::pod::{Pod, PodError, PodOptions};
-use outlive::segment::{CreateError, NoRoom, say_after_bus_error};
+use outlive::segment::{CreateError, DestroyError, NoRoom, say_after_bus_error};
 use outlive::structures;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -43,16 +43,22 @@ impl Drop for Made {
         if let Some(Err(error)) = self.unused.take().map(|pod| pod.close()) {
             tracing::warn!(%error, "the pod of a run stays mapped");
         }
-        let mut is_left = match Pod::destroy(&self.path) {
-            Ok(left) => left.is_some(),
-            Err(error) => {
-                let path = self.path.display();
-                tracing::warn!(%error, %path, "the pod of a run stays");
-                false
+        // Others who came to work are about to leave: until then a device is in use, and the file stays by which the kernel
+        // tells of them.
+        let until = Instant::now() + LEAVING;
+        let mut is_left = loop {
+            match Pod::destroy(&self.path) {
+                Ok(left) => break left.is_some(),
+                Err(PodError::Destroy(DestroyError::Busy { .. })) if Instant::now() < until => {
+                    std::thread::sleep(Duration::from_millis(2));
+                }
+                Err(error) => {
+                    let path = self.path.display();
+                    tracing::warn!(%error, %path, "the pod of a run stays");
+                    break false;
+                }
             }
         };
-        // Others who came to work are about to leave: until then the file stays by which the kernel tells of them.
-        let until = Instant::now() + LEAVING;
         while let Some(number) = number.filter(|_| is_left && Instant::now() < until) {
             std::thread::sleep(Duration::from_millis(2));
             is_left = matches!(Linux::remove_side_file(number), Err(OsError::InUse { .. }));
