@@ -17,9 +17,8 @@ pub struct Watching {
     /// For how long a host may be silent before it is fenced [default: 2s]
     #[arg(long, value_parser = interval, value_name = "TIME")]
     suspicion: Option<Duration>,
-    /// Beat every 8ms, poll every 16ms, fence after 16ms, where --heartbeat, --poll and --suspicion say nothing else: for hosts
-    /// that a command can power off
-    #[arg(long)]
+    /// Beat every 8ms, poll every 16ms, fence after 16ms or --suspicion: for hosts that a command can power off
+    #[arg(long, conflicts_with_all = ["heartbeat", "poll"])]
     real_hosts: bool,
     /// The program that fences hosts which no process can kill, with its arguments: it gets the host's id and name as well,
     /// and exits with 0 only when the host is certainly off. The pod keeps a digest of it; every process that joins brings

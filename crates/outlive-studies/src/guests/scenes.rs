@@ -158,7 +158,12 @@ fn count_and_watch(run: &Run<'_>, lab: &mut Lab, guarded: bool) -> Result<(), St
     let look = format!("{} >/dev/ttyS3 2>&1 &", look.shell_command());
     lab.stays.shell(run, &look)?;
     start_counting(run, lab)?;
-    lab.hear(run, "that the pod is there", |heard| heard.line == IS_THERE)?;
+    let is_there = lab.hear(run, "that the pod is there", |heard| heard.line == IS_THERE);
+    if let Err(StudyError::Void { what }) = is_there {
+        let said = lab.stays.shell(run, "cat /tmp/errors")?;
+        return Err(StudyError::void(format!("{what}; the count says: {said}")));
+    }
+    is_there?;
     let host = |host: u32, name: &str, pid: &str| {
         format!("outlive pod host {POD} --host {host} --name {name} >/dev/ttyS3 2>&1 & {pid}=$!")
     };
