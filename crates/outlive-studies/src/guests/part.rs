@@ -6,7 +6,7 @@ use crate::scratch::payload;
 use outlive::membership::{InstanceId, Level, State, Status};
 use outlive::memory::{Memory, Native, Offset, Ordering};
 use outlive::pod::Pod;
-use outlive_tasks::WorkerPool;
+use outlive_tasks::{Status as TaskStatus, WorkerPool};
 use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -49,6 +49,8 @@ const LARGE: u64 = 384;
 
 /// How long a guest waits for the other one.
 const PATIENCE: Duration = Duration::from_secs(60);
+/// A task that has taken so long goes on for a while: the reading of a unit is over by then, and it is being counted.
+const LONG: Duration = Duration::from_millis(25);
 /// How often a host is looked at.
 const INTERVAL: Duration = Duration::from_millis(1);
 
@@ -71,9 +73,14 @@ impl InGuest {
             } => {
                 let pod = open(&pod)?;
                 println!("{IS_THERE}");
+                let mut task = (None, Instant::now());
                 look_at(&pod, host, || {
-                    processes_of(&pod, [host, beside]) >= processes
-                        && counts_words(&pod, &pool, host)
+                    let now = task_of(&pod, &pool, host);
+                    if now != task.0 {
+                        task = (now, Instant::now());
+                    }
+                    let is_long = now.is_some() && task.1.elapsed() > LONG;
+                    is_long && processes_of(&pod, [host, beside]) >= processes
                 })
             }
         }
@@ -130,7 +137,7 @@ fn open(path: &Path) -> Result<Pod, StudyError> {
 }
 
 /// Says when `host` `works`, and when it is recovered after its death; and for how long its heart stood still before.
-fn look_at(pod: &Pod, host: InstanceId, works: impl Fn() -> bool) -> Result<(), StudyError> {
+fn look_at(pod: &Pod, host: InstanceId, mut works: impl FnMut() -> bool) -> Result<(), StudyError> {
     let (tables, records) = (pod.tables(), pod.tables().records());
     let generations = tables.generations();
     let status = || generations.state(host).map(|state| state.status);
@@ -177,18 +184,16 @@ fn processes_of(pod: &Pod, hosts: [InstanceId; 2]) -> usize {
     writers.filter(|(_, state)| is_one(*state)).count()
 }
 
-/// Whether a worker of `host` runs a task that counts words.
-fn counts_words(pod: &Pod, pool: &str, host: InstanceId) -> bool {
-    let Ok(pool) = WorkerPool::inspect(pod, pool) else {
-        return false;
-    };
+/// Returns which task a worker of `host` is at that counts words: its heartbeat and the status of the task. `None` if it is at no
+/// such task.
+fn task_of(pod: &Pod, pool: &str, host: InstanceId) -> Option<(u64, TaskStatus)> {
+    let pool = WorkerPool::inspect(pod, pool).ok()?;
     let generations = pod.tables().generations();
-    pool.workers.iter().any(|worker| {
-        let state = generations.state(worker.worker.id);
-        let task = worker.running.as_ref();
-        state.is_ok_and(|state| is_of(state, host))
-            && worker.lives
-            && task.is_some_and(|(task, _)| task.contains("count_units"))
+    pool.workers.iter().find_map(|worker| {
+        let (task, status) = worker.running.as_ref()?;
+        let state = generations.state(worker.worker.id).ok()?;
+        let counts = worker.lives && is_of(state, host) && task.contains("count_units");
+        counts.then_some((worker.heartbeat, *status))
     })
 }
 
