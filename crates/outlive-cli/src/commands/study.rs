@@ -36,7 +36,7 @@ pub struct Study {
     /// Which studies; `list` names them, `all` is all of them
     #[arg(value_name = "NAME|list", required = true)]
     names: Vec<String>,
-    /// A first look, in less than a minute each
+    /// A first look, in less than a minute each; in two of `guests`
     #[arg(long)]
     quick: bool,
     /// What is simulated (recxl-...) is as long as in its paper: hours
