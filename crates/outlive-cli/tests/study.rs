@@ -42,6 +42,7 @@ fn studies_are_listed() {
         "map",
         "spawn",
         "wordcount-kills",
+        "guests",
         "lupin-table1",
         "lupin-restart",
         "lupin-table3",

@@ -412,3 +412,27 @@ fn a_run_whose_input_nobody_can_read_any_more_fails_and_names_it() {
         }
     }
 }
+
+#[test]
+fn a_run_for_several_machines_has_their_settings_and_a_fence_command_that_workers_bring() {
+    let (ranking, place) = (Ranking::new("machines"), Place::new("machines"));
+    let fence = ["--fence-command", "/bin/false never"];
+    let mut arguments = ranking.arguments(&["--pod", place.path(), "--heartbeat", "40ms"]);
+    arguments.extend(["--suspicion", "30s"]);
+    arguments.extend(fence);
+    let mut run = Running::start(arguments);
+    let worker = ["worker", "--pod", place.path(), "--wait", "30"];
+    outlive(worker).fails(
+        1,
+        "the pod was created with one, which every process brings",
+    );
+    let mut brings = Running::start(worker.into_iter().chain(fence));
+    brings.wait_for(&["works in the pool pagerank"]);
+    let status = outlive(["pod", "status", place.path(), "--json"]).succeeds();
+    let settings = &serde_json::from_str::<Value>(&status).unwrap()["settings"];
+    assert_eq!(settings["heartbeat"], 0.04);
+    assert_eq!(settings["suspicion"], 30.0);
+    assert!(settings["fence_command"].is_string(), "{settings}");
+    run.ends();
+    brings.ends();
+}

@@ -4,7 +4,7 @@
 //! its handle is dropped, so that a study which is interrupted leaves no process behind.
 
 use crate::StudyError;
-use crate::{crowd, hosts, lupin_restart, notify, stage};
+use crate::{crowd, guests, hosts, lupin_restart, notify, stage};
 use rustix::process::{Pid, Signal, kill_process, set_parent_process_death_signal};
 use serde::{Deserialize, Serialize};
 use std::ffi::OsString;
@@ -40,8 +40,18 @@ pub(crate) enum Part {
     Idler(crowd::Idler),
     /// Does what a driver's host does: counts words, or ranks.
     Host,
+    /// Works in a guest.
+    Guest(guests::InGuest),
     /// Says that it is there.
     Bare,
+}
+
+impl Part {
+    /// The environment variable that has a program play it, and the value of that.
+    pub fn in_environment(&self) -> (&'static str, String) {
+        let part = serde_json::to_string(self).expect("a part is plain data");
+        (PART, part)
+    }
 }
 
 impl Launcher {
@@ -59,11 +69,11 @@ impl Launcher {
 
     /// A command that plays `part`.
     pub(crate) fn command(&self, part: &Part) -> Command {
-        let part = serde_json::to_string(part).expect("a part is plain data");
+        let (variable, part) = part.in_environment();
         let mut command = Command::new(&self.program);
         command
             .args(&self.arguments)
-            .env(PART, part)
+            .env(variable, part)
             .stdin(Stdio::null())
             .stdout(Stdio::null());
         command
@@ -165,6 +175,7 @@ fn play_named(part: &str) -> Result<(), StudyError> {
         Part::Mortals(mortals) => mortals.play(),
         Part::Idler(idler) => idler.play(),
         Part::Host => hosts::play(),
+        Part::Guest(guest) => guest.play(),
         Part::Bare => {
             ready();
             sleep_for_ever()

@@ -35,6 +35,7 @@ mod crowd;
 mod displaced;
 #[cfg(any(feature = "lupin", feature = "mpi", feature = "ray"))]
 mod engines;
+mod guests;
 mod heap;
 mod hosts;
 mod locks;
@@ -75,6 +76,7 @@ pub fn studies() -> &'static [Study] {
         wordcount_kills::STUDY,
         lupin_table1::STUDY,
         lupin_restart::STUDY,
+        guests::STUDY,
         lupin::TABLE3,
         lupin::TABLE4,
         modc::FIG3,

@@ -8,6 +8,7 @@ use outlive::membership::{JoinError, StillMembers};
 use outlive::pod::PodError;
 use std::cell::RefCell;
 use std::io;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -38,6 +39,8 @@ pub struct Plan {
     pub effort: Effort,
     /// How its parts in other processes are started.
     pub launcher: Launcher,
+    /// The command `outlive`, for studies of the command itself, if the caller knows where it is.
+    pub outlive: Option<PathBuf>,
     /// The scale of generated graphs, which have 2^scale rows; by default what the effort allows.
     pub scale: Option<u32>,
     /// Whether what is simulated is as long as in its paper, which takes hours; by default as long as the effort allows.
@@ -82,6 +85,12 @@ pub enum StudyError {
         /// What it said, or how it ended.
         what: String,
     },
+    /// The study needs something that is not there.
+    #[error("it needs {what}")]
+    Missing {
+        /// What, and how to install it.
+        what: String,
+    },
     /// The study was told to stop.
     #[error("stopped before it was done")]
     Stopped,
@@ -115,6 +124,7 @@ impl Plan {
         Self {
             effort,
             launcher,
+            outlive: None,
             scale: None,
             full_length: false,
             stop: Arc::default(),
@@ -218,6 +228,11 @@ impl Run<'_> {
     /// How its parts are started.
     pub fn launcher(&self) -> &Launcher {
         &self.plan.launcher
+    }
+
+    /// The command `outlive`.
+    pub fn outlive(&self) -> Option<&Path> {
+        self.plan.outlive.as_deref()
     }
 
     /// Says what is being measured.

@@ -41,6 +41,15 @@ fn runs_from_end_to_end(study: &outlive_studies::Study) {
     let rows = study.run(&plan(), &mut |progress| {
         said += u32::from(matches!(progress, Progress::Begins(_)));
     });
+    if let Err(Unfinished {
+        error: StudyError::Missing { what },
+        rows,
+    }) = &rows
+    {
+        // A study of the command, which this program is not: `outlive-cli` has its test.
+        assert_eq!((study.name, rows.len()), ("guests", 0), "{what}");
+        return;
+    }
     let rows = rows.unwrap_or_else(|error| panic!("{}: {error}", study.name));
     assert!(said > 0, "{} says nothing while it runs", study.name);
     assert!(rows.len() > 1, "{} has no answer", study.name);

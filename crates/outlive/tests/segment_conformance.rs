@@ -515,3 +515,37 @@ fn the_write_back_domain_is_refused_but_for_the_proofs() {
         );
     });
 }
+
+#[test]
+fn processes_that_wait_for_a_segment_on_a_device_do_not_keep_its_creator_out() {
+    let tmp = std::env::temp_dir();
+    for medium in (0..10).flat_map(|_| [Medium::dax(&tmp), Medium::pci(&tmp)]) {
+        let (waits, came) = std::sync::mpsc::channel();
+        std::thread::scope(|scope| {
+            let waiting = scope.spawn(|| {
+                assert!(medium.options().open(&medium.path).is_err());
+                waits.send(()).unwrap();
+                loop {
+                    if let Ok(segment) = medium.options().open(&medium.path) {
+                        return segment.uuid();
+                    }
+                }
+            });
+            came.recv().unwrap();
+            let create = || medium.builder().replace(true).create(&medium.path);
+            let created = create();
+            let is_kept_out = matches!(created, Err(CreateError::Busy { .. }));
+            // If it was, others still are: the waiting thread has to end.
+            let created = created.or_else(|_| {
+                loop {
+                    match create() {
+                        Err(CreateError::Busy { .. }) => {}
+                        created => return created,
+                    }
+                }
+            });
+            assert_eq!(waiting.join().unwrap(), created.unwrap().uuid());
+            assert!(!is_kept_out, "{}", medium.name);
+        });
+    }
+}

@@ -1,20 +1,19 @@
 //! `outlive pod create`.
 
 use super::Which;
+use super::watching::Watching;
 use crate::amount::{self, Bytes};
 use crate::failure::Failure;
 use crate::output;
-use clap::builder::NonEmptyStringValueParser;
 use clap::{Args, ValueEnum};
 use humantime::format_duration;
 use indicatif::{ProgressBar, ProgressStyle};
-use outlive::membership::{FenceCommandDigest, Generations, Settings};
+use outlive::membership::Generations;
 use outlive::memory::PersistenceDomain;
 use outlive::pod::{Pod, PodOptions};
 use outlive::segment::HugePages;
 use serde::Serialize;
 use std::path::Path;
-use std::time::Duration;
 
 /// A new pod. What is said here is kept in it, and binds all who join.
 #[derive(Args, Debug)]
@@ -52,23 +51,8 @@ pub struct Create {
     /// What pages to ask for
     #[arg(long, value_enum, default_value_t = Huge::Off)]
     huge: Huge,
-    /// How often each process beats its host's heart [default: 50ms]
-    #[arg(long, value_parser = interval, value_name = "TIME")]
-    heartbeat: Option<Duration>,
-    /// How often the fabric manager looks at the hearts [default: 100ms]
-    #[arg(long, value_parser = interval, value_name = "TIME")]
-    poll: Option<Duration>,
-    /// For how long a host may be silent before it is fenced [default: 2s]
-    #[arg(long, value_parser = interval, value_name = "TIME")]
-    suspicion: Option<Duration>,
-    /// Beat every 8ms, look every 16ms, fence after 16ms: for hosts that a command can power off
-    #[arg(long, conflicts_with_all = ["heartbeat", "poll", "suspicion"])]
-    real_hosts: bool,
-    /// The program that fences hosts which no process can kill, with its arguments: it gets the host's id and name as well,
-    /// and exits with 0 only when the host is certainly off. The pod keeps a digest of it; every process that joins brings
-    /// the same, by --fence-command or in OUTLIVE_FENCE_COMMAND
-    #[arg(long, value_name = "COMMAND", value_parser = NonEmptyStringValueParser::new())]
-    fence_command: Option<String>,
+    #[command(flatten)]
+    watching: Watching,
     /// Create it over what a device, or a file prepared for it, holds; all of that is lost
     #[arg(long)]
     replace: bool,
@@ -94,19 +78,6 @@ enum Huge {
     Transparent,
     /// Huge pages from the pool that the administrator has filled, for a file on a hugetlbfs mount
     Reserved,
-}
-
-/// The shortest and the longest interval that a pod keeps.
-const INTERVALS: [Duration; 2] = [Duration::from_micros(100), Duration::from_secs(86_400)];
-
-fn interval(text: &str) -> Result<Duration, String> {
-    let interval = humantime::parse_duration(text)
-        .map_err(|error| format!("{error}; write 8ms, 2s or 1m 30s"))?;
-    if (INTERVALS[0]..=INTERVALS[1]).contains(&interval) {
-        Ok(interval)
-    } else {
-        Err("an interval is at least 100us and at most a day".into())
-    }
 }
 
 /// What was created.
@@ -142,7 +113,7 @@ impl Create {
             .mode(self.mode)
             .huge_pages(self.huge.into())
             .replace(self.replace)
-            .settings(self.settings())
+            .settings(self.watching.settings())
             .segment(|segment| segment.domain(self.domain.into()));
         if let Some(bar) = &bar {
             options = options.prefault(|done, all| {
@@ -158,22 +129,6 @@ impl Create {
             bar.finish_and_clear();
         }
         self.tell(&created?)
-    }
-
-    fn settings(&self) -> Settings {
-        let defaults = if self.real_hosts {
-            Settings::real_hosts()
-        } else {
-            Settings::default()
-        };
-        Settings {
-            heartbeat: self.heartbeat.unwrap_or(defaults.heartbeat),
-            poll: self.poll.unwrap_or(defaults.poll),
-            suspicion: self.suspicion.unwrap_or(defaults.suspicion),
-            uid: rustix::process::geteuid().as_raw(),
-            fence_command: self.fence_command.as_deref().map(FenceCommandDigest::of),
-            ..defaults
-        }
     }
 
     fn tell(&self, pod: &Pod) -> Result<(), Failure> {

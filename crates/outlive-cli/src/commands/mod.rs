@@ -18,6 +18,7 @@ mod status;
 mod study;
 mod unpack;
 mod watch;
+mod watching;
 mod worker;
 
 use crate::failure::Failure;

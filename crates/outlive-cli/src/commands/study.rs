@@ -36,7 +36,7 @@ pub struct Study {
     /// Which studies; `list` names them, `all` is all of them
     #[arg(value_name = "NAME|list", required = true)]
     names: Vec<String>,
-    /// A first look, in less than a minute each
+    /// A first look, in less than a minute each; in two of `guests`
     #[arg(long)]
     quick: bool,
     /// What is simulated (recxl-...) is as long as in its paper: hours
@@ -90,6 +90,7 @@ impl Study {
             Effort::Full
         };
         let plan = Plan {
+            outlive: std::env::current_exe().ok(),
             scale: self.scale,
             full_length: self.full,
             ..Plan::new(effort, launcher)
@@ -182,6 +183,13 @@ impl Study {
         bar.finish_and_clear();
         let rows = match rows {
             Ok(rows) => rows,
+            Err(Unfinished {
+                error: error @ StudyError::Missing { .. },
+                ..
+            }) => {
+                output::note(format_args!("the study {} is skipped: {error}", study.name));
+                return Ok(());
+            }
             Err(unfinished) => {
                 let failure = self.unfinished(study, &unfinished)?;
                 all.extend(unfinished.rows);

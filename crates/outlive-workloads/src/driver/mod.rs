@@ -23,6 +23,7 @@ pub use program::{Attendant, Came, Deadline, Elastic, Order, Program, Running, S
 use crate::crew::{Crew, MOST_HOSTS};
 use crate::size;
 use launch::{Subreaper, cpu_seconds};
+use outlive::membership::{ProcessOptions, Settings};
 use outlive::supervise::Stop;
 use outlive_tasks::Band;
 use scene::{Scene, ask_for};
@@ -80,6 +81,11 @@ pub struct Options {
     pub pod: Option<PathBuf>,
     /// How large it is; by default as large as the program estimates.
     pub size: Option<u64>,
+    /// How the pod's members watch one another. What they say of a fence command is that of [`fence_command`](Self::fence_command).
+    pub settings: Settings,
+    /// The program that fences hosts of other machines, with its arguments; without it none can join
+    /// ([`ProcessOptions::fence_command`]).
+    pub fence_command: Option<String>,
     /// Decides what the program leaves to chance, and when hosts are killed at random.
     pub seed: u64,
 }
@@ -109,6 +115,11 @@ impl Default for Options {
             deadline: None,
             pod: None,
             size: None,
+            settings: Settings {
+                uid: rustix::process::geteuid().as_raw(),
+                ..Settings::default()
+            },
+            fence_command: None,
             seed: u64::from(std::process::id()) << 32 ^ now_nanos(),
         }
     }
@@ -138,6 +149,7 @@ pub fn run<P: Program>(
     refuse_the_impossible(options)?;
     let began = Instant::now();
     let _reaper = Subreaper::new();
+    let command = with_fence_command(command, options.fence_command.clone());
     let cpu = cpu_seconds();
     let order = Order {
         crew: Crew::with_driver(options.hosts, options.processes, options.threads)
@@ -158,6 +170,20 @@ pub fn run<P: Program>(
     drop(scene);
     outcome.cpu_seconds = cpu_seconds() - cpu;
     Ok(outcome)
+}
+
+/// A command of the same, whose process finds the fence command in its environment.
+fn with_fence_command(
+    mut command: impl FnMut() -> Command + Clone + Send + 'static,
+    fence_command: Option<String>,
+) -> impl FnMut() -> Command + Clone + Send + 'static {
+    move || {
+        let mut command = command();
+        if let Some(fence_command) = &fence_command {
+            command.env(ProcessOptions::FENCE_COMMAND, fence_command);
+        }
+        command
+    }
 }
 
 /// If the segment was too small, the program is asked what it needs: an estimate may have missed it.

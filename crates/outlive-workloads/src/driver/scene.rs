@@ -6,9 +6,9 @@ use crate::host::HostError;
 use crate::size;
 use crate::table::Blocks;
 use outlive::host::{Linux, OsError};
-use outlive::membership::{Process, ProcessOptions};
+use outlive::membership::{FenceCommandDigest, Process, ProcessOptions, Settings};
 use outlive::pod::{Pod, PodError, PodOptions};
-use outlive::segment::{CreateError, NoRoom, say_after_bus_error};
+use outlive::segment::{CreateError, DestroyError, NoRoom, say_after_bus_error};
 use outlive::structures;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -24,21 +24,44 @@ pub(super) struct Scene<R> {
     /// How large it should be, as far as can be known before.
     pub(super) estimate: u64,
     /// The last field: it goes when whatever was made of the pod is gone.
-    mapped: Mapped,
+    made: Made,
 }
 
-/// Closes a pod that no thread of this process uses any more, when this is dropped: a process may
-/// have many runs, and memory is freed only when the last mapping is removed.
-struct Mapped(Option<Pod>);
+/// The pod at a path, which is destroyed when this is dropped.
+struct Made {
+    path: PathBuf,
+    /// The pod, once no thread of this process uses it any more. It is closed first: a process may have many runs, and memory is
+    /// freed only when the last mapping is removed; and a device that is open here is in use, and keeps what it holds.
+    unused: Option<Pod>,
+}
 
-impl Drop for Mapped {
+impl Drop for Made {
     fn drop(&mut self) {
         // The threads of a run are scoped, and the run's result holds nothing of the pod. The field
         // `run`, which does, precedes this one in `Scene`.
-        if let Some(pod) = self.0.take()
-            && let Err(error) = pod.close()
-        {
+        let number = self.unused.as_ref().map(Pod::number);
+        if let Some(Err(error)) = self.unused.take().map(|pod| pod.close()) {
             tracing::warn!(%error, "the pod of a run stays mapped");
+        }
+        // Others who came to work are about to leave: until then a device is in use, and the file stays by which the kernel
+        // tells of them.
+        let until = Instant::now() + LEAVING;
+        let mut is_left = loop {
+            match Pod::destroy(&self.path) {
+                Ok(left) => break left.is_some(),
+                Err(PodError::Destroy(DestroyError::Busy { .. })) if Instant::now() < until => {
+                    std::thread::sleep(Duration::from_millis(2));
+                }
+                Err(error) => {
+                    let path = self.path.display();
+                    tracing::warn!(%error, %path, "the pod of a run stays");
+                    break false;
+                }
+            }
+        };
+        while let Some(number) = number.filter(|_| is_left && Instant::now() < until) {
+            std::thread::sleep(Duration::from_millis(2));
+            is_left = matches!(Linux::remove_side_file(number), Err(OsError::InUse { .. }));
         }
     }
 }
@@ -58,7 +81,10 @@ impl<R: Running> Scene<R> {
              `rm {0} && outlive pod clean --remove`\n",
             path.display()
         ));
-        let owned = OwnPath(Some(path));
+        let made = Made {
+            path: path.clone(),
+            unused: None,
+        };
         let too_small = |wanted| RunError::Full {
             size: bytes,
             wanted,
@@ -69,6 +95,10 @@ impl<R: Running> Scene<R> {
             .host_name("driver")
             .id(crew.driver())
             .name("driver");
+        let own = match &options.fence_command {
+            Some(command) => own.fence_command(command),
+            None => own,
+        };
         let process = pod.join(own)?;
         let run = {
             let member = process
@@ -100,12 +130,12 @@ impl<R: Running> Scene<R> {
         };
         Ok(Self {
             pod,
-            path: owned.keep(),
+            path,
             no_room: elsewhere,
             process: Some(process),
             run,
             estimate,
-            mapped: Mapped(None),
+            made,
         })
     }
 }
@@ -124,37 +154,12 @@ pub(super) fn ask_for(had: u64, needed: u64) -> u64 {
 /// what he keeps.
 const LEAVING: Duration = Duration::from_secs(1);
 
-/// Removes what is there unless it is kept.
-struct OwnPath(Option<PathBuf>);
-
-impl OwnPath {
-    fn keep(mut self) -> PathBuf {
-        self.0.take().unwrap_or_default()
-    }
-}
-
-impl Drop for OwnPath {
-    fn drop(&mut self) {
-        if let Some(path) = &self.0 {
-            let _ = Pod::destroy(path);
-        }
-    }
-}
-
 impl<R> Drop for Scene<R> {
     fn drop(&mut self) {
         say_after_bus_error("");
         let process = self.process.take();
         if process.is_some_and(|process| process.leave().is_ok()) {
-            self.mapped.0 = Some(self.pod.clone());
-        }
-        let pod = self.pod.number();
-        let mut is_left = matches!(Pod::destroy(&self.path), Ok(Some(_)));
-        // Others who came to work are about to leave: until then the file stays by which the kernel tells of them.
-        let until = Instant::now() + LEAVING;
-        while is_left && Instant::now() < until {
-            std::thread::sleep(Duration::from_millis(2));
-            is_left = matches!(Linux::remove_side_file(pod), Err(OsError::InUse { .. }));
+            self.made.unused = Some(self.pod.clone());
         }
     }
 }
@@ -166,7 +171,14 @@ fn create(
     bytes: u64,
     ids: u32,
 ) -> Result<(Pod, PathBuf, Option<NoRoom>), RunError> {
-    let make = |path: &Path| Pod::create(path, PodOptions::new().size(bytes).ids(ids).groups(1));
+    let settings = Settings {
+        fence_command: { options.fence_command.as_deref() }.map(FenceCommandDigest::of),
+        ..options.settings.clone()
+    };
+    let make = |path: &Path| {
+        let like = PodOptions::new().size(bytes).ids(ids).groups(1);
+        Pod::create(path, like.settings(settings.clone()))
+    };
     if let Some(path) = &options.pod {
         return Ok((make(path)?, path.clone(), None));
     }

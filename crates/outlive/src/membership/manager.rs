@@ -290,7 +290,9 @@ impl Manager {
         let id = InstanceId::from(state.host);
         match generations.state(id) {
             Ok(seen) if seen.level == Some(Level::Host) && seen.status == Status::Live => {
-                self.begin_fence(id, seen, now);
+                if self.begin_fence(id, seen, now) {
+                    tracing::warn!(manager = %holder, ?silence, "the fabric manager is silent; fencing its host");
+                }
             }
             // Another backup has begun. It is given time before a second power switch is pressed.
             Ok(seen)

@@ -117,12 +117,21 @@ impl<'a> OpenOptions<'a> {
             path: path.clone(),
             refusal,
         };
+        let decode = || -> Result<Superblock, OpenError> {
+            Superblock::decode(&backend.first_page()?, backend.capacity()?).map_err(refused)
+        };
+        // First without the lock: those who wait for a segment do not keep its creator out.
+        if let Err(refusal) = decode() {
+            return Err(match backend::is_being_changed(backend.file()) {
+                true => OpenError::Busy { path },
+                false => refusal,
+            });
+        }
         // Marks the segment as in use for creators and repairs of this kernel.
         if !backend::share(backend.file()) {
             return Err(OpenError::Busy { path });
         }
-        let superblock =
-            Superblock::decode(&backend.first_page()?, backend.capacity()?).map_err(refused)?;
+        let superblock = decode()?;
         let write_back = superblock.domain == PersistenceDomain::WriteBack;
         if write_back && WriteBackInstruction::detect().is_none() {
             return Err(OpenError::NoWriteBack { path });

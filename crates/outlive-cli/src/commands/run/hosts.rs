@@ -1,6 +1,7 @@
 //! The flags that every run has: how many hosts, and what becomes of them.
 
 use crate::amount;
+use crate::commands::watching::Watching;
 use clap::{Args, ValueEnum};
 use outlive_tasks::Band;
 use outlive_workloads::driver::{Deadline, Elastic, KillAt, Options, Supervise};
@@ -66,6 +67,8 @@ pub struct Hosts {
     /// The size of the pod [default: estimated from the input]
     #[arg(long, value_parser = amount::size)]
     size: Option<u64>,
+    #[command(flatten)]
+    watching: Watching,
     /// Repeats a run's choices: with --kill-at random which hosts are killed, in which order and at which units. Time decides the
     /// instruction at which a host dies, the host that --kill-at commit meets, and a replacement for a drawn host that does not work
     #[arg(long, value_parser = amount::whole, allow_negative_numbers = true)]
@@ -155,6 +158,8 @@ impl Hosts {
             }),
             pod: self.pod.clone(),
             size: self.size,
+            settings: self.watching.settings(),
+            fence_command: self.watching.fence_command().map(str::to_owned),
             seed: self.seed.unwrap_or(defaults.seed),
             ..defaults
         }

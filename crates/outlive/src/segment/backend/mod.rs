@@ -149,6 +149,11 @@ pub(crate) fn share(file: &File) -> bool {
     ofd::lock(file, USE_BYTE, Kind::Read).unwrap_or(true)
 }
 
+/// Whether a process of this kernel has a write lock on the segment in `file`.
+pub(super) fn is_being_changed(file: &File) -> bool {
+    ofd::excludes(file, USE_BYTE, Kind::Read).unwrap_or(false)
+}
+
 /// The lock that [`share`] took, until it is dropped.
 pub(super) fn held(file: &Arc<File>) -> Held {
     Held::new(Arc::clone(file), USE_BYTE)

@@ -5,8 +5,9 @@
 //! not work on such memory, and it must be what the processor treats as ordinary memory: under
 //! virtualisation it usually is, on a real bus an atomic operation may not be one. A machine that is known to
 //! have no atomics for others is refused (`emulated.rs`, which also says what cannot be known from here); for
-//! the rest, whoever uses it checks first that atomics between the machines work. This has not been run on
-//! such a device.
+//! the rest, whoever uses it checks first that atomics between the machines work.
+//!
+//! Tests: at the end of this file, and `outlive study guests`, in which two machines share one.
 
 use super::{Backend, BackendKind, OpenError, open};
 use crate::segment::error::{CallFailed, CreateError, Unsuitable};

@@ -1,0 +1,65 @@
+//! How the hosts of a new pod watch one another: flags of whatever creates one.
+
+use clap::Args;
+use clap::builder::NonEmptyStringValueParser;
+use outlive::membership::{FenceCommandDigest, Settings};
+use std::time::Duration;
+
+/// How the hosts of a new pod watch one another.
+#[derive(Args, Debug)]
+pub struct Watching {
+    /// How often each process beats its host's heart [default: 50ms]
+    #[arg(long, value_parser = interval, value_name = "TIME")]
+    heartbeat: Option<Duration>,
+    /// How often the fabric manager polls the hearts [default: 100ms]
+    #[arg(long, value_parser = interval, value_name = "TIME")]
+    poll: Option<Duration>,
+    /// For how long a host may be silent before it is fenced [default: 2s]
+    #[arg(long, value_parser = interval, value_name = "TIME")]
+    suspicion: Option<Duration>,
+    /// Beat every 8ms, poll every 16ms, fence after 16ms or --suspicion: for hosts that a command can power off
+    #[arg(long, conflicts_with_all = ["heartbeat", "poll"])]
+    real_hosts: bool,
+    /// The program that fences hosts which no process can kill, with its arguments: it gets the host's id and name as well,
+    /// and exits with 0 only when the host is certainly off. The pod keeps a digest of it; every process that joins brings
+    /// the same, by --fence-command or in OUTLIVE_FENCE_COMMAND
+    #[arg(long, value_name = "COMMAND", value_parser = NonEmptyStringValueParser::new())]
+    fence_command: Option<String>,
+}
+
+/// The shortest and the longest interval that a pod keeps.
+const INTERVALS: [Duration; 2] = [Duration::from_micros(100), Duration::from_secs(86_400)];
+
+fn interval(text: &str) -> Result<Duration, String> {
+    let interval = humantime::parse_duration(text)
+        .map_err(|error| format!("{error}; write 8ms, 2s or 1m 30s"))?;
+    if (INTERVALS[0]..=INTERVALS[1]).contains(&interval) {
+        Ok(interval)
+    } else {
+        Err("an interval is at least 100us and at most a day".into())
+    }
+}
+
+impl Watching {
+    /// The settings of a pod of this user.
+    pub fn settings(&self) -> Settings {
+        let defaults = if self.real_hosts {
+            Settings::real_hosts()
+        } else {
+            Settings::default()
+        };
+        Settings {
+            heartbeat: self.heartbeat.unwrap_or(defaults.heartbeat),
+            poll: self.poll.unwrap_or(defaults.poll),
+            suspicion: self.suspicion.unwrap_or(defaults.suspicion),
+            uid: rustix::process::geteuid().as_raw(),
+            fence_command: self.fence_command.as_deref().map(FenceCommandDigest::of),
+            ..defaults
+        }
+    }
+
+    /// The fence command.
+    pub fn fence_command(&self) -> Option<&str> {
+        self.fence_command.as_deref()
+    }
+}
