@@ -290,7 +290,8 @@ impl Manager {
         let id = InstanceId::from(state.host);
         match generations.state(id) {
             Ok(seen) if seen.level == Some(Level::Host) && seen.status == Status::Live => {
-                if self.begin_fence(id, seen, now) {
+                let is_begun = self.begin_fence(id, seen, now);
+                if is_begun {
                     tracing::warn!(manager = %holder, ?silence, "the fabric manager is silent; fencing its host");
                 }
             }
