@@ -61,7 +61,7 @@ enum Command {
     Pod(PodCommand),
     /// Run a program on hosts of its own, and kill some of them
     #[command(subcommand, arg_required_else_help = true)]
-    Run(run::Run),
+    Run(Box<run::Run>),
     /// Unpack an archive that `outlive run dedup` made
     Unpack(unpack::Unpack),
     /// Work in the pool of tasks of a pod, started by hand, mpirun, srun or a service manager

@@ -662,7 +662,7 @@ mod tests {
                 "list, line 2: there is a carriage return in it",
             ),
             ("# c\r2 3\n4 5\r", "list, line 2: the byte 0x0A is in it"),
-            ("1 2\n1 \02\n", "list, line 2: the byte 0x00 is in it"),
+            ("1 2\n1 \x002\n", "list, line 2: the byte 0x00 is in it"),
             ("1 2\n1 2 \0\n", "list, line 2: the byte 0x00 is in it"),
             (
                 "a b\na \u{1b}[31m\n",
