@@ -1,6 +1,6 @@
 //! What is read: files and pipes, found and looked at before anything starts.
 //!
-//! Hosts read files by their paths. What cannot be read twice, or by others, is [copied](copy) by the driver first, and is
+//! Hosts read files by their paths. What cannot be read twice, or by others, is copied by the driver first, and is
 //! put from there into the segment before hosts work: pipes, and files whose length is not what they say (those of /proc and /sys).
 //!
 //! Tests: outlive-cli's tests/run_files.rs and tests/run_pipes.rs.
