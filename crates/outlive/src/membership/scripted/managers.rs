@@ -254,9 +254,9 @@ fn a_host_that_beats_is_fenced_on_request_of_any_of_its_members() {
         pass(&mut [&mut manager], 4 * MS);
         is_fenced_on_request(tables, &victim, asked, &mut [&mut manager]);
         // Whoever has come there since is another one's.
-        let next = join(tables, &script, 1);
+        let mut next = join(tables, &script, 1);
         assert_eq!(request_fence(tables, asked), Err(NobodyToFence(asked)));
-        pass(&mut [&mut manager], 4 * POLL);
+        pass(&mut [&mut manager, &mut next], 4 * POLL);
         assert!(!script.was_told_to_die(next.identity));
         script.kill_process(next.identity);
         pass(&mut [&mut manager], 4 * POLL);
