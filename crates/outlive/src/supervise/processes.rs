@@ -348,6 +348,8 @@ impl ProcessSupervisor {
     }
 
     fn start(&mut self, i: usize, host: InstanceId, seen: InPod) {
+        // The next incarnation writes the record over in which the end of the last is noted.
+        self.reap();
         let child = &mut self.children[i];
         let id = child.child.id;
         let from = core::mem::replace(&mut child.host, host);
