@@ -13,18 +13,27 @@ fn check(bytes: &[u8]) {
     let Ok(archive) = Archive::open(bytes) else {
         return;
     };
-    let mut total = 0;
+    let (mut total, mut hard_links) = (0, 0);
     for entry in archive.entries() {
         let leads_away = |part: &[u8]| matches!(part, b"" | b"." | b"..") || part.contains(&0);
         assert!(!entry.name.split(|byte| *byte == b'/').any(leads_away));
-        if let Content::File(chunks) = &entry.content {
-            assert!(chunks.iter().all(|number| *number < archive.chunks()));
-            total += chunks.len() as u64;
+        match &entry.content {
+            Content::File { chunks, holes } => {
+                assert!(chunks.iter().all(|number| *number < archive.chunks()));
+                assert!(holes.iter().all(|hole| hole.end() <= i64::MAX as u64));
+                total += chunks.len() as u64;
+            }
+            Content::HardLink(first) => {
+                let first = &archive.entries()[*first].content;
+                assert!(matches!(first, Content::File { .. }));
+                hard_links += 1;
+            }
+            _ => {}
         }
     }
     // Each chunk has a byte, and at most 64 KiB.
     assert!((total..=total << 16).contains(&archive.bytes()));
-    assert!(archive.bytes_in_blocks(4096) >= 4096 * archive.entries().len() as u64);
+    assert!(archive.bytes_in_blocks(4096) >= 4096 * (archive.entries().len() as u64 - hard_links));
     let _ = archive.check();
 }
 
@@ -41,6 +50,9 @@ fuzz_target!(|bytes: &[u8]| {
         .chain_update(&index[kept..])
         .chain_update(&place)
         .finalize();
-    let header = b"OutDedup\x02\0\0\0\0\0\0\0";
-    check(&[header, index, &place, &sum, b"pudeDtuO"].concat());
+    for version in [2, 3] {
+        let mut header = *b"OutDedup\0\0\0\0\0\0\0\0";
+        header[8] = version;
+        check(&[&header, index, &place, &sum, b"pudeDtuO"].concat());
+    }
 });

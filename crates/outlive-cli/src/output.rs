@@ -22,6 +22,19 @@ pub fn json(value: &impl Serialize) -> Result<(), Failure> {
     To::Output.json(value)
 }
 
+/// How many lines of a long list people are shown.
+const SHOWN: usize = 10;
+
+/// Returns lines that show the first items of a list, indented, and the number of the others.
+pub fn first_lines(items: impl ExactSizeIterator<Item: Display>) -> Vec<String> {
+    let others = items.len().saturating_sub(SHOWN);
+    let mut lines: Vec<String> = items.take(SHOWN).map(|item| format!("  {item}")).collect();
+    if others > 0 {
+        lines.push(format!("  and {others} more; --json names all"));
+    }
+    lines
+}
+
 /// Where an answer goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum To {

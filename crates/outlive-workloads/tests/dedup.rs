@@ -11,7 +11,7 @@ use outlive_workloads::random::Random;
 use outlive_workloads::wordcount::shipped_text;
 use proptest::prelude::*;
 use std::fs;
-use std::os::unix::fs::{PermissionsExt, symlink};
+use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt, symlink};
 use std::path::Path;
 use std::process::Command;
 use std::sync::LazyLock;
@@ -40,6 +40,14 @@ fn make(place: &Path) -> Tree {
     fs::set_permissions(at("tree/deep/er/small"), fs::Permissions::from_mode(0o751)).unwrap();
     fs::set_permissions(at("tree/empty"), fs::Permissions::from_mode(0o500)).unwrap();
     symlink("../bible", at("tree/deep/link")).unwrap();
+    symlink("nowhere", at("tree/dangling")).unwrap();
+    fs::hard_link(at("tree/bible"), at("tree/deep/er/bible")).unwrap();
+    let sparse = fs::File::create(at("tree/sparse")).unwrap();
+    sparse.write_all_at(&text[..200_000], 5 << 20).unwrap();
+    sparse.write_all_at(b"end", 9 << 20).unwrap();
+    sparse.set_len(1 << 30).unwrap();
+    fs::set_permissions(at("tree/sparse"), fs::Permissions::from_mode(0o4711)).unwrap();
+    fs::set_permissions(at("tree/deep"), fs::Permissions::from_mode(0o3755)).unwrap();
     Tree::find(&[at("tree")]).unwrap()
 }
 
@@ -57,8 +65,10 @@ fn what_is_unpacked_is_what_was_archived() {
     let summary = pack_alone(&tree, 6, &mut file).unwrap();
     assert_eq!(
         (summary.files, summary.archive_bytes),
-        (6, file.len() as u64)
+        (7, file.len() as u64)
     );
+    assert_eq!(summary.hard_links, 1);
+    assert!(summary.hole_bytes > (1 << 30) - (1 << 20), "{summary:?}");
     // What is there again takes no room, nor do zeros.
     assert!(summary.distinct < summary.chunks * 2 / 3, "{summary:?}");
     assert!(summary.archive_bytes < 500_000, "{summary:?}");
@@ -71,9 +81,12 @@ fn what_is_unpacked_is_what_was_archived() {
     let copy = place.path().join("copy");
     let unpacked = unpack(&archive, &copy).unwrap();
     assert_eq!(
-        (unpacked.files, unpacked.bytes),
-        (summary.files, summary.bytes)
+        (unpacked.files, unpacked.bytes, unpacked.hole_bytes),
+        (summary.files, summary.bytes, summary.hole_bytes)
     );
+    assert_eq!((unpacked.hard_links, unpacked.not_kept), (1, vec![]));
+    let sparse = fs::metadata(copy.join("tree/sparse")).unwrap();
+    assert!(sparse.len() == 1 << 30 && sparse.blocks() * 512 < 1 << 20);
     // An independent judge of files, links and directories.
     let same = Command::new("diff")
         .args(["-r", "--no-dereference"])
@@ -98,7 +111,7 @@ import hashlib, os, struct, sys, zlib
 
 archive, into = sys.argv[1:]
 data = open(archive, "rb").read()
-assert data[:16] == b"OutDedup" + struct.pack("<II", 2, 0)
+assert data[:16] == b"OutDedup" + struct.pack("<II", 3, 0)
 at, length = struct.unpack("<QQ", data[-56:-40])
 index = data[at:at + length]
 assert at + length == len(data) - 56 and data[-8:] == b"pudeDtuO"
@@ -123,23 +136,43 @@ for _ in range(read("Q")):
     chunks.append(chunk)
 assert kept_at == at
 total, written = read("Q"), 0
-directories = []
+directories, links, names = [], [], []
+text = lambda: read(f"{read('Q')}s")
 for _ in range(read("Q")):
-    kind, mode, length = read("BIQ")
-    name = os.path.join(os.fsencode(into), read(f"{length}s"))
+    kind, parts, mode, seconds, nanos = read("BBIqI")
+    owner = read("II") if parts & 1 else None
+    xattrs = [(text(), text()) for _ in range(read("Q"))] if parts & 2 else []
+    name = os.path.join(os.fsencode(into), text())
+    time = seconds * 10**9 + nanos
+    names.append(name)
     if kind == 0:
         os.mkdir(name)
-        directories.append((name, mode))
+        directories.append((name, mode, time))
     elif kind == 1:
+        holes = dict(read("QQ") for _ in range(read("Q")))
+        at = 0
         with open(name, "xb") as file:
             for _ in range(read("Q")):
-                written += file.write(chunks[read("I")])
+                at += holes.pop(at, 0)
+                file.seek(at)
+                chunk = chunks[read("I")]
+                at += file.write(chunk)
+                written += len(chunk)
+            file.truncate(at + holes.pop(at, 0))
+            assert not holes
+        for xattr, value in xattrs:
+            os.setxattr(name, xattr, value)
         os.chmod(name, mode)
+        os.utime(name, ns=(0, time))
+    elif kind == 2:
+        os.symlink(text(), name)
+        os.utime(name, ns=(0, time), follow_symlinks=False)
     else:
-        os.symlink(read(f"{read('Q')}s"), name)
+        os.link(names[read("Q")], name)
 assert place == len(index) and written == total
-for name, mode in reversed(directories):
+for name, mode, time in reversed(directories):
     os.chmod(name, mode)
+    os.utime(name, ns=(0, time))
 "#;
 
 #[test]
@@ -163,7 +196,7 @@ fn another_program_reads_the_same_from_the_description() {
         "{}",
         String::from_utf8_lossy(&read.stderr)
     );
-    // Names, bytes, links and permissions: all that an archive has.
+    // Names, bytes, holes, links, permissions and times: all that this archive has.
     assert_eq!(archive_of(&Tree::find(&[copy.join("tree")]).unwrap()), file);
 }
 
@@ -199,17 +232,22 @@ fn by_tasks(tree: &Tree, stretch: usize, seed: u64) -> Vec<u8> {
         }
         order
     };
-    let sources = tree.entries().iter();
-    let files: Vec<Vec<u8>> = sources
-        .map(|source| match source.content {
-            Content::File => fs::read(&source.path).unwrap(),
-            _ => Vec::new(),
-        })
-        .collect();
+    // The extents, and the numbers of their files.
+    let mut files: Vec<(usize, Vec<u8>)> = Vec::new();
+    for (number, source) in tree.entries().iter().enumerate() {
+        if let Content::File(content) = &source.content {
+            let file = fs::File::open(&source.path).unwrap();
+            for extent in &content.data {
+                let mut bytes = vec![0; extent.len as usize];
+                file.read_exact_at(&mut bytes, extent.start).unwrap();
+                files.push((number, bytes));
+            }
+        }
+    }
 
-    // Tasks: the marks of a stretch. Merged: where the chunks of a file end.
+    // Tasks: the marks of a stretch. Merged: where the chunks of an extent end.
     let mut chunks: Vec<(usize, &[u8])> = Vec::new();
-    for (number, file) in files.iter().enumerate() {
+    for (number, file) in &files {
         let stretches: Vec<usize> = (0..file.len()).step_by(stretch).collect();
         let mut marks = vec![Vec::new(); stretches.len()];
         for at in shuffle(stretches.len()) {
@@ -221,7 +259,7 @@ fn by_tasks(tree: &Tree, stretch: usize, seed: u64) -> Vec<u8> {
         }
         let mut from = 0;
         for end in chunk::ends(file.len() as u64, &marks.concat()) {
-            chunks.push((number, &file[from..end as usize]));
+            chunks.push((*number, &file[from..end as usize]));
             from = end as usize;
         }
     }
@@ -266,6 +304,65 @@ fn whoever_does_what_the_archive_is_the_same() {
     }
 }
 
+/// Writes an archive of version 2, as the format was.
+fn of_version_2(name: &[u8], mode: u32, chunk: &[u8]) -> Vec<u8> {
+    let long = |number: usize| (number as u64).to_le_bytes();
+    let mut packed = Vec::new();
+    pack::pack(chunk, 6, &mut packed);
+    let row = [
+        packed.len() as u32,
+        chunk.len() as u32,
+        crc32fast::hash(&packed),
+    ];
+    let row = row.map(u32::to_le_bytes).concat();
+    let entry = [
+        &[1][..],
+        &mode.to_le_bytes(),
+        &long(name.len()),
+        name,
+        &long(1),
+        &[0; 4],
+    ];
+    let index = [
+        &long(1)[..],
+        &row,
+        &pack::digest(chunk),
+        &long(chunk.len()),
+        &long(1),
+    ]
+    .concat();
+    let index = [index, entry.concat()].concat();
+    let place = [long(16 + packed.len()), long(index.len())].concat();
+    let sum = pack::digest(&[&index[..], &place].concat());
+    let header = b"OutDedup\x02\0\0\0\0\0\0\0";
+    [header, &packed[..], &index, &place, &sum, b"pudeDtuO"].concat()
+}
+
+#[test]
+fn archives_of_the_version_before_are_read() {
+    let place = tempfile::tempdir().unwrap();
+    let file = place.path().join("old");
+    let text = "as it was ".repeat(200);
+    fs::write(&file, &text).unwrap();
+    fs::set_permissions(&file, fs::Permissions::from_mode(0o640)).unwrap();
+    let archive = of_version_2(b"old", 0o640, text.as_bytes());
+    let archive = Archive::open(&archive[..]).unwrap();
+    verify(&archive, &Tree::find(&[&file]).unwrap()).unwrap();
+    let copy = place.path().join("copy");
+    assert_eq!(unpack(&archive, &copy).unwrap().not_kept, vec![]);
+    assert_eq!(fs::read_to_string(copy.join("old")).unwrap(), text);
+    let mode = fs::metadata(copy.join("old")).unwrap().permissions().mode();
+    assert_eq!(mode & 0o7777, 0o640);
+    // A setuid bit did not exist in that version.
+    let wrong = of_version_2(b"old", 0o4755, b"text");
+    assert!(
+        read(&wrong)
+            .unwrap_err()
+            .to_string()
+            .contains("permissions")
+    );
+}
+
 /// Opens an archive and reads all of it.
 fn read(archive: &[u8]) -> Result<u64, ArchiveError> {
     Archive::open(archive)?.check()
@@ -293,8 +390,8 @@ fn a_byte_that_changed_is_noticed_wherever_it_is() {
     assert!(said(&archive[..archive.len() - 1]).contains("cut off"));
     assert!(said(&[&archive[..], b"\n"].concat()).contains("something was added"));
     let mut next = archive.clone();
-    next[8] = 3;
-    assert!(said(&next).contains("version 3, and version 2 is read here"));
+    next[8] = 4;
+    assert!(said(&next).contains("version 4, and versions 2 to 3 are read here"));
     next = archive.clone();
     next[100] ^= 4;
     assert!(said(&next).contains("chunk 0"), "{}", said(&next));

@@ -2,6 +2,7 @@
 //! goes what its length lets it take.
 
 use outlive_workloads::dedup::archive::{Archive, ArchiveError, Catalog, INDEX, ReadAt, Writer};
+use outlive_workloads::dedup::attributes::Attributes;
 use outlive_workloads::dedup::tree::{Content, Source};
 use proptest::prelude::*;
 use sha2::{Digest, Sha256};
@@ -61,7 +62,7 @@ fn archive(chunks: usize, index: &[u8]) -> Vec<u8> {
         .chain_update(index)
         .chain_update(place)
         .finalize();
-    let header = b"OutDedup\x02\0\0\0\0\0\0\0";
+    let header = b"OutDedup\x03\0\0\0\0\0\0\0";
     [header, &*vec![0; chunks], index, &place, &sum, b"pudeDtuO"].concat()
 }
 
@@ -112,21 +113,27 @@ fn of_entries(count: u64, entries: &[u8]) -> Vec<u8> {
 
 /// A directory that is called so.
 fn directory(name: &[u8]) -> Vec<u8> {
-    [&[0][..], &[0; 4], &long(name.len() as u64), name].concat()
+    [&[0][..], &[0; 17], &long(name.len() as u64), name].concat()
 }
 
 #[test]
 fn memory_is_asked_for_what_is_there() {
     // Ever so many of them, and nothing: so many entries, or as a file's chunks, or as the bytes of a name.
     let nothing = vec![0; 1_000_000];
-    promises(&of_entries(nothing.len() as u64 / 13, &nothing));
+    promises(&of_entries(nothing.len() as u64 / 26, &nothing));
     promises(&of_entries(u64::MAX, &nothing));
     promises(&[&long(u64::MAX)[..], &nothing].concat());
     // Chunks' rows are all alike: these are there, and wrong.
     open(&[&long(nothing.len() as u64 / 44)[..], &nothing].concat()).unwrap_err();
-    let file = [&[1][..], &[0; 4], &long(1), b"f", &long(249_000), &nothing].concat();
+    let head = [&[1][..], &[0; 17], &long(1), b"f"].concat();
+    let holes = [&head[..], &long(62_000), &nothing].concat();
+    promises(&of_entries(1, &holes));
+    let file = [&head[..], &long(0), &long(249_000), &nothing].concat();
     promises(&of_entries(1, &file));
-    let name = [&directory(b"d")[..5], &long(900_000), &nothing].concat();
+    // Extended attributes.
+    let xattrs = [&[0, 2][..], &[0; 16], &long(58_000), &nothing].concat();
+    promises(&of_entries(1, &xattrs));
+    let name = [&directory(b"d")[..18], &long(900_000), &nothing].concat();
     promises(&of_entries(1, &name));
     // As many as fit, and all of them there: with the shortest names that are different.
     let entries: Vec<u8> = (0..60_000u32)
@@ -153,7 +160,7 @@ impl ReadAt for Long {
         assert!(buffer.len() <= self.most, "{} bytes are read", buffer.len());
         buffer.fill(0);
         if at == 0 {
-            let header = b"OutDedup\x02\0\0\0\0\0\0\0";
+            let header = b"OutDedup\x03\0\0\0\0\0\0\0";
             let len = buffer.len().min(16);
             buffer[..len].copy_from_slice(&header[..len]);
         } else if at == self.len - 56 {
@@ -194,7 +201,7 @@ proptest! {
         chunks in 0usize..4,
         entries in prop_oneof![0u64..40, any::<u64>()],
         parts in prop::collection::vec(
-            (0u8..4, 0u32..0o1000, prop_oneof![0u64..4, any::<u64>()], prop::collection::vec(any::<u8>(), 0..6),
+            (0u8..5, 0u32..0o10_000, prop_oneof![0u64..4, any::<u64>()], prop::collection::vec(any::<u8>(), 0..6),
              prop_oneof![0u64..30, any::<u64>()], 0usize..30),
             0..20,
         ),
@@ -206,12 +213,16 @@ proptest! {
         }
         index.extend([long(0), long(entries)].concat());
         for (kind, mode, name_len, name, count, words) in parts {
-            index.push(kind);
+            index.extend([kind, 0]);
             index.extend(mode.to_le_bytes());
+            index.extend([0; 12]);
             // Right in some, so that what follows is found.
             let name_len = if name_len < 4 { name.len() as u64 } else { name_len };
             index.extend(long(name_len));
             index.extend(name);
+            if kind == 1 {
+                index.extend(long(0));
+            }
             if kind != 0 {
                 index.extend(long(count));
                 index.extend(vec![0; words * 4]);
@@ -227,7 +238,10 @@ fn nobody_has_to_allow_an_index_of_usual_length() {
     let entry = |number: u32| Source {
         path: "nowhere".into(),
         name: format!("{number}").into_bytes(),
-        mode: 0o600,
+        attributes: Attributes {
+            mode: 0o600,
+            ..Attributes::default()
+        },
         content: Content::Directory,
     };
     let mut catalog = Catalog::default();

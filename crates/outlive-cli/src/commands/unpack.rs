@@ -2,10 +2,11 @@
 
 use crate::amount::{self, Bytes};
 use crate::failure::Failure;
-use crate::output;
+use crate::output::{self, first_lines};
 use clap::Args;
 use outlive_workloads::dedup::archive::Archive;
-use outlive_workloads::dedup::unpack::{UnpackError, unpack_at_most};
+use outlive_workloads::dedup::restore::NotKept;
+use outlive_workloads::dedup::unpack::{Options, UnpackError, Unpacked, unpack_with};
 use serde::Serialize;
 use std::fs::File;
 use std::path::PathBuf;
@@ -14,13 +15,17 @@ use std::path::PathBuf;
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:\n  \
     outlive run dedup src/ --output src.dedup\n  \
-    outlive unpack src.dedup copy/      # makes copy/src\n\n\
+    outlive unpack src.dedup copy/      # makes copy/src\n  \
+    outlive unpack home.dedup /home --owners --xattrs   # as root, if it was made with both\n\n\
     All of the index is checked before anything is made, and each chunk before it is written: a damaged archive is refused, and \
     it is said where it is damaged; what was unpacked before that stays. Nothing is made outside of DIR. A small archive can be \
     of huge files, in which the same comes again and again, or of very many directories: one for which there is no room is refused, \
     or that is larger than --max-size. The index takes memory, some ten times as much as it is long; it has about 60 bytes for each \
     different chunk of some 8 KiB.\n\n\
-    JSON: files, bytes.")]
+    Modes, times, hard links and holes are restored, owners by --owners and extended attributes by --xattrs. A setuid or setgid bit is \
+    restored on a file that has the user or group that it had when it was archived. What cannot be restored, for instance since \
+    the filesystem does not support it, is listed at the end, and --strict makes the exit code 1 then.\n\n\
+    JSON: files, bytes, hard_links, hole_bytes, not_kept (path, what, why).")]
 pub struct Unpack {
     /// What `outlive run dedup --output` has written
     #[arg(value_name = "ARCHIVE")]
@@ -34,6 +39,15 @@ pub struct Unpack {
     /// Refuse an archive whose index is longer
     #[arg(long, value_name = "SIZE", value_parser = amount::size, default_value = "128M")]
     max_index: u64,
+    /// Restore the owners, if the archive has them (`outlive run dedup --owners`). Only root can
+    #[arg(long)]
+    owners: bool,
+    /// Restore extended attributes, if the archive has them (`outlive run dedup --xattrs`)
+    #[arg(long)]
+    xattrs: bool,
+    /// Exit with code 1 if anything that was archived could not be restored; all else is unpacked
+    #[arg(long)]
+    strict: bool,
     /// Print what was unpacked as JSON
     #[arg(long)]
     json: bool,
@@ -43,6 +57,27 @@ pub struct Unpack {
 struct Found {
     files: u64,
     bytes: u64,
+    hard_links: u64,
+    hole_bytes: u64,
+    not_kept: Vec<Lost>,
+}
+
+/// Something that could not be restored, as programs read it.
+#[derive(Serialize)]
+struct Lost {
+    path: String,
+    what: String,
+    why: String,
+}
+
+impl Lost {
+    fn of(lost: &NotKept) -> Self {
+        Self {
+            path: lost.path.display().to_string(),
+            what: lost.what.to_string(),
+            why: lost.why.clone(),
+        }
+    }
 }
 
 impl Unpack {
@@ -53,29 +88,68 @@ impl Unpack {
         let archive = File::open(&self.archive).map_err(|error| named(&error))?;
         let archive =
             Archive::open_at_most(archive, self.max_index).map_err(|error| named(&error))?;
-        let most = self.max_size.unwrap_or(u64::MAX);
-        let unpacked = unpack_at_most(&archive, &self.into, most);
+        let options = Options {
+            most: self.max_size.unwrap_or(u64::MAX),
+            owners: self.owners,
+            xattrs: self.xattrs,
+        };
+        let unpacked = unpack_with(&archive, &self.into, &options);
         let unpacked = unpacked.map_err(|error| match &error {
             UnpackError::TooLarge { .. }
             | UnpackError::NoRoom { .. }
-            | UnpackError::TooMany { .. } => named(&error),
+            | UnpackError::TooMany { .. }
+            | UnpackError::NoOwners
+            | UnpackError::NotRoot => named(&error),
             UnpackError::Archive(_) => named(&format_args!(
                 "{error}; what was unpacked before is in {}",
                 self.into.display()
             )),
             _ => Failure::new(error),
         })?;
-        let found = Found {
-            files: unpacked.files,
-            bytes: unpacked.bytes,
-        };
-        if self.json {
-            return output::json(&found);
+        self.tell(&unpacked, &archive)?;
+        match unpacked.not_kept.len() {
+            0 => Ok(()),
+            _ if !self.strict => Ok(()),
+            count => Err(Failure::new(format_args!(
+                "{count} things that were archived could not be restored; all else was"
+            ))),
         }
-        let (files, into) = (found.files, self.into.display());
+    }
+
+    fn tell(&self, unpacked: &Unpacked, archive: &Archive<File>) -> Result<(), Failure> {
+        let not_kept = &unpacked.not_kept;
+        if self.json {
+            return output::json(&Found {
+                files: unpacked.files,
+                bytes: unpacked.bytes,
+                hard_links: unpacked.hard_links,
+                hole_bytes: unpacked.hole_bytes,
+                not_kept: not_kept.iter().map(Lost::of).collect(),
+            });
+        }
+        let (files, into) = (unpacked.files, self.into.display());
         output::line(format_args!(
             "{files} files of {} in {into}",
-            Bytes(found.bytes)
-        ))
+            Bytes(unpacked.bytes)
+        ))?;
+        if unpacked.hard_links > 0 {
+            output::line(format_args!("{} hard links", unpacked.hard_links))?;
+        }
+        if unpacked.hole_bytes > 0 {
+            output::line(format_args!("holes of {}", Bytes(unpacked.hole_bytes)))?;
+        }
+        let entries = archive.entries();
+        if !self.owners && !entries.is_empty() && archive.has_owners() {
+            output::line("owners were not restored: --owners does that")?;
+        }
+        if !self.xattrs && entries.iter().any(|it| !it.attributes.xattrs.is_empty()) {
+            output::line("extended attributes were not restored: --xattrs does that")?;
+        }
+        if !not_kept.is_empty() {
+            output::line("not restored:")?;
+        }
+        first_lines(not_kept.iter())
+            .into_iter()
+            .try_for_each(output::line)
     }
 }

@@ -1,15 +1,33 @@
-//! The archive's format, version 2, and how it is written and read.
+//! The archive's format, version 3, and how it is written and read.
 //!
-//! All numbers are little-endian; of 32 bits where nothing else is said.
+//! All numbers are little-endian; of 32 bits where nothing else is said. A text is its length (64 bits) and its bytes.
 //!
 //! | what | of what |
 //! | --- | --- |
 //! | header | `OutDedup`, the version, 0 |
 //! | chunks | what is kept of each different chunk, in the order in which they first occur: raw deflate, or the chunk itself if that is not longer |
 //! | index: chunks | how many (64 bits); of each: length as kept, length, CRC-32 of what is kept, SHA-256 of the chunk |
-//! | index: size | how many bytes all files have together (64 bits) |
-//! | index: entries | how many (64 bits); of each: kind (8 bits: 0 directory, 1 file, 2 link), permissions, length of the name (64 bits), name; of a file: how many chunks (64 bits) and their numbers; of a link: length (64 bits) and where it leads |
+//! | index: size | how many bytes the chunks of all files have together (64 bits) |
+//! | index: entries | how many (64 bits); of each: attributes, name (a text), content |
 //! | trailer | where the index begins (64 bits), its length (64 bits), SHA-256 of index and these two, `pudeDtuO` |
+//!
+//! The attributes of an entry:
+//!
+//! | what | of what |
+//! | --- | --- |
+//! | kind | 8 bits: 0 directory, 1 file, 2 link, 3 hard link |
+//! | parts | 8 bits: 1 if there is an owner, plus 2 if there are extended attributes |
+//! | mode | its lower twelve bits |
+//! | modified | seconds (64 bits, signed) and nanoseconds |
+//! | owner | user and group, if there is one |
+//! | extended attributes | how many (64 bits), and of each its name and its value (texts), in the order of the names, if there are any |
+//!
+//! The content of an entry: nothing of a directory. Of a file: how many holes it has (64 bits), of each where it begins and its length
+//! (64 bits each); how many chunks (64 bits), and their numbers. The chunks stand one after the other, and the holes between them: each
+//! begins where a chunk ends, or the file begins. Of a link: where it leads (a text). Of a hard link: the number of the entry of the
+//! file that it is another name of, which comes before it (64 bits).
+//!
+//! Version 2 is read as well. Its entries have neither parts nor times nor holes, their modes have nine bits, and there are no hard links.
 //!
 //! No byte is without a check: what is kept of chunks has its CRC-32, and the chunks have their SHA-256, too; the index has its SHA-256; header
 //! and trailer can only be what they are. So a damaged archive is refused and says where it is damaged. One that was made to do harm
@@ -21,7 +39,9 @@
 //! ten times its index. A file may be long without having anything in it, so an index may be as well: it is read if it is not longer
 //! than [`INDEX`], or than [was asked for](Archive::open_at_most).
 
-use super::format::{BEGINS, ENDS, HEADER, Index, Row, TRAILER, VERSION, header};
+use super::attributes::Attributes;
+use super::extents::{self, Span};
+use super::format::{BEGINS, ENDS, HEADER, Index, OLDEST, Row, TRAILER, VERSION, header};
 use super::pack::{self, Digest};
 use super::{Summary, tree};
 use sha2::{Digest as _, Sha256};
@@ -38,8 +58,8 @@ pub const INDEX: u64 = 128 << 20;
 pub struct Entry {
     /// What it is called: names with `/` between them.
     pub name: Vec<u8>,
-    /// Its permissions: the lower nine bits of its mode.
-    pub mode: u32,
+    /// Its mode, its time and what else is archived of it.
+    pub attributes: Attributes,
     /// What it is.
     pub content: Content,
 }
@@ -49,10 +69,27 @@ pub struct Entry {
 pub enum Content {
     /// A directory.
     Directory,
-    /// A file, of the chunks with these numbers.
-    File(Vec<u32>),
+    /// A file.
+    File {
+        /// The numbers of its chunks.
+        chunks: Vec<u32>,
+        /// Its holes, between which they stand.
+        holes: Vec<Span>,
+    },
     /// A symbolic link, and where it leads.
     Link(Vec<u8>),
+    /// Another name of the file that is the entry with this number.
+    HardLink(usize),
+}
+
+impl Entry {
+    /// How many bytes its holes have together.
+    fn hole_bytes(&self) -> u64 {
+        match &self.content {
+            Content::File { holes, .. } => holes.iter().map(|hole| hole.len).sum(),
+            _ => 0,
+        }
+    }
 }
 
 /// Why an archive cannot be read.
@@ -67,7 +104,7 @@ pub enum ArchiveError {
     Foreign,
     /// It is of a version that is not read here.
     #[error(
-        "the archive is of version {found}, and version {VERSION} is read here; unpack it with the program that made it"
+        "the archive is of version {found}, and versions {OLDEST} to {VERSION} are read here; unpack it with the program that made it"
     )]
     Version {
         /// Which.
@@ -188,11 +225,15 @@ impl Catalog {
     pub fn add(&mut self, source: &tree::Source, chunks: Vec<u32>) {
         self.entries.push(Entry {
             name: source.name.clone(),
-            mode: source.mode,
+            attributes: source.attributes.clone(),
             content: match &source.content {
                 tree::Content::Directory => Content::Directory,
-                tree::Content::File => Content::File(chunks),
+                tree::Content::File(file) => Content::File {
+                    chunks,
+                    holes: extents::holes(&file.data, file.len),
+                },
                 tree::Content::Link(target) => Content::Link(target.clone()),
+                tree::Content::HardLink(first) => Content::HardLink(*first),
             },
         });
     }
@@ -213,7 +254,7 @@ impl<W: Write> Writer<W> {
     /// # Errors
     /// If `out` cannot be written.
     pub fn new(mut out: W) -> io::Result<Self> {
-        out.write_all(&header())?;
+        out.write_all(&header(VERSION))?;
         Ok(Self {
             out,
             at: HEADER,
@@ -274,10 +315,16 @@ impl<W: Write> Writer<W> {
         self.out.write_all(&index)?;
         self.out.write_all(&trailer(&index, self.at))?;
         self.out.flush()?;
-        let is_file = |entry: &&Entry| matches!(entry.content, Content::File(_));
+        let count = |is: fn(&Content) -> bool| {
+            let contents = catalog.entries.iter().map(|entry| &entry.content);
+            contents.filter(|content| is(content)).count() as u64
+        };
+        let entries = catalog.entries.iter();
         Ok(Summary {
-            files: catalog.entries.iter().filter(is_file).count() as u64,
+            files: count(|content| matches!(content, Content::File { .. })),
             bytes: catalog.bytes,
+            hard_links: count(|content| matches!(content, Content::HardLink(_))),
+            hole_bytes: entries.map(Entry::hole_bytes).sum(),
             chunks: catalog.occurrences,
             distinct: catalog.chunks.len() as u64,
             archive_bytes: self.at + index.len() as u64 + TRAILER,
@@ -366,10 +413,10 @@ impl<S: ReadAt> Archive<S> {
             return Err(ends);
         }
         let found = u32::from_le_bytes([begins[8], begins[9], begins[10], begins[11]]);
-        if found != VERSION {
+        if !(OLDEST..=VERSION).contains(&found) {
             return Err(ArchiveError::Version { found });
         }
-        if begins != header() {
+        if begins != header(found) {
             let what = "the header has something where nothing should be";
             return Err(ArchiveError::Index { at: 12, what });
         }
@@ -397,7 +444,7 @@ impl<S: ReadAt> Archive<S> {
         if trailer(&index, at) != last {
             return Err(ArchiveError::IndexSum { at, len: index_len });
         }
-        let index = Index::decode(&index, at)?;
+        let index = Index::decode(&index, at, found)?;
         Ok(Self { source, index })
     }
 
@@ -406,29 +453,66 @@ impl<S: ReadAt> Archive<S> {
         &self.index.entries
     }
 
-    /// How many bytes all its files have together.
+    /// How many bytes all its files have together, without their holes.
     pub fn bytes(&self) -> u64 {
         self.index.bytes
     }
 
     /// How many bytes it takes where whole blocks of `block` bytes are given out: every file at least one, and every directory and
-    /// every link. So an archive of many things that have nothing in them is not small.
+    /// every link. So an archive of many things that have nothing in them is not small. A hard link takes none.
     pub fn bytes_in_blocks(&self, block: u64) -> u64 {
         let block = block.max(1);
         let each = self.entries().iter().map(|entry| match &entry.content {
-            Content::File(chunks) => self.len_of(chunks).max(1).div_ceil(block),
+            Content::File { chunks, holes } => self.blocks_of(chunks, holes, block),
             Content::Directory | Content::Link(_) => 1,
+            Content::HardLink(_) => 0,
         });
         let blocks = each.fold(0, u64::saturating_add);
         blocks.saturating_mul(block)
     }
 
-    /// How long a file is that consists of `chunks`.
-    fn len_of(&self, chunks: &[u32]) -> u64 {
-        let lens = chunks
+    /// How many blocks a file takes.
+    fn blocks_of(&self, chunks: &[u32], holes: &[Span], block: u64) -> u64 {
+        // The first block that is not counted yet.
+        let (mut blocks, mut next) = (0, 0);
+        for (at, number) in self.pieces(chunks, holes) {
+            let end = at + u64::from(self.index.chunks[number as usize].len);
+            let (first, after) = ((at / block).max(next), end.div_ceil(block));
+            blocks += after.saturating_sub(first);
+            next = next.max(after);
+        }
+        blocks.max(1)
+    }
+
+    /// The chunks of a file, and where each begins in it.
+    pub(super) fn pieces(
+        &self,
+        chunks: &[u32],
+        holes: &[Span],
+    ) -> impl Iterator<Item = (u64, u32)> {
+        let (mut at, mut holes) = (0, holes.iter().peekable());
+        chunks.iter().map(move |number| {
+            if let Some(hole) = holes.next_if(|hole| hole.start == at) {
+                at = hole.end();
+            }
+            let begin = at;
+            at += u64::from(self.index.chunks[*number as usize].len);
+            (begin, *number)
+        })
+    }
+
+    /// How long a file of these chunks and holes is.
+    pub(super) fn len_of(&self, chunks: &[u32], holes: &[Span]) -> u64 {
+        let chunks = chunks
             .iter()
-            .map(|number| self.index.chunks[*number as usize].len);
-        lens.map(u64::from).sum()
+            .map(|number| self.index.chunks[*number as usize].len.into());
+        chunks.chain(holes.iter().map(|hole| hole.len)).sum()
+    }
+
+    /// Whether the owners of all entries are archived.
+    pub fn has_owners(&self) -> bool {
+        let mut entries = self.entries().iter();
+        entries.all(|entry| entry.attributes.owner.is_some())
     }
 
     /// How many chunks it has.

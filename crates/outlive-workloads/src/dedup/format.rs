@@ -1,24 +1,20 @@
 //! The index of an archive, as it is written and read. [`archive`](super::archive) describes the format.
 
-use super::archive::{ArchiveError, Content, Entry};
-use super::chunk;
+use super::archive::{ArchiveError, Entry};
 use super::pack::{DIGEST, Digest};
-use std::collections::HashMap;
+use super::{chunk, entries};
 
 /// What an archive begins with, and what it ends with.
 pub const BEGINS: &[u8; 8] = b"OutDedup";
 pub const ENDS: &[u8; 8] = b"pudeDtuO";
-/// The version that is written and read here.
-pub const VERSION: u32 = 2;
+/// The version that is written here, and the oldest that is read.
+pub const VERSION: u32 = 3;
+pub const OLDEST: u32 = 2;
 /// How long what stands before the first chunk is, and what stands behind the index.
 pub const HEADER: u64 = 16;
 pub const TRAILER: u64 = 56;
 /// How long a chunk's row is.
 const ROW: usize = 12 + DIGEST;
-
-const DIRECTORY: u8 = 0;
-const FILE: u8 = 1;
-const LINK: u8 = 2;
 
 /// What the index says of a chunk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,14 +36,14 @@ pub struct Row {
 pub struct Index {
     pub chunks: Vec<Row>,
     pub entries: Vec<Entry>,
-    /// How many bytes all files have together: to be known before any is made, since a chunk may be named very often.
+    /// How many bytes the chunks of all files have together: to be known before any is made, since a chunk may be named very often.
     pub bytes: u64,
 }
 
-pub fn header() -> [u8; HEADER as usize] {
+pub fn header(version: u32) -> [u8; HEADER as usize] {
     let mut header = [0; HEADER as usize];
     header[..8].copy_from_slice(BEGINS);
-    header[8..12].copy_from_slice(&VERSION.to_le_bytes());
+    header[8..12].copy_from_slice(&version.to_le_bytes());
     header
 }
 
@@ -67,126 +63,37 @@ impl Index {
         bytes.extend_from_slice(&self.bytes.to_le_bytes());
         long(&mut bytes, self.entries.len());
         for entry in &self.entries {
-            let kind = match &entry.content {
-                Content::Directory => DIRECTORY,
-                Content::File(_) => FILE,
-                Content::Link(_) => LINK,
-            };
-            bytes.push(kind);
-            bytes.extend_from_slice(&entry.mode.to_le_bytes());
-            long(&mut bytes, entry.name.len());
-            bytes.extend_from_slice(&entry.name);
-            match &entry.content {
-                Content::Directory => {}
-                Content::File(chunks) => {
-                    long(&mut bytes, chunks.len());
-                    bytes.extend(chunks.iter().flat_map(|number| number.to_le_bytes()));
-                }
-                Content::Link(target) => {
-                    long(&mut bytes, target.len());
-                    bytes.extend_from_slice(target);
-                }
-            }
+            entries::encode(entry, &mut bytes);
         }
         bytes
     }
 
-    /// Reads the index `bytes`, which begins at byte `at` of the archive: where the chunks end.
-    pub fn decode(bytes: &[u8], at: u64) -> Result<Self, ArchiveError> {
+    /// Reads the index `bytes` of this version, which begins at byte `at` of the archive: where the chunks end.
+    pub fn decode(bytes: &[u8], at: u64, version: u32) -> Result<Self, ArchiveError> {
         let mut reader = Reader {
-            bytes,
-            len: bytes.len(),
             at,
+            ..Reader::of(bytes)
         };
         let chunks = reader.chunks()?;
-        let (declared, mut bytes) = (reader.long()?, 0);
-        let count = reader.count(13)?;
-        let there = reader.entries_there(count);
-        let mut entries = Vec::with_capacity(there);
-        // Which names there are, and whether they are of directories.
-        let mut names: HashMap<&[u8], bool> = HashMap::with_capacity(there);
-        for _ in 0..count {
-            let kind = reader.take(1)?[0];
-            let mode = reader.number()?;
-            if mode > 0o777 {
-                return Err(reader.wrong("an entry has permissions that do not exist"));
-            }
-            let len = reader.count(1)?;
-            let name = reader.take(len)?;
-            check_name(name, &names)?;
-            if names.insert(name, kind == DIRECTORY).is_some() {
-                return Err(bad_name(name, "it is there twice"));
-            }
-            let content = match kind {
-                DIRECTORY => Content::Directory,
-                FILE => {
-                    let len = reader.count(4)?;
-                    let numbers = reader.take(len * 4)?.as_chunks::<4>().0;
-                    let numbers: Vec<u32> =
-                        numbers.iter().map(|n| u32::from_le_bytes(*n)).collect();
-                    for number in &numbers {
-                        let chunk = chunks.get(*number as usize).ok_or_else(|| {
-                            reader.wrong("a file is of a chunk that is not there")
-                        })?;
-                        // More than 64 bits would take an index of 2^50 bytes.
-                        bytes += u64::from(chunk.len);
-                    }
-                    Content::File(numbers)
-                }
-                LINK => {
-                    let len = reader.count(1)?;
-                    let target = reader.take(len)?;
-                    if target.is_empty() || target.contains(&0) {
-                        return Err(bad_name(name, "the link leads nowhere"));
-                    }
-                    Content::Link(target.to_vec())
-                }
-                _ => return Err(reader.wrong("an entry is neither file nor directory nor link")),
-            };
-            entries.push(Entry {
-                name: name.to_vec(),
-                mode,
-                content,
-            });
-        }
+        let declared = reader.long()?;
+        let (entries, found) = entries::decode(&mut reader, version, &chunks)?;
         if !reader.bytes.is_empty() {
             return Err(reader.wrong("something stands behind the last entry"));
         }
-        if bytes != declared {
-            let found = bytes;
+        if found != declared {
             return Err(ArchiveError::Total { declared, found });
         }
         Ok(Self {
             chunks,
             entries,
-            bytes,
+            bytes: found,
         })
-    }
-}
-
-fn bad_name(name: &[u8], what: &'static str) -> ArchiveError {
-    let name = String::from_utf8_lossy(&name[..name.len().min(200)]).into_owned();
-    ArchiveError::Name { name, what }
-}
-
-/// Whether `name` stays within the place where the archive is unpacked, in a directory that came before.
-fn check_name(name: &[u8], names: &HashMap<&[u8], bool>) -> Result<(), ArchiveError> {
-    let leads_away = |part: &[u8]| matches!(part, b"" | b"." | b"..") || part.contains(&0);
-    if name.split(|byte| *byte == b'/').any(leads_away) {
-        return Err(bad_name(name, "it leads out of the archive"));
-    }
-    match name.iter().rposition(|byte| *byte == b'/') {
-        Some(end) if names.get(&name[..end]) != Some(&true) => Err(bad_name(
-            name,
-            "the directory that it is in does not come before it",
-        )),
-        _ => Ok(()),
     }
 }
 
 /// Reads an index from its beginning.
 #[derive(Clone, Copy)]
-struct Reader<'b> {
+pub struct Reader<'b> {
     /// What is left.
     bytes: &'b [u8],
     /// How long all of it is, and where in the archive it begins.
@@ -195,12 +102,22 @@ struct Reader<'b> {
 }
 
 impl<'b> Reader<'b> {
-    fn wrong(&self, what: &'static str) -> ArchiveError {
+    pub fn of(bytes: &'b [u8]) -> Self {
+        let (len, at) = (bytes.len(), 0);
+        Self { bytes, len, at }
+    }
+
+    /// How many bytes are left.
+    pub fn left(&self) -> usize {
+        self.bytes.len()
+    }
+
+    pub fn wrong(&self, what: &'static str) -> ArchiveError {
         let at = self.at + (self.len - self.bytes.len()) as u64;
         ArchiveError::Index { at, what }
     }
 
-    fn take(&mut self, len: usize) -> Result<&'b [u8], ArchiveError> {
+    pub fn take(&mut self, len: usize) -> Result<&'b [u8], ArchiveError> {
         let Some((taken, rest)) = self.bytes.split_at_checked(len) else {
             return Err(self.wrong("it ends too early"));
         };
@@ -208,7 +125,7 @@ impl<'b> Reader<'b> {
         Ok(taken)
     }
 
-    fn number(&mut self) -> Result<u32, ArchiveError> {
+    pub fn number(&mut self) -> Result<u32, ArchiveError> {
         Ok(self
             .take(4)?
             .iter()
@@ -216,13 +133,13 @@ impl<'b> Reader<'b> {
             .fold(0, |number, byte| number << 8 | u32::from(*byte)))
     }
 
-    fn long(&mut self) -> Result<u64, ArchiveError> {
+    pub fn long(&mut self) -> Result<u64, ArchiveError> {
         let (low, high) = (self.number()?, self.number()?);
         Ok(u64::from(high) << 32 | u64::from(low))
     }
 
     /// How many things follow that take `each` bytes at least. So what is not there is not asked for.
-    fn count(&mut self, each: usize) -> Result<usize, ArchiveError> {
+    pub fn count(&mut self, each: usize) -> Result<usize, ArchiveError> {
         let count = self.long()?;
         match count <= (self.bytes.len() / each) as u64 {
             true => Ok(count as usize),
@@ -230,25 +147,10 @@ impl<'b> Reader<'b> {
         }
     }
 
-    /// How many of the `count` entries that are to follow are there, which takes no memory: room is made for as many, and not for
-    /// what a number says, nor again and again as they come.
-    fn entries_there(mut self, count: usize) -> usize {
-        let mut skip = || {
-            let kind = self.take(1)?[0];
-            self.number()?;
-            let name = self.count(1)?;
-            if self.take(name)?.is_empty() {
-                // Such are refused, and many of them are many zeros.
-                return Err(self.wrong("an entry has no name"));
-            }
-            let content = match kind {
-                FILE => self.count(4)? * 4,
-                LINK => self.count(1)?,
-                _ => 0,
-            };
-            self.take(content)
-        };
-        (0..count).take_while(|_| skip().is_ok()).count()
+    /// The next text: its length and its bytes.
+    pub fn text(&mut self) -> Result<&'b [u8], ArchiveError> {
+        let len = self.count(1)?;
+        self.take(len)
     }
 
     fn chunks(&mut self) -> Result<Vec<Row>, ArchiveError> {
@@ -279,7 +181,9 @@ impl<'b> Reader<'b> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::archive::{Archive, seal};
+    use super::super::archive::{Archive, Content, seal};
+    use super::super::attributes::{Attributes, Owner, Time, Xattr};
+    use super::super::extents::Span;
     use super::super::tree::Tree;
     use super::super::{pack_alone, unpack};
     use super::*;
@@ -287,11 +191,14 @@ mod tests {
     use std::fs;
     use std::sync::LazyLock;
 
-    /// An archive of a directory, a directory in it, a file in that, and a link.
+    /// An archive of a directory, a directory in it, a file in that with another name, one that is a hole, and a link.
     static SMALL: LazyLock<Vec<u8>> = LazyLock::new(|| {
         let place = tempfile::tempdir().unwrap();
         fs::create_dir_all(place.path().join("t/d")).unwrap();
         fs::write(place.path().join("t/d/a"), "a".repeat(100)).unwrap();
+        fs::hard_link(place.path().join("t/d/a"), place.path().join("t/d/b")).unwrap();
+        let hole = fs::File::create(place.path().join("t/d/c")).unwrap();
+        hole.set_len(1 << 20).unwrap();
         std::os::unix::fs::symlink("d/a", place.path().join("t/l")).unwrap();
         let mut archive = Vec::new();
         pack_alone(
@@ -335,7 +242,10 @@ mod tests {
     fn names_that_lead_away_are_refused() {
         let name = |name: &str| Entry {
             name: name.into(),
-            mode: 0o600,
+            attributes: Attributes {
+                mode: 0o600,
+                ..Attributes::default()
+            },
             content: Content::Directory,
         };
         let link = Entry {
@@ -347,7 +257,7 @@ mod tests {
                 entries: entries.to_vec(),
                 ..Index::default()
             };
-            Index::decode(&index.encode(), HEADER)
+            Index::decode(&index.encode(), HEADER, VERSION)
                 .unwrap_err()
                 .to_string()
         };
@@ -360,16 +270,108 @@ mod tests {
         assert!(refused(&[link, name("l/passwd")]).contains("does not come before"));
         assert!(refused(&[name("b/a"), name("b")]).contains("does not come before"));
         assert!(refused(&[name("b"), name("b")]).contains("twice"));
-        let mode = Entry {
-            mode: 0o4755,
-            ..name("s")
-        };
-        assert!(refused(&[mode]).contains("permissions"));
-        let file = Entry {
-            content: Content::File(vec![0]),
+        let file = |chunks: &[u32], holes: &[(u64, u64)]| Entry {
+            content: Content::File {
+                chunks: chunks.to_vec(),
+                holes: { holes.iter() }
+                    .map(|(start, len)| Span {
+                        start: *start,
+                        len: *len,
+                    })
+                    .collect(),
+            },
             ..name("f")
         };
-        assert!(refused(&[file]).contains("a chunk that is not there"));
+        assert!(refused(&[file(&[0], &[])]).contains("a chunk that is not there"));
+        for (holes, said) in [
+            (&[(1, 5)][..], "does not begin where a chunk ends"),
+            (&[(0, 0)], "a hole without bytes"),
+            (&[(0, 5), (5, 6)], "does not begin where a chunk ends"),
+            (&[(0, 1 << 63)], "longer than files can be"),
+            (&[(0, u64::MAX)], "longer than files can be"),
+        ] {
+            let refused = refused(&[file(&[], holes)]);
+            assert!(refused.contains(said), "{holes:?}: {refused}");
+        }
+        // Hard links lead to a file of the archive that is there already.
+        let hard = |first| Entry {
+            content: Content::HardLink(first),
+            ..name("h")
+        };
+        for (entries, first) in [
+            (name("d"), 0),
+            (link, 0),
+            (file(&[], &[]), 1),
+            (name("d"), 7),
+        ] {
+            assert!(refused(&[entries, hard(first)]).contains("does not come before it"));
+        }
+        let twice = Entry {
+            name: b"i".into(),
+            ..hard(1)
+        };
+        let refused_twice = refused(&[file(&[], &[]), hard(0), twice]);
+        assert!(
+            refused_twice.contains("hard link to does not"),
+            "{refused_twice}"
+        );
+    }
+
+    #[test]
+    fn attributes_that_cannot_be_are_refused() {
+        let refused = |attributes: Attributes| {
+            let entry = Entry {
+                name: b"a".into(),
+                attributes,
+                content: Content::Directory,
+            };
+            let index = Index {
+                entries: vec![entry],
+                ..Index::default()
+            };
+            let decoded = Index::decode(&index.encode(), HEADER, VERSION);
+            decoded.map(drop).map_err(|error| error.to_string())
+        };
+        let good = || Attributes {
+            mode: 0o7755,
+            modified: Some(Time {
+                seconds: -5,
+                nanos: 999_999_999,
+            }),
+            owner: Some(Owner { user: 7, group: 8 }),
+            xattrs: ["user.a", "user.b"]
+                .map(|name| Xattr {
+                    name: name.into(),
+                    value: Vec::new(),
+                })
+                .to_vec(),
+        };
+        assert_eq!(refused(good()), Ok(()));
+        let but = |change: fn(&mut Attributes)| {
+            let mut attributes = good();
+            change(&mut attributes);
+            refused(attributes).unwrap_err()
+        };
+        assert!(but(|it| it.mode = 0o10_000).contains("permissions"));
+        assert!(
+            but(|it| it.modified = Some(Time {
+                seconds: 0,
+                nanos: 1_000_000_000
+            }))
+            .contains("a time")
+        );
+        assert!(
+            but(|it| it.owner = Some(Owner {
+                user: u32::MAX,
+                group: 0
+            }))
+            .contains("an owner")
+        );
+        assert!(but(|it| it.xattrs.swap(0, 1)).contains("not in their order"));
+        assert!(but(|it| it.xattrs[1].name = b"user.a".into()).contains("not in their order"));
+        assert!(but(|it| it.xattrs[0].name.clear()).contains("cannot be"));
+        assert!(but(|it| it.xattrs[0].name = b"a\0b".into()).contains("cannot be"));
+        assert!(but(|it| it.xattrs[0].value = vec![0; 65_537]).contains("cannot be"));
     }
 
     #[test]
@@ -378,25 +380,37 @@ mod tests {
         let end = archive.len() - TRAILER as usize;
         let at = u64::from_le_bytes(archive[end..end + 8].try_into().unwrap());
         let bytes = &archive[at as usize..end];
-        let index = Index::decode(bytes, at).unwrap();
+        let index = Index::decode(bytes, at, VERSION).unwrap();
         assert_eq!(
             (index.encode(), index.chunks.len(), index.entries.len()),
-            (bytes.to_vec(), 1, 4)
+            (bytes.to_vec(), 1, 6)
         );
+        let hole = Span {
+            start: 0,
+            len: 1 << 20,
+        };
+        let expected = Content::File {
+            chunks: vec![],
+            holes: vec![hole],
+        };
+        assert_eq!(index.entries[4].content, expected);
+        assert_eq!(index.entries[3].content, Content::HardLink(2));
         // Chunks that are longer than what is there, or than a chunk can be.
         for (packed_len, len) in [(13u32, 100u32), (200, 100), (0, 100), (12, 70_000), (12, 0)] {
             let mut index = index.clone();
             (index.chunks[0].packed_len, index.chunks[0].len) = (packed_len, len);
-            assert!(Index::decode(&index.encode(), at).is_err());
+            assert!(Index::decode(&index.encode(), at, VERSION).is_err());
         }
-        assert!(Index::decode(&[&u64::MAX.to_le_bytes()[..], bytes].concat(), at).is_err());
+        assert!(
+            Index::decode(&[&u64::MAX.to_le_bytes()[..], bytes].concat(), at, VERSION).is_err()
+        );
     }
 
     #[test]
     fn files_have_as_many_bytes_as_the_archive_says() {
         let end = SMALL.len() - TRAILER as usize;
         let at = u64::from_le_bytes(SMALL[end..end + 8].try_into().unwrap());
-        let index = Index::decode(&SMALL[at as usize..end], at).unwrap();
+        let index = Index::decode(&SMALL[at as usize..end], at, VERSION).unwrap();
         assert_eq!(index.bytes, 100);
         assert_eq!(Archive::open(SMALL.as_slice()).unwrap().bytes(), 100);
         let opened = |index: &Index| {
@@ -422,7 +436,7 @@ mod tests {
         // A chunk that is named once more.
         let mut more = index.clone();
         for entry in &mut more.entries {
-            if let Content::File(chunks) = &mut entry.content {
+            if let Content::File { chunks, .. } = &mut entry.content {
                 chunks.push(0);
             }
         }

@@ -3,7 +3,8 @@
 //! A file is cut into chunks where its content says so, so that what is inserted moves no cuts but those around it; chunks
 //! are compared by their SHA-256; each different one is compressed and kept at its first occurrence. The archive says
 //! for each file which chunks it is of; [`unpack`](unpack::unpack) restores files, directories and links to the
-//! identical bytes. (Of what is beside the bytes, it keeps the permissions. Two chunks of one SHA-256 would be taken for one.)
+//! identical bytes. Modes with all their bits, times of modification, hard links and holes are kept as well, and by option owners
+//! and extended attributes. (Two chunks of one SHA-256 would be taken for one.)
 //!
 //! **The same archive, whoever did what.** Where a chunk ends depends on the bytes of its file alone and not on how
 //! the work was cut ([`chunk`] has the argument); a chunk's compressed bytes depend on the chunk alone; and chunks are
@@ -39,14 +40,19 @@
 //! ```
 
 pub mod archive;
+pub mod attributes;
 mod bits;
 pub mod chunk;
+mod entries;
+pub mod exclude;
+pub mod extents;
 mod format;
 mod numbers;
 mod on_tasks;
 mod outbox;
 pub mod pack;
 mod plan;
+pub mod restore;
 mod tasks;
 mod text;
 pub mod tree;
@@ -59,19 +65,25 @@ pub use tasks::{cut, number, stretches, window};
 pub use text::Text;
 
 use archive::{Catalog, Writer};
+use extents::Span;
 use pack::Packer;
-use std::fs;
+use std::fs::File;
 use std::io::{self, Write};
-use std::path::PathBuf;
-use tree::{Content, Tree};
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use tree::Tree;
 
 /// What went into an archive.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Summary {
     /// How many files there are.
     pub files: u64,
-    /// How many bytes they have.
+    /// How many bytes they have, without holes.
     pub bytes: u64,
+    /// How many more names these files have.
+    pub hard_links: u64,
+    /// How many bytes their holes have.
+    pub hole_bytes: u64,
     /// Of how many chunks they are.
     pub chunks: u64,
     /// How many of those are different.
@@ -111,10 +123,9 @@ pub fn pack_alone(tree: &Tree, level: u32, out: impl Write) -> Result<Summary, P
     let mut packed = Vec::new();
     for entry in tree.entries() {
         let mut chunks = Vec::new();
-        if let Content::File = entry.content {
-            let path = &entry.path;
-            let bytes = fs::read(path).map_err(|source| PackError::Unreadable {
-                path: path.clone(),
+        for extent in entry.extents() {
+            let bytes = read(&entry.path, *extent).map_err(|source| PackError::Unreadable {
+                path: entry.path.clone(),
                 source,
             })?;
             let mut from = 0;
@@ -134,4 +145,11 @@ pub fn pack_alone(tree: &Tree, level: u32, out: impl Write) -> Result<Summary, P
         catalog.add(entry, chunks);
     }
     Ok(writer.finish(&catalog)?)
+}
+
+/// Reads a range of the file at `path`.
+fn read(path: &Path, extent: Span) -> io::Result<Vec<u8>> {
+    let mut bytes = vec![0; extent.len as usize];
+    File::open(path)?.read_exact_at(&mut bytes, extent.start)?;
+    Ok(bytes)
 }

@@ -143,7 +143,7 @@ impl<'t, W: Write + Send> Archiving<'t, W> {
             options,
             plan: Plan::new(text, options.workers, deal, options.level),
             state: Mutex::new(State {
-                writing: Some(Writing::new(tree, text, out)?),
+                writing: Some(Writing::new(tree, out)?),
                 given: None,
                 units: 0,
                 windows: 0,

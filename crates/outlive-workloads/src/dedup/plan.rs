@@ -92,9 +92,9 @@ const NOW_WORDS: u64 = Now::Fresh as u64 + 1;
 /// How the work is dealt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Plan {
-    /// How many bytes the text has, and how many files.
+    /// How many bytes the text has, and how many extents.
     pub bytes: u64,
-    pub files: u64,
+    pub extents: u64,
     /// How large stretches are: a multiple of [`bits::BYTES`].
     pub stretch: u64,
     /// How large windows are: a multiple of that.
@@ -122,7 +122,7 @@ impl Plan {
         let window = window.clamp(WINDOWS.0, WINDOWS.1).min(bytes.max(1));
         Self {
             bytes,
-            files: text.files() as u64,
+            extents: text.extents() as u64,
             stretch,
             window: window.next_multiple_of(bits::BYTES),
             level,
@@ -152,9 +152,9 @@ impl Plan {
         self.bytes.div_ceil(self.window - MAX as u64)
     }
 
-    /// How many chunks so many bytes are of at most: all but the last of a file have [`MIN`].
+    /// How many chunks so many bytes are of at most: all but the last of an extent have [`MIN`].
     fn chunks(&self, bytes: u64) -> u64 {
-        bytes.min(bytes / MIN as u64 + self.files).max(1)
+        bytes.min(bytes / MIN as u64 + self.extents).max(1)
     }
 
     /// How many different chunks there can be.
@@ -232,7 +232,7 @@ mod tests {
     fn windows_overlap_by_less_than_a_chunk() {
         let plan = Plan {
             bytes: 10 << 20,
-            files: 3,
+            extents: 3,
             stretch: 64 << 10,
             window: 1 << 20,
             level: 6,
@@ -242,14 +242,14 @@ mod tests {
         // Small files have a chunk each, of a byte at least.
         let small = Plan {
             bytes: 1000,
-            files: 700,
+            extents: 700,
             window: 1024,
             ..plan
         };
         assert_eq!((small.most_chunks(), small.has_windows()), (700, false));
         let tiny = Plan {
             bytes: 5,
-            files: 700,
+            extents: 700,
             ..small
         };
         assert_eq!(tiny.most_chunks(), 5);

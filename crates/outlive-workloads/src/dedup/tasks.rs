@@ -13,7 +13,7 @@ use super::pack::{self, Packer};
 use super::plan::{
     CHUNKS_END, DIGESTS, FOUND, FRESH, KEPT, MARKS, NOW, NUMBERS, Now, PLACES, SLOTS, TEXT, packed,
 };
-use super::text::{Files, Trouble};
+use super::text::{Extents, Trouble};
 use super::{bits, chunk};
 use crate::header::CalledOff;
 use crate::host::header_here;
@@ -121,10 +121,10 @@ impl Window {
 
     /// Reads a stretch, and finds the marks in it.
     fn read(self, context: &Context<'_>, stretch: u64) -> TaskResult {
-        let (files, range) = (Files::of(context)?, self.range(stretch));
+        let (extents, range) = (Extents::of(context)?, self.range(stretch));
         let (mut bytes, mut marks) = (vec![0; (range.end - range.start) as usize], Vec::new());
         let from = self.get(Now::Start) + range.start;
-        let read = files.read(from, &mut bytes, |piece| {
+        let read = extents.read(from, &mut bytes, |piece| {
             let from = range.start + piece.at as u64;
             chunk::marks(piece.before, piece.bytes, from, &mut marks);
         });
@@ -151,13 +151,13 @@ impl Window {
 
     /// Says where chunks end.
     fn cut(self, context: &Context<'_>) -> TaskResult {
-        let files = Files::of(context)?;
+        let extents = Extents::of(context)?;
         let [any, strong] = [context.array::<u64>(MARKS[0])?, context.array(MARKS[1])?];
         let chunks_end = context.array::<u32>(CHUNKS_END)?;
         let (start, mut from, mut chunks) = (self.get(Now::Start), 0, 0);
         while from < self.len {
-            let file = files.at(start + from);
-            let end = files.range(file).end - start;
+            let extent = extents.at(start + from);
+            let end = extents.range(extent).end - start;
             // Whether all is here by which it is known where the chunk ends.
             if end > self.len && from + chunk::MAX as u64 > self.len {
                 break;

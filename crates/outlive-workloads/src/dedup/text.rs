@@ -1,7 +1,11 @@
-//! The files of a tree as one text: their bytes one after the other, in the order of the archive. By its places in that
-//! text, work is dealt to tasks however large or small files are.
+//! The files of a tree as one text: their bytes one after the other, in the order of the archive and without the holes. By its
+//! places in that text, work is dealt to tasks however large or small files are.
+//!
+//! The text is of *extents*: ranges of files that have no holes in them. A file without holes is one extent, and one without
+//! bytes is none. No chunk is of two extents.
 
 use super::chunk::WINDOW;
+use super::extents::Span;
 use super::tree::{Content, Tree};
 use crate::input::{InputError, InputFile, path_for_all, version_of};
 use core::ops::Range;
@@ -9,14 +13,16 @@ use outlive::heap::LocalHeap;
 use outlive_tasks::{Array, Context, PoolError, TaskError, WorkerPool};
 use std::ffi::OsStr;
 use std::fs::File;
-use std::io::{self, Read};
+use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::FileExt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
-// The names of the arrays in the pod: where files end in the text, their versions, their paths one after the other, and where
-// these end.
-const ENDS: &str = "files end";
+// The names of the arrays in the pod. Of each extent: where it ends in the text, where it begins in its file, and which file that
+// is. Of each file: its version, and where its path ends among the paths, which stand one after the other.
+const ENDS: &str = "extents end";
+const STARTS: &str = "extents in files";
+const FILES: &str = "files of extents";
 const VERSIONS: &str = "versions";
 const PATHS: &str = "paths";
 const PATHS_END: &str = "paths end";
@@ -25,27 +31,36 @@ const PATHS_END: &str = "paths end";
 #[derive(Clone, Debug, Default)]
 pub struct Text {
     files: Vec<InputFile>,
+    /// The number of the file of each extent, and where it is in that.
+    extents: Vec<(u64, Span)>,
     bytes: u64,
 }
 
 impl Text {
-    /// Looks at the files of `tree`, and opens each of them once, so that what cannot be read is known now.
+    /// Returns the text of the files of `tree`.
     ///
     /// # Errors
-    /// At the first that cannot be read.
+    /// If other processes cannot find one of them.
     pub fn find(tree: &Tree) -> Result<Self, InputError> {
         let mut text = Self::default();
-        let files = tree.entries().iter();
-        for source in files.filter(|source| source.content == Content::File) {
-            let path = source.path.clone();
-            let looked = look(&path);
-            let file = looked.map_err(|source| InputError::Unreadable {
-                path: path.clone(),
-                source,
+        for source in tree.entries() {
+            let Content::File(file) = &source.content else {
+                continue;
+            };
+            let path = path_for_all(&source.path).map_err(|error| InputError::Unreadable {
+                path: source.path.clone(),
+                source: error,
             })?;
-            let file = file.ok_or_else(|| InputError::NoLength { path: path.clone() })?;
-            text.bytes += file.len;
-            text.files.push(file);
+            let number = text.files.len() as u64;
+            text.extents
+                .extend(source.extents().iter().map(|span| (number, *span)));
+            text.bytes += source.extents().iter().map(|span| span.len).sum::<u64>();
+            text.files.push(InputFile {
+                path,
+                len: file.len,
+                version: file.version,
+                copied: None,
+            });
         }
         Ok(text)
     }
@@ -60,9 +75,9 @@ impl Text {
         self.files.len()
     }
 
-    /// How long its files are.
-    pub(super) fn lens(&self) -> impl Iterator<Item = u64> {
-        self.files.iter().map(|file| file.len)
+    /// How many extents it is of.
+    pub(super) fn extents(&self) -> usize {
+        self.extents.len()
     }
 
     /// Where file `number` is.
@@ -77,90 +92,81 @@ impl Text {
     }
 
     /// How many bytes each of the arrays has that stand for it in a pod.
-    pub(super) fn arrays(&self) -> [u64; 4] {
-        let words = self.files.len() as u64 * 8;
-        [words, words, words, self.bytes_of_paths() as u64]
+    pub(super) fn arrays(&self) -> [u64; 6] {
+        let [extents, files] = [self.extents.len(), self.files.len()].map(|count| count as u64 * 8);
+        let paths = self.bytes_of_paths() as u64;
+        [extents, extents, extents, files, files, paths]
     }
 
     /// Puts it into a pod: not what the files say, but where they are.
     pub(super) fn put(&self, pool: &WorkerPool, heap: &LocalHeap<'_>) -> Result<(), PoolError> {
-        let ends = |of: fn(&InputFile) -> u64| -> Vec<u64> {
-            let mut end = 0;
-            let lens = self.files.iter().map(of);
-            lens.map(|len| {
-                end += len;
-                end
-            })
-            .collect()
-        };
-        let (files_end, paths_end) = (
-            ends(|file| file.len),
-            ends(|file| file.path.as_os_str().len() as u64),
-        );
-        let versions = self.files.iter().map(|file| file.version).collect();
+        let paths = self.files.iter().map(|file| file.path.as_os_str());
         let words = [
-            (ENDS, files_end),
-            (PATHS_END, paths_end),
-            (VERSIONS, versions),
+            (ENDS, ends(self.extents.iter().map(|(_, span)| span.len))),
+            (
+                STARTS,
+                self.extents.iter().map(|(_, span)| span.start).collect(),
+            ),
+            (FILES, self.extents.iter().map(|(file, _)| *file).collect()),
+            (
+                VERSIONS,
+                self.files.iter().map(|file| file.version).collect(),
+            ),
+            (PATHS_END, ends(paths.clone().map(|path| path.len() as u64))),
         ];
         for (name, words) in words {
             pool.put_array(heap, name, words.len(), |array| array.write(0, &words))?;
         }
-        let paths: Vec<u8> = { self.files.iter() }
-            .flat_map(|file| file.path.as_os_str().as_bytes())
-            .copied()
-            .collect();
+        let paths: Vec<u8> = paths.flat_map(OsStrExt::as_bytes).copied().collect();
         pool.put_array(heap, PATHS, paths.len(), |array| array.write(0, &paths))?;
         Ok(())
     }
 }
 
-/// What the file at `path` is; `None` if it says that it is empty, and is not.
-fn look(path: &Path) -> io::Result<Option<InputFile>> {
-    let mut file = File::open(path)?;
-    let metadata = file.metadata()?;
-    let (len, version) = (metadata.len(), version_of(&metadata));
-    let is_odd = len == 0 && file.read(&mut [0])? != 0;
-    let path = path_for_all(path)?;
-    Ok((!is_odd).then_some(InputFile {
-        path,
-        len,
-        version,
-        copied: None,
-    }))
+/// Returns where things of these lengths end if they stand one after the other.
+fn ends(lens: impl Iterator<Item = u64>) -> Vec<u64> {
+    let sum = |end: &mut u64, len| {
+        *end += len;
+        Some(*end)
+    };
+    lens.scan(0, sum).collect()
 }
 
 /// The text, as tasks find it in the pod.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Files {
+pub(super) struct Extents {
     ends: Array<u64>,
+    starts: Array<u64>,
+    files: Array<u64>,
     paths: Array<u8>,
     paths_end: Array<u64>,
     versions: Array<u64>,
 }
 
-/// A piece of one file.
+/// A piece of one extent.
 pub(super) struct Piece<'b> {
     /// Where in what was read.
     pub at: usize,
-    /// What the file has before it: [`WINDOW`] - 1 bytes, or all there are.
+    /// What the extent has before it: [`WINDOW`] - 1 bytes, or all there are.
     pub before: &'b [u8],
     /// The bytes.
     pub bytes: &'b [u8],
 }
 
-impl Files {
+impl Extents {
     /// That of the pool of `context`.
     pub fn of(context: &Context<'_>) -> Result<Self, TaskError> {
         Ok(Self {
             ends: context.array(ENDS)?,
+            starts: context.array(STARTS)?,
+            files: context.array(FILES)?,
             paths: context.array(PATHS)?,
             paths_end: context.array(PATHS_END)?,
             versions: context.array(VERSIONS)?,
         })
     }
 
-    /// The first file that ends behind byte `at`; how many there are, if none does.
+    /// The first extent that ends behind byte `at`; how many there are, if none does.
     pub fn at(self, at: u64) -> usize {
         let (mut low, mut high) = (0, self.ends.len());
         while low < high {
@@ -173,7 +179,7 @@ impl Files {
         low
     }
 
-    /// Where file `number` is in the text.
+    /// Where extent `number` is in the text.
     pub fn range(self, number: usize) -> Range<u64> {
         let ends = |number| self.ends.get(number);
         number.checked_sub(1).map_or(0, ends)..ends(number)
@@ -187,10 +193,10 @@ impl Files {
         OsStr::from_bytes(&path).into()
     }
 
-    /// Reads as many bytes as `into` has from byte `from` on, and shows `each` piece of a file among them.
+    /// Reads as many bytes as `into` has from byte `from` on, and shows `each` piece of an extent among them.
     ///
     /// # Errors
-    /// If a file cannot be read, or is not as long as it was.
+    /// If a file cannot be read, or is not as it was.
     pub fn read(
         self,
         from: u64,
@@ -201,38 +207,42 @@ impl Files {
         while at < into.len() {
             if number == self.ends.len() {
                 // A damaged segment: nobody asks for more than there is.
-                return Err(self.changed(number));
+                return Err(self.changed(self.versions.len()));
             }
-            let file = self.range(number);
-            let begin = from + at as u64 - file.start;
-            let len = (file.end - file.start - begin).min((into.len() - at) as u64) as usize;
+            let (extent, file) = (self.range(number), self.files.get(number) as usize);
+            if file >= self.versions.len() {
+                return Err(self.changed(file));
+            }
+            let begin = from + at as u64 - extent.start;
+            let len = (extent.end - extent.start - begin).min((into.len() - at) as u64) as usize;
             let bytes = &mut into[at..at + len];
             let mut before = [0; WINDOW - 1];
             let before = &mut before[..begin.min(WINDOW as u64 - 1) as usize];
-            let ends = begin + len as u64 == file.end - file.start;
+            let begin = self.starts.get(number).saturating_add(begin);
             let mut read = || {
-                let file = File::open(self.path(number))?;
-                if version_of(&file.metadata()?) != self.versions.get(number) {
+                let opened = File::open(self.path(file))?;
+                let is_changed = || {
+                    let version = version_of(&opened.metadata()?);
+                    Ok::<_, io::Error>(version != self.versions.get(file))
+                };
+                if is_changed()? {
                     return Ok(true);
                 }
-                file.read_exact_at(before, begin - before.len() as u64)?;
-                file.read_exact_at(bytes, begin)?;
-                // Whether there is more than there was, or another file.
-                Ok::<_, io::Error>(ends && file.read_at(&mut [0], begin + len as u64)? != 0)
+                opened.read_exact_at(before, begin - before.len() as u64)?;
+                opened.read_exact_at(bytes, begin)?;
+                is_changed()
             };
             match read() {
                 Ok(false) => {}
-                Ok(true) => return Err(self.changed(number)),
+                Ok(true) => return Err(self.changed(file)),
                 Err(source) if source.raw_os_error().is_some() => {
-                    let path = self.path(number);
+                    let path = self.path(file);
                     return Err(Trouble::Unreadable { path, source });
                 }
                 // It ends early.
-                Err(_) => return Err(self.changed(number)),
+                Err(_) => return Err(self.changed(file)),
             }
-            if len > 0 {
-                each(Piece { at, before, bytes });
-            }
+            each(Piece { at, before, bytes });
             at += len;
             number += 1;
         }
@@ -240,7 +250,7 @@ impl Files {
     }
 
     fn changed(self, number: usize) -> Trouble {
-        let path = match number < self.ends.len() {
+        let path = match number < self.versions.len() {
             true => self.path(number),
             false => PathBuf::new(),
         };

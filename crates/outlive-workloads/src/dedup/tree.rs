@@ -1,18 +1,24 @@
 //! What is to be archived: files, directories and links, found and named before anything is read.
 
-use std::collections::HashSet;
+use super::attributes::{self, Attributes};
+use super::exclude::Pattern;
+use super::extents::{self, Span};
+use crate::input::version_of;
+use std::collections::{HashMap, HashSet};
 use std::ffi::OsStr;
-use std::fs::{self, Metadata};
-use std::io;
+use std::fs::{self, File, FileType, Metadata};
+use std::io::{self, Read};
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
 /// Files, directories and links, in the order of an archive: every directory before what is in it, and what is in
 /// one in the order of its names.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Debug, Default)]
 pub struct Tree {
     entries: Vec<Source>,
+    left_out: Vec<TreeError>,
+    excluded: u64,
 }
 
 /// Something to be archived.
@@ -22,10 +28,20 @@ pub struct Source {
     pub path: PathBuf,
     /// What the archive calls it: names with `/` between them.
     pub name: Vec<u8>,
-    /// Its permissions: the lower nine bits of its mode.
-    pub mode: u32,
+    /// Its mode, its time and what else was asked for.
+    pub attributes: Attributes,
     /// What it is.
     pub content: Content,
+}
+
+impl Source {
+    /// The ranges of its file that are not holes, if it is one.
+    pub(super) fn extents(&self) -> &[Span] {
+        match &self.content {
+            Content::File(file) => &file.data,
+            _ => &[],
+        }
+    }
 }
 
 /// What something is.
@@ -34,9 +50,35 @@ pub enum Content {
     /// A directory.
     Directory,
     /// A file.
-    File,
+    File(FileContent),
     /// A symbolic link, and where it leads.
     Link(Vec<u8>),
+    /// Another name of the file that is the entry with this number.
+    HardLink(usize),
+}
+
+/// What is known of a file's content before it is read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FileContent {
+    /// Its length in bytes.
+    pub len: u64,
+    /// Its ranges that are not holes, in their order.
+    pub data: Vec<Span>,
+    /// Tells whether it has changed, as [`InputFile::version`](crate::input::InputFile::version) does.
+    pub version: u64,
+}
+
+/// What is archived of the directories that are named.
+#[derive(Clone, Debug, Default)]
+pub struct Selection {
+    /// Keep the owners of everything.
+    pub owners: bool,
+    /// Keep extended attributes.
+    pub xattrs: bool,
+    /// Leave out what one of these matches, and what is in directories that one matches.
+    pub exclude: Vec<Pattern>,
+    /// Fail at the first thing that cannot be archived. Otherwise it is [left out](Tree::left_out).
+    pub strict: bool,
 }
 
 /// Why something cannot be archived.
@@ -52,10 +94,28 @@ pub enum TreeError {
         source: io::Error,
     },
     /// It is neither a file nor a directory nor a link.
-    #[error("{} is neither a file nor a directory nor a link and cannot be archived; leave it out", .path.display())]
+    #[error("{} is neither a file nor a directory nor a link, but {kind}, which cannot be archived", .path.display())]
     Special {
         /// What it is called.
         path: PathBuf,
+        /// What it is.
+        kind: &'static str,
+    },
+    /// Its length is 0, and yet it can be read: one of the kernel's own, say.
+    #[error("{} says that it is empty, and is not; copy it to an ordinary file first", .path.display())]
+    NoLength {
+        /// What it is called.
+        path: PathBuf,
+    },
+    /// One of its extended attributes cannot be read. The rest of it is archived.
+    #[error("{} is archived without its extended attribute {name}, which cannot be read: {source}", .path.display())]
+    Xattr {
+        /// What has it.
+        path: PathBuf,
+        /// What the attribute is called.
+        name: String,
+        /// Why not.
+        source: io::Error,
     },
     /// Two paths would have one name in the archive.
     #[error("{} would be called \u{201c}{name}\u{201d} in the archive, as something else is; archive them apart", .path.display())]
@@ -73,14 +133,46 @@ pub enum TreeError {
     },
 }
 
+impl TreeError {
+    /// Returns the path of what cannot be archived.
+    pub fn path(&self) -> &Path {
+        match self {
+            Self::Unreadable { path, .. }
+            | Self::Special { path, .. }
+            | Self::NoLength { path }
+            | Self::Xattr { path, .. }
+            | Self::Twice { path, .. }
+            | Self::NoName { path } => path,
+        }
+    }
+
+    /// Returns whether it is of a kind that has no content to be archived: a socket, a FIFO or a device.
+    pub fn is_special(&self) -> bool {
+        matches!(self, Self::Special { .. })
+    }
+}
+
 impl Tree {
     /// Finds what `paths` name, and everything in the directories among them. In the archive each path has its last name only. A
     /// link that `paths` name is followed, others are archived as links.
     ///
     /// # Errors
-    /// At the first that cannot be archived.
+    /// As for [`find_with`](Self::find_with).
     pub fn find(paths: &[impl AsRef<Path>]) -> Result<Self, TreeError> {
-        let mut tree = Self::default();
+        Self::find_with(paths, &Selection::default())
+    }
+
+    /// The same for what `selection` leaves, and with what it keeps.
+    ///
+    /// # Errors
+    /// If one of `paths` cannot be archived. What cannot be archived in the directories among them is
+    /// [left out](Self::left_out), or an error if the selection is strict.
+    pub fn find_with(paths: &[impl AsRef<Path>], selection: &Selection) -> Result<Self, TreeError> {
+        let mut search = Search {
+            tree: Self::default(),
+            selection,
+            inodes: HashMap::new(),
+        };
         let mut names = HashSet::new();
         for path in paths {
             let path = path.as_ref();
@@ -100,9 +192,11 @@ impl Tree {
                     name: String::from_utf8_lossy(&name).into_owned(),
                 });
             }
-            tree.add(path.to_owned(), name, &found)?;
+            if !search.excludes(&name, found.is_dir()) {
+                search.add(path.to_owned(), name, found)?;
+            }
         }
-        Ok(tree)
+        Ok(search.tree)
     }
 
     /// What is to be archived.
@@ -110,38 +204,149 @@ impl Tree {
         &self.entries
     }
 
-    fn add(&mut self, path: PathBuf, name: Vec<u8>, found: &Metadata) -> Result<(), TreeError> {
+    /// What was found and cannot be archived, or not all of it.
+    pub fn left_out(&self) -> &[TreeError] {
+        &self.left_out
+    }
+
+    /// The number of files, directories and links that a pattern matched. What is in excluded directories is not counted.
+    pub fn excluded(&self) -> u64 {
+        self.excluded
+    }
+}
+
+/// A tree while it is searched.
+struct Search<'s> {
+    tree: Tree,
+    selection: &'s Selection,
+    /// The entries of files with several names, by device and inode.
+    inodes: HashMap<(u64, u64), usize>,
+}
+
+impl Search<'_> {
+    /// Returns whether `name` is excluded, and counts it if so.
+    fn excludes(&mut self, name: &[u8], is_directory: bool) -> bool {
+        let mut patterns = self.selection.exclude.iter();
+        let is_excluded = patterns.any(|pattern| pattern.matches(name, is_directory));
+        self.tree.excluded += u64::from(is_excluded);
+        is_excluded
+    }
+
+    fn leave_out(&mut self, error: TreeError) -> Result<(), TreeError> {
+        if self.selection.strict {
+            return Err(error);
+        }
+        self.tree.left_out.push(error);
+        Ok(())
+    }
+
+    fn add(&mut self, path: PathBuf, name: Vec<u8>, mut found: Metadata) -> Result<(), TreeError> {
         let kind = found.file_type();
+        let mut inside = Vec::new();
         let content = if kind.is_dir() {
+            inside = names_in(&path)?;
             Content::Directory
         } else if kind.is_file() {
-            Content::File
+            let first = self.inodes.get(&(found.dev(), found.ino()));
+            match first.filter(|_| found.nlink() > 1) {
+                Some(first) => Content::HardLink(*first),
+                None => Content::File(look(&path, &mut found)?),
+            }
         } else if kind.is_symlink() {
             let target = fs::read_link(&path).map_err(unreadable(&path))?;
             Content::Link(target.as_os_str().as_bytes().to_vec())
         } else {
-            return Err(TreeError::Special { path });
+            let kind = name_of(kind);
+            return Err(TreeError::Special { path, kind });
         };
-        let mut inside = Vec::new();
-        if content == Content::Directory {
-            for entry in fs::read_dir(&path).map_err(unreadable(&path))? {
-                inside.push(entry.map_err(unreadable(&path))?.file_name());
-            }
-            inside.sort_unstable();
+        let attributes = self.attributes(&path, &found, &content)?;
+        if let Content::File(_) = content
+            && found.nlink() > 1
+        {
+            let inode = (found.dev(), found.ino());
+            self.inodes.insert(inode, self.tree.entries.len());
         }
-        self.entries.push(Source {
+        self.tree.entries.push(Source {
             path: path.clone(),
             name: name.clone(),
-            mode: found.permissions().mode() & 0o777,
+            attributes,
             content,
         });
         for last in inside {
             let path = path.join(&last);
-            let found = fs::symlink_metadata(&path).map_err(unreadable(&path))?;
             let name = [&name, &b"/"[..], OsStr::as_bytes(&last)].concat();
-            self.add(path, name, &found)?;
+            let added = match fs::symlink_metadata(&path) {
+                Ok(found) if self.excludes(&name, found.is_dir()) => Ok(()),
+                Ok(found) => self.add(path, name, found),
+                // What is excluded need not be readable.
+                Err(_) if self.excludes(&name, false) => Ok(()),
+                Err(error) => Err(unreadable(&path)(error)),
+            };
+            added.or_else(|error| self.leave_out(error))?;
         }
         Ok(())
+    }
+
+    fn attributes(
+        &mut self,
+        path: &Path,
+        found: &Metadata,
+        content: &Content,
+    ) -> Result<Attributes, TreeError> {
+        if let Content::HardLink(first) = content {
+            return Ok(self.tree.entries[*first].attributes.clone());
+        }
+        let mut attributes = Attributes::of(found, self.selection.owners);
+        if self.selection.xattrs {
+            let is_link = matches!(content, Content::Link(_));
+            let mut failures = Vec::new();
+            let xattrs = attributes::xattrs(path, is_link, |name, error| {
+                failures.push(TreeError::Xattr {
+                    path: path.into(),
+                    name: String::from_utf8_lossy(name).into_owned(),
+                    source: error.into(),
+                });
+            });
+            attributes.xattrs = xattrs.map_err(|error| unreadable(path)(error.into()))?;
+            failures
+                .into_iter()
+                .try_for_each(|failure| self.leave_out(failure))?;
+        }
+        Ok(attributes)
+    }
+}
+
+/// Returns the names in the directory `path`, in their order.
+fn names_in(path: &Path) -> Result<Vec<std::ffi::OsString>, TreeError> {
+    let entries = fs::read_dir(path).map_err(unreadable(path))?;
+    let names = entries.map(|entry| entry.map(|entry| entry.file_name()));
+    let mut names: Vec<_> = names.collect::<Result<_, _>>().map_err(unreadable(path))?;
+    names.sort_unstable();
+    Ok(names)
+}
+
+/// Opens the file `path`, so that what cannot be read is known now. `found` becomes what the open file says of itself.
+fn look(path: &Path, found: &mut Metadata) -> Result<FileContent, TreeError> {
+    let mut file = File::open(path).map_err(unreadable(path))?;
+    *found = file.metadata().map_err(unreadable(path))?;
+    let len = found.len();
+    if len == 0 && file.read(&mut [0]).map_err(unreadable(path))? != 0 {
+        return Err(TreeError::NoLength { path: path.into() });
+    }
+    Ok(FileContent {
+        len,
+        data: extents::data(&file, len).map_err(unreadable(path))?,
+        version: version_of(found),
+    })
+}
+
+fn name_of(kind: FileType) -> &'static str {
+    if kind.is_socket() {
+        "a socket"
+    } else if kind.is_fifo() {
+        "a FIFO"
+    } else {
+        "a device"
     }
 }
 
@@ -188,24 +393,94 @@ mod tests {
         );
         // A link that is named is what it leads to.
         std::os::unix::fs::symlink("b/two", at("d")).unwrap();
-        assert_eq!(
+        assert!(matches!(
             Tree::find(&[at("d")]).unwrap().entries()[0].content,
-            Content::File
-        );
+            Content::File(_)
+        ));
 
         let said = |paths: &[PathBuf]| Tree::find(paths).unwrap_err().to_string();
         assert!(said(&[at("c"), at("b/../c")]).contains("called “c” in the archive"));
         assert!(said(&[at("none")]).contains("No such file"));
         assert!(said(&["/".into()]).contains("no name"));
-        assert!(said(&["/dev/null".into()]).contains("neither a file"));
-        rustix::fs::mknodat(
-            rustix::fs::CWD,
-            at("c/pipe"),
-            rustix::fs::FileType::Fifo,
-            rustix::fs::Mode::RUSR,
-            0,
-        )
-        .unwrap();
-        assert!(said(&[at("c")]).contains("pipe is neither a file"));
+        let null = said(&["/dev/null".into()]);
+        assert!(
+            null.contains("neither a file") && null.contains("a device"),
+            "{null}"
+        );
+    }
+
+    fn fifo(path: &Path) {
+        let (fifo, mode) = (rustix::fs::FileType::Fifo, rustix::fs::Mode::RUSR);
+        rustix::fs::mknodat(rustix::fs::CWD, path, fifo, mode, 0).unwrap();
+    }
+
+    #[test]
+    fn special_files_are_left_out_or_end_a_strict_search() {
+        let place = tempfile::tempdir().unwrap();
+        let at = |name: &str| place.path().join(name);
+        fs::create_dir(at("t")).unwrap();
+        fs::write(at("t/file"), "1").unwrap();
+        std::os::unix::fs::symlink("nowhere", at("t/link")).unwrap();
+        fifo(&at("t/pipe"));
+        let _socket = std::os::unix::net::UnixListener::bind(at("t/socket")).unwrap();
+        let tree = Tree::find(&[at("t")]).unwrap();
+        assert_eq!(tree.entries().len(), 3);
+        let kinds: Vec<_> = { tree.left_out().iter() }
+            .map(|error| {
+                assert!(error.is_special());
+                let said = error.to_string();
+                (
+                    error.path().to_owned(),
+                    said.contains("a FIFO"),
+                    said.contains("a socket"),
+                )
+            })
+            .collect();
+        assert_eq!(
+            kinds,
+            [(at("t/pipe"), true, false), (at("t/socket"), false, true)]
+        );
+        let mut selection = Selection {
+            strict: true,
+            ..Selection::default()
+        };
+        let said = Tree::find_with(&[at("t")], &selection).unwrap_err();
+        assert!(
+            said.to_string().contains("pipe is neither a file"),
+            "{said}"
+        );
+        // What is excluded does not have to be archived.
+        selection.exclude = ["pipe", "t/soc*"]
+            .map(|pattern| pattern.parse().unwrap())
+            .to_vec();
+        let tree = Tree::find_with(&[at("t")], &selection).unwrap();
+        assert_eq!((tree.entries().len(), tree.excluded()), (3, 2));
+        selection.exclude = vec!["t/".parse().unwrap()];
+        let tree = Tree::find_with(&[at("t")], &selection).unwrap();
+        assert_eq!((tree.entries().len(), tree.excluded()), (0, 1));
+    }
+
+    #[test]
+    fn names_of_one_inode_are_hard_links() {
+        let place = tempfile::tempdir().unwrap();
+        let at = |name: &str| place.path().join(name);
+        fs::create_dir_all(at("t/d")).unwrap();
+        fs::write(at("t/d/a"), "1").unwrap();
+        fs::hard_link(at("t/d/a"), at("t/b")).unwrap();
+        fs::hard_link(at("t/d/a"), at("outside")).unwrap();
+        fs::write(at("t/c"), "1").unwrap();
+        let tree = Tree::find(&[at("t")]).unwrap();
+        let contents: Vec<_> = tree.entries().iter().map(|entry| &entry.content).collect();
+        // `t`, `t/b`, `t/c`, `t/d` and `t/d/a`.
+        assert!(matches!(contents[1], Content::File(_)));
+        assert!(matches!(contents[2], Content::File(_)));
+        assert_eq!(contents[4], &Content::HardLink(1));
+        // Of several paths that are named, too; its first name is entry 0 then.
+        let tree = Tree::find(&[at("outside"), at("t")]).unwrap();
+        let contents = tree.entries().iter().map(|entry| &entry.content);
+        assert_eq!(
+            contents.filter(|it| **it == Content::HardLink(0)).count(),
+            2
+        );
     }
 }

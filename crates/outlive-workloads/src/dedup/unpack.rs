@@ -1,23 +1,53 @@
 //! An archive's files, directories and links, made anew.
 //!
 //! They are made in a directory that was empty: so nothing is overwritten, and nothing is written through a link that was there. Links come
-//! last, when nothing is written any more, and permissions of directories behind them.
+//! when all files are written, and attributes of directories last, since what is made in a directory changes its time. A hard link
+//! leads to a file of the archive that was made before.
 
 use super::archive::{Archive, ArchiveError, Content, Entry, ReadAt};
+use super::extents::{self, Span};
+use super::restore::{NotKept, Restorer, What};
 use std::ffi::OsStr;
-use std::fs::{self, DirBuilder, OpenOptions, Permissions};
-use std::io::{self, Write};
+use std::fs::{self, DirBuilder, OpenOptions};
+use std::io;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
+use std::os::unix::fs::{DirBuilderExt, FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
+/// How an archive is unpacked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Options {
+    /// How many bytes it may take, in whole [blocks](BLOCK): files that have nothing in them, directories and links take one each.
+    pub most: u64,
+    /// Restore owners. Only root can.
+    pub owners: bool,
+    /// Restore extended attributes, if it has any.
+    pub xattrs: bool,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            most: u64::MAX,
+            owners: false,
+            xattrs: false,
+        }
+    }
+}
+
 /// What was unpacked.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Unpacked {
     /// How many files.
     pub files: u64,
-    /// How many bytes they have.
+    /// How many bytes they have, without holes.
     pub bytes: u64,
+    /// How many more names these files have.
+    pub hard_links: u64,
+    /// How many bytes their holes have.
+    pub hole_bytes: u64,
+    /// What was archived of them and could not be restored.
+    pub not_kept: Vec<NotKept>,
 }
 
 /// Why an archive could not be unpacked.
@@ -65,6 +95,16 @@ pub enum UnpackError {
         /// How many can be made.
         free: u64,
     },
+    /// Owners are to be restored, and the archive has none.
+    #[error(
+        "the archive has no owners to be restored; make it with --owners, or unpack it without; nothing was made"
+    )]
+    NoOwners,
+    /// Owners are to be restored by a process that may not.
+    #[error(
+        "only root can restore owners; run it as root, or unpack without --owners; nothing was made"
+    )]
+    NotRoot,
     /// Something cannot be made.
     #[error("{} cannot be written: {source}", .path.display())]
     Unwritable {
@@ -83,22 +123,27 @@ pub const BLOCK: u64 = 4 << 10;
 /// # Errors
 /// If there is not, the archive is damaged, or something cannot be made. What was made before stays there.
 pub fn unpack<S: ReadAt>(archive: &Archive<S>, into: &Path) -> Result<Unpacked, UnpackError> {
-    unpack_at_most(archive, into, u64::MAX)
+    unpack_with(archive, into, &Options::default())
 }
 
-/// The same if it takes no more than `most` bytes, in whole [blocks](BLOCK): files that have nothing in them, directories and
-/// links take one each.
+/// The same with `options`.
 ///
 /// # Errors
-/// As for [`unpack`]; or if it takes more.
-pub fn unpack_at_most<S: ReadAt>(
+/// As for [`unpack`]; or if it takes more than allowed, or owners are to be restored and cannot be.
+pub fn unpack_with<S: ReadAt>(
     archive: &Archive<S>,
     into: &Path,
-    most: u64,
+    options: &Options,
 ) -> Result<Unpacked, UnpackError> {
-    let bytes = archive.bytes_in_blocks(BLOCK);
+    let (bytes, most) = (archive.bytes_in_blocks(BLOCK), options.most);
     if bytes > most {
         return Err(UnpackError::TooLarge { bytes, most });
+    }
+    if options.owners && !archive.has_owners() {
+        return Err(UnpackError::NoOwners);
+    }
+    if options.owners && !rustix::process::geteuid().is_root() {
+        return Err(UnpackError::NotRoot);
     }
     look_for_room(archive, into)?;
     fs::create_dir_all(into).map_err(unwritable(into))?;
@@ -109,51 +154,130 @@ pub fn unpack_at_most<S: ReadAt>(
     {
         return Err(UnpackError::NotEmpty { path: into.into() });
     }
-    let place = |entry: &Entry| into.join(OsStr::from_bytes(&entry.name));
-    let (mut packed, mut chunk) = (Vec::new(), Vec::new());
-    let mut unpacked = Unpacked::default();
-    for entry in archive.entries() {
-        let path = place(entry);
-        match &entry.content {
-            // So may directories, also if this ends in the middle: they get their modes last.
-            Content::Directory => DirBuilder::new()
-                .mode(0o700)
-                .create(&path)
-                .map_err(unwritable(&path))?,
-            Content::File(chunks) => {
-                // Others may read it when it is whole.
-                let mut options = OpenOptions::new();
-                let options = options.write(true).create_new(true).mode(0o600);
-                let mut file = options.open(&path).map_err(unwritable(&path))?;
-                for number in chunks {
-                    archive.restore(*number, &mut packed, &mut chunk)?;
-                    file.write_all(&chunk).map_err(unwritable(&path))?;
-                    unpacked.bytes += chunk.len() as u64;
+    let mut unpacking = Unpacking {
+        archive,
+        into,
+        restorer: Restorer {
+            owners: options.owners,
+            xattrs: options.xattrs,
+            not_kept: Vec::new(),
+        },
+        packed: Vec::new(),
+        chunk: Vec::new(),
+        unpacked: Unpacked::default(),
+    };
+    unpacking.all()?;
+    Ok(Unpacked {
+        not_kept: unpacking.restorer.not_kept,
+        ..unpacking.unpacked
+    })
+}
+
+/// An archive while it is unpacked.
+struct Unpacking<'a, S> {
+    archive: &'a Archive<S>,
+    into: &'a Path,
+    restorer: Restorer,
+    packed: Vec<u8>,
+    chunk: Vec<u8>,
+    unpacked: Unpacked,
+}
+
+impl<S: ReadAt> Unpacking<'_, S> {
+    fn place(&self, entry: &Entry) -> PathBuf {
+        self.into.join(OsStr::from_bytes(&entry.name))
+    }
+
+    fn all(&mut self) -> Result<(), UnpackError> {
+        let entries = self.archive.entries();
+        for entry in entries {
+            let path = self.place(entry);
+            match &entry.content {
+                // So may directories, also if this ends in the middle: they get their modes last.
+                Content::Directory => DirBuilder::new()
+                    .mode(0o700)
+                    .create(&path)
+                    .map_err(unwritable(&path))?,
+                Content::File { chunks, holes } => {
+                    self.file(&path, chunks, holes)?;
+                    self.restore(&path, entry)?;
+                    self.unpacked.files += 1;
                 }
-                let permissions = Permissions::from_mode(entry.mode);
-                file.set_permissions(permissions)
-                    .map_err(unwritable(&path))?;
-                unpacked.files += 1;
+                Content::HardLink(first) => self.hard_link(&path, &entries[*first])?,
+                Content::Link(_) => {}
             }
-            Content::Link(_) => {}
         }
-    }
-    for entry in archive.entries() {
-        if let Content::Link(target) = &entry.content {
-            let path = place(entry);
-            std::os::unix::fs::symlink(OsStr::from_bytes(target), &path)
-                .map_err(unwritable(&path))?;
+        for entry in entries {
+            if let Content::Link(target) = &entry.content {
+                let path = self.place(entry);
+                std::os::unix::fs::symlink(OsStr::from_bytes(target), &path)
+                    .map_err(unwritable(&path))?;
+                self.restore(&path, entry)?;
+            }
         }
-    }
-    // The inner ones first: one that may not be written may not be entered either.
-    for entry in archive.entries().iter().rev() {
-        if entry.content == Content::Directory {
-            let path = place(entry);
-            let permissions = Permissions::from_mode(entry.mode);
-            fs::set_permissions(&path, permissions).map_err(unwritable(&path))?;
+        // The inner ones first: one that may not be written may not be entered either.
+        for entry in entries.iter().rev() {
+            if entry.content == Content::Directory {
+                self.restore(&self.place(entry), entry)?;
+            }
         }
+        Ok(())
     }
-    Ok(unpacked)
+
+    fn restore(&mut self, path: &Path, entry: &Entry) -> Result<(), UnpackError> {
+        let restored = self.restorer.restore(path, entry);
+        restored.map_err(unwritable(path))
+    }
+
+    /// Makes the file `path` of these chunks, with these holes between them.
+    fn file(&mut self, path: &Path, chunks: &[u32], holes: &[Span]) -> Result<(), UnpackError> {
+        // Others may read it when it is whole.
+        let mut options = OpenOptions::new();
+        let options = options.write(true).create_new(true).mode(0o600);
+        let file = options.open(path).map_err(unwritable(path))?;
+        for (at, number) in self.archive.pieces(chunks, holes) {
+            self.archive
+                .restore(number, &mut self.packed, &mut self.chunk)?;
+            file.write_all_at(&self.chunk, at)
+                .map_err(unwritable(path))?;
+            self.unpacked.bytes += self.chunk.len() as u64;
+        }
+        if !holes.is_empty() {
+            let len = self.archive.len_of(chunks, holes);
+            file.set_len(len).map_err(unwritable(path))?;
+            if !holes.iter().all(|hole| extents::is_hole(&file, *hole)) {
+                let why = "the filesystem has filled one of them";
+                self.restorer.note(path, What::Holes, why);
+            }
+        }
+        let hole_bytes: u64 = holes.iter().map(|hole| hole.len).sum();
+        self.unpacked.hole_bytes = self.unpacked.hole_bytes.saturating_add(hole_bytes);
+        Ok(())
+    }
+
+    /// Makes `path` another name of the file `first`; a copy of it, where a file has one name only.
+    fn hard_link(&mut self, path: &Path, first: &Entry) -> Result<(), UnpackError> {
+        match fs::hard_link(self.place(first), path) {
+            Ok(()) => self.unpacked.hard_links += 1,
+            Err(error) if error.raw_os_error().is_some_and(has_no_links) => {
+                self.restorer.note(path, What::HardLink, &error);
+                if let Content::File { chunks, holes } = &first.content {
+                    self.file(path, chunks, holes)?;
+                    self.restore(path, first)?;
+                    self.unpacked.files += 1;
+                }
+            }
+            Err(error) => return Err(unwritable(path)(error)),
+        }
+        Ok(())
+    }
+}
+
+/// Whether the error of a call that makes a hard link says that the file can have no more.
+fn has_no_links(error: i32) -> bool {
+    use rustix::io::Errno;
+    let errors = [Errno::PERM, Errno::OPNOTSUPP, Errno::NOSYS, Errno::MLINK];
+    errors.iter().any(|no| no.raw_os_error() == error)
 }
 
 /// Fails if the file system has no room for the archive. What the file system needs for itself is not counted.
@@ -176,7 +300,9 @@ fn look_for_room<S: ReadAt>(archive: &Archive<S>, into: &Path) -> Result<(), Unp
     if needed > free {
         return Err(UnpackError::NoRoom { path, needed, free });
     }
-    let (needed, free) = (archive.entries().len() as u64, system.f_favail);
+    let has_inode = |entry: &&Entry| !matches!(entry.content, Content::HardLink(_));
+    let needed = archive.entries().iter().filter(has_inode).count() as u64;
+    let free = system.f_favail;
     // Where there is no such number, there are none in all.
     if system.f_files > 0 && needed > free {
         return Err(UnpackError::TooMany { path, needed, free });

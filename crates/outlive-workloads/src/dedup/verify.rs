@@ -1,10 +1,13 @@
 //! Whether an archive is one of the files that it was made of: all of it is read and compared with them, byte by byte.
 
 use super::archive::{Archive, ArchiveError, Content, ReadAt};
-use super::tree::{self, Tree};
+use super::attributes::Attributes;
+use super::extents;
+use super::tree::{self, FileContent, Tree};
 use std::fs::File;
-use std::io::{self, BufReader, Read};
-use std::path::PathBuf;
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
 
 /// What is not as it should be.
 #[derive(Debug, thiserror::Error)]
@@ -21,7 +24,7 @@ pub enum Wrong {
         /// How many it should have.
         expected: usize,
     },
-    /// An entry has another name, kind or mode.
+    /// An entry has another name, kind, attribute, hole or first name.
     #[error("entry {number} of the archive is not what {} is, but \u{201c}{found}\u{201d}", .path.display())]
     Entry {
         /// Which, from 0.
@@ -49,7 +52,7 @@ pub enum Wrong {
     },
 }
 
-/// Whether `archive` has what `tree` has.
+/// Whether `archive` has what `tree` has, and its files have the bytes that are there now.
 ///
 /// # Errors
 /// The first that is different.
@@ -58,46 +61,75 @@ pub fn verify<S: ReadAt>(archive: &Archive<S>, tree: &Tree) -> Result<(), Wrong>
     if found != expected {
         return Err(Wrong::Count { found, expected });
     }
-    let (mut packed, mut chunk, mut there) = (Vec::new(), Vec::new(), Vec::new());
     for (number, (entry, source)) in archive.entries().iter().zip(tree.entries()).enumerate() {
-        let path = source.path.clone();
-        let other = |path| Wrong::Entry {
-            number,
-            path,
-            found: String::from_utf8_lossy(&entry.name).into_owned(),
-        };
-        if (&entry.name, entry.mode) != (&source.name, source.mode) {
-            return Err(other(path));
-        }
-        match (&entry.content, &source.content) {
-            (Content::Directory, tree::Content::Directory) => {}
-            (Content::Link(found), tree::Content::Link(expected)) if found == expected => {}
-            (Content::File(chunks), tree::Content::File) => {
-                let unreadable = |source| Wrong::Unreadable {
-                    path: path.clone(),
-                    source,
-                };
-                let mut file = BufReader::new(File::open(&path).map_err(unreadable)?);
-                let mut at = 0;
-                for number in chunks {
-                    archive.restore(*number, &mut packed, &mut chunk)?;
-                    there.clear();
-                    let len = chunk.len() as u64;
-                    file.by_ref()
-                        .take(len)
-                        .read_to_end(&mut there)
-                        .map_err(unreadable)?;
-                    if there != chunk {
-                        return Err(Wrong::Bytes { path, at });
-                    }
-                    at += len;
-                }
-                if file.read(&mut [0]).map_err(unreadable)? != 0 {
-                    return Err(Wrong::Bytes { path, at });
-                }
+        let is_same = match (&entry.content, &source.content) {
+            (Content::Directory, tree::Content::Directory) => true,
+            (Content::Link(found), tree::Content::Link(expected)) => found == expected,
+            (Content::HardLink(found), tree::Content::HardLink(expected)) => found == expected,
+            (Content::File { holes, .. }, tree::Content::File(file)) => {
+                *holes == extents::holes(&file.data, file.len)
             }
-            _ => return Err(other(path)),
+            _ => false,
+        };
+        let attributes = are_same(&entry.attributes, &source.attributes);
+        if !is_same || !attributes || entry.name != source.name {
+            return Err(Wrong::Entry {
+                number,
+                path: source.path.clone(),
+                found: String::from_utf8_lossy(&entry.name).into_owned(),
+            });
+        }
+        if let (Content::File { chunks, holes }, tree::Content::File(file)) =
+            (&entry.content, &source.content)
+        {
+            compare(archive, archive.pieces(chunks, holes), &source.path, file)?;
         }
     }
     Ok(())
+}
+
+/// Whether an archive has the attributes `found` of what has `expected`. Archives of format 2 have no times.
+fn are_same(found: &Attributes, expected: &Attributes) -> bool {
+    let modified = found.modified.and(expected.modified);
+    let expected = Attributes {
+        modified,
+        ..expected.clone()
+    };
+    *found == expected
+}
+
+/// Whether the file at `path` has the chunks `pieces`, and nothing after its last byte.
+fn compare<S: ReadAt>(
+    archive: &Archive<S>,
+    pieces: impl Iterator<Item = (u64, u32)>,
+    path: &Path,
+    content: &FileContent,
+) -> Result<(), Wrong> {
+    let unreadable = |source| Wrong::Unreadable {
+        path: path.into(),
+        source,
+    };
+    let different = |at| {
+        let path = path.into();
+        Err(Wrong::Bytes { path, at })
+    };
+    let file = File::open(path).map_err(unreadable)?;
+    let (mut packed, mut chunk, mut there) = (Vec::new(), Vec::new(), Vec::new());
+    let mut end = 0;
+    for (at, number) in pieces {
+        archive.restore(number, &mut packed, &mut chunk)?;
+        there.resize(chunk.len(), 0);
+        match file.read_exact_at(&mut there, at) {
+            Ok(()) if there == chunk => {}
+            Err(error) if error.kind() != io::ErrorKind::UnexpectedEof => {
+                return Err(unreadable(error));
+            }
+            _ => return different(at),
+        }
+        end = at + chunk.len() as u64;
+    }
+    match file.metadata().map_err(unreadable)?.len() == content.len {
+        true => Ok(()),
+        false => different(end),
+    }
 }

@@ -2,10 +2,10 @@
 
 use super::Summary;
 use super::archive::{Catalog, Writer};
+use super::extents::Span;
 use super::outbox::{Outbox, Sent};
 use super::pack::Digest;
-use super::text::Text;
-use super::tree::{Content, Source, Tree};
+use super::tree::{Source, Tree};
 use std::io::{self, Write};
 
 /// A chunk as it occurs in the text.
@@ -25,24 +25,28 @@ pub(super) struct Occurrence<'p> {
 pub(super) struct Writing<'t, W> {
     writer: Writer<Outbox<W>>,
     catalog: Catalog,
-    /// What is still to be entered, and how long each of the files among it is.
+    /// What is still to be entered.
     sources: std::slice::Iter<'t, Source>,
-    lens: Vec<u64>,
-    /// The file that is being entered, how much of it is still to come, and of which chunks it is so far.
-    file: Option<(&'t Source, u64)>,
+    file: Option<Entering<'t>>,
     chunks: Vec<u32>,
 }
 
+/// The file that is being entered; the chunks of it that were are in [`Writing::chunks`].
+struct Entering<'t> {
+    source: &'t Source,
+    /// How much of its present extent is still to come.
+    left: u64,
+    /// The extents after that.
+    extents: std::slice::Iter<'t, Span>,
+}
+
 impl<'t, W: Write> Writing<'t, W> {
-    /// Begins an archive of `tree`, whose files are those of `text`.
-    pub fn new(tree: &'t Tree, text: &Text, out: W) -> io::Result<Self> {
-        let mut lens: Vec<u64> = text.lens().collect();
-        lens.reverse();
+    /// Begins an archive of `tree`.
+    pub fn new(tree: &'t Tree, out: W) -> io::Result<Self> {
         let mut writing = Self {
             writer: Writer::new(Outbox::new(out))?,
             catalog: Catalog::default(),
             sources: tree.entries().iter(),
-            lens,
             file: None,
             chunks: Vec::new(),
         };
@@ -53,11 +57,13 @@ impl<'t, W: Write> Writing<'t, W> {
     /// Enters what comes before the next file with bytes, and turns to that.
     fn next_file(&mut self) {
         for source in self.sources.by_ref() {
-            if source.content == Content::File
-                && let Some(len) = self.lens.pop()
-                && len > 0
-            {
-                self.file = Some((source, len));
+            let mut extents = source.extents().iter();
+            if let Some(first) = extents.next() {
+                self.file = Some(Entering {
+                    source,
+                    left: first.len,
+                    extents,
+                });
                 return;
             }
             self.catalog.add(source, Vec::new());
@@ -66,8 +72,8 @@ impl<'t, W: Write> Writing<'t, W> {
 
     /// Enters the next chunk of the text. `None` if this cannot be it: what says so is damaged.
     pub fn chunk(&mut self, it: Occurrence<'_>) -> Option<io::Result<()>> {
-        let (source, left) = self.file?;
-        let left = left.checked_sub(it.len)?;
+        let file = self.file.as_mut()?;
+        file.left = file.left.checked_sub(it.len)?;
         let is_new = (1..=super::chunk::MAX as u64)
             .contains(&it.len)
             .then(|| self.catalog.enter_as(it.number, it.digest, it.len as usize))?;
@@ -75,11 +81,16 @@ impl<'t, W: Write> Writing<'t, W> {
             return None;
         }
         self.chunks.push(it.number);
-        self.file = Some((source, left));
-        if left == 0 {
-            self.file = None;
-            self.catalog.add(source, std::mem::take(&mut self.chunks));
-            self.next_file();
+        if file.left == 0 {
+            match file.extents.next() {
+                Some(next) => file.left = next.len,
+                None => {
+                    let chunks = std::mem::take(&mut self.chunks);
+                    self.catalog.add(file.source, chunks);
+                    self.file = None;
+                    self.next_file();
+                }
+            }
         }
         Some(it.packed.map_or(Ok(()), |packed| self.writer.chunk(packed)))
     }

@@ -5,9 +5,11 @@ use super::flags::Flags;
 use super::play::{Interrupted, loading, play};
 use crate::amount::{self, Bytes};
 use crate::failure::Failure;
+use crate::output::first_lines;
 use clap::Args;
 use outlive_workloads::dedup::archive::Archive;
-use outlive_workloads::dedup::tree::Tree;
+use outlive_workloads::dedup::exclude::Pattern;
+use outlive_workloads::dedup::tree::{Selection, Tree, TreeError};
 use outlive_workloads::dedup::{Archived, Archiving, Options, Text, verify};
 use outlive_workloads::driver;
 use serde::Serialize;
@@ -25,14 +27,24 @@ use std::sync::Arc;
 #[command(after_help = "Examples:\n  \
     outlive run dedup src/ --output src.dedup --kill 2     # two of four hosts are killed\n  \
     outlive unpack src.dedup copy/                         # the identical files\n  \
-    outlive run dedup /usr/lib/python3 --hosts 2 --verify  # how small it would be\n\n\
+    outlive run dedup /usr/lib/python3 --hosts 2 --verify  # how small it would be\n  \
+    outlive run dedup src/ --output src.dedup --exclude '*.o' --exclude src/target/ --exclude '**/cache/*.tmp'\n  \
+    outlive run dedup /home --output home.dedup --owners --xattrs   # for root to restore\n\n\
     Files are cut into chunks where their content says so (2 to 64 KiB, most some 8), chunks are compared by their SHA-256, and each \
-    different one is kept once, compressed. Names, permissions and links are archived as well, owners and times are not. The archive is \
-    the same to the last byte however many hosts there are, and whoever dies.\n\n\
+    different one is kept once, compressed. Names, modes with setuid, setgid and sticky bits, times of modification, symbolic links, hard \
+    links and holes are archived as well; owners and extended attributes by --owners and --xattrs. (Hard links of symbolic links, times \
+    of access and device files are not.) The archive is the same to the last byte however many hosts there are, and whichever die.\n\n\
+    Sockets, FIFOs and devices in a directory are reported and left out. A file or directory that cannot be read is reported and left \
+    out too; the archive of all others is written, and the exit code is 1. --strict ends the run before it begins instead. What FILE or \
+    DIR names has to be readable.\n\n\
+    PATTERN is as in a .gitignore file. Without a / it is compared with the last part of a name, at any depth ('*.o'); with one, with the \
+    whole name in the archive (src/target). A / at its end restricts it to directories. * and ? match no /, ** any number of \
+    directories, [ab] one of several characters, {a,b} one of several texts.\n\n\
     Each host is a process tree of its own (--processes), a member of a pod in /dev/shm that is made for the run and removed after it. \
     The pod holds --window of the files at a time, twice as much of the archive, and some 3% of the size of all files. \
     Killed hosts get SIGKILL: --kill of them, spread over the run.\n\n\
-    JSON: result (files, bytes, chunks, distinct, archive_bytes, windows, level, task_bytes, verified), seconds, \
+    JSON: result (files, bytes, hard_links, hole_bytes, chunks, distinct, archive_bytes, windows, level, task_bytes, verified, owners, \
+    xattrs, excluded, left_out), seconds, \
     cpu_seconds, units, units_redone, seed, pod, failures (host, killed_at, detected_at, detected_by, recovered_at, \
     rejoined_at, units_redone, ...; seconds since the hosts were started) and more: docs/json.md names them all.")]
 pub struct Command {
@@ -51,7 +63,19 @@ pub struct Command {
     /// How much of the files is in the pod at a time, from 256K to 1G [default: 15M; less for 1 to 3 workers]
     #[arg(long, value_name = "SIZE", value_parser = amount::size)]
     window: Option<u64>,
-    /// Read the archive, and compare it with the files, byte by byte
+    /// Leave out what PATTERN matches, and all in a directory that it matches; may be given several times
+    #[arg(long, value_name = "PATTERN")]
+    exclude: Vec<Pattern>,
+    /// Archive the owners of everything, as numbers; `outlive unpack --owners` restores them
+    #[arg(long)]
+    owners: bool,
+    /// Archive extended attributes; `outlive unpack --xattrs` restores them
+    #[arg(long)]
+    xattrs: bool,
+    /// Archive nothing if there is anything that cannot be archived
+    #[arg(long)]
+    strict: bool,
+    /// Read the archive, and compare it with the files, byte by byte, and their attributes
     #[arg(long)]
     verify: bool,
 }
@@ -61,7 +85,15 @@ type Out = Box<dyn Write + Send>;
 
 impl Command {
     pub fn run(self) -> Result<(), Failure> {
-        let tree = loading("looking for files".into(), || Tree::find(&self.paths));
+        let selection = Selection {
+            owners: self.owners,
+            xattrs: self.xattrs,
+            exclude: self.exclude.clone(),
+            strict: self.strict,
+        };
+        let tree = loading("looking for files".into(), || {
+            Tree::find_with(&self.paths, &selection)
+        });
         let tree = Arc::new(tree.map_err(Failure::new)?);
         let text = Text::find(&tree).map_err(Failure::new)?;
         let read = tree.entries().iter().map(|source| &*source.path);
@@ -91,7 +123,8 @@ impl Command {
         if let Some(destination) = destination {
             destination.keep()?;
         }
-        self.tell(&options, &outcome)
+        self.tell(&options, &outcome, &tree)?;
+        require_readable(&tree)
     }
 
     /// What the archive is written to, and the same to be read again, if it is a file. If it is only to be known how small
@@ -119,6 +152,7 @@ impl Command {
         &self,
         options: &driver::Options,
         outcome: &driver::Outcome<Archived>,
+        tree: &Tree,
     ) -> Result<(), Failure> {
         let Archived {
             summary,
@@ -128,6 +162,8 @@ impl Command {
         let found = Found {
             files: summary.files,
             bytes: summary.bytes,
+            hard_links: summary.hard_links,
+            hole_bytes: summary.hole_bytes,
             chunks: summary.chunks,
             distinct: summary.distinct,
             archive_bytes: summary.archive_bytes,
@@ -136,6 +172,10 @@ impl Command {
             task_bytes,
             // What is wrong is an error.
             verified: self.verify.then_some(true),
+            owners: self.owners,
+            xattrs: self.xattrs,
+            excluded: tree.excluded(),
+            left_out: tree.left_out().iter().map(LeftOut::of).collect(),
         };
         let headline = format!(
             "{} of {} files, of {} chunks, {} of them different: an archive of {}",
@@ -145,9 +185,55 @@ impl Command {
             found.distinct,
             Bytes(found.archive_bytes)
         );
-        let verified = self.verify;
-        let lines = verified.then(|| "the archive has what the files have, byte by byte".into());
+        let mut lines = Vec::new();
+        if found.hard_links > 0 {
+            lines.push(format!("{} hard links", found.hard_links));
+        }
+        if found.hole_bytes > 0 {
+            lines.push(format!("holes of {}", Bytes(found.hole_bytes)));
+        }
+        if self.verify {
+            lines.push("the archive has what the files have, byte by byte".into());
+        }
+        if found.excluded > 0 {
+            lines.push(format!("excluded by --exclude: {}", found.excluded));
+        }
+        if !found.left_out.is_empty() {
+            lines.push("not archived:".into());
+            lines.extend(first_lines(found.left_out.iter().map(|it| &it.message)));
+        }
         self.flags.tell(options, outcome, &found, headline, lines)
+    }
+}
+
+/// Fails if something could not be read, as `tar` does after it has archived the rest. A special file is no failure: it has no content.
+fn require_readable(tree: &Tree) -> Result<(), Failure> {
+    let unread = tree.left_out().iter().filter(|error| !error.is_special());
+    match unread.count() {
+        0 => Ok(()),
+        count => Err(Failure::new(format_args!(
+            "{count} of the things to be archived could not be read, and the archive is complete but for them: \
+             make them readable, or leave them out with --exclude"
+        ))),
+    }
+}
+
+/// Something that is not in the archive, as programs read it.
+#[derive(Serialize)]
+struct LeftOut {
+    path: String,
+    /// Whether it is a socket, a FIFO or a device; else it could not be read.
+    special: bool,
+    message: String,
+}
+
+impl LeftOut {
+    fn of(error: &TreeError) -> Self {
+        Self {
+            path: error.path().display().to_string(),
+            special: error.is_special(),
+            message: error.to_string(),
+        }
     }
 }
 
@@ -156,6 +242,8 @@ impl Command {
 struct Found {
     files: u64,
     bytes: u64,
+    hard_links: u64,
+    hole_bytes: u64,
     chunks: u64,
     distinct: u64,
     archive_bytes: u64,
@@ -164,4 +252,8 @@ struct Found {
     task_bytes: u64,
     /// Whether the archive was compared with the files.
     verified: Option<bool>,
+    owners: bool,
+    xattrs: bool,
+    excluded: u64,
+    left_out: Vec<LeftOut>,
 }

@@ -1,0 +1,193 @@
+//! The attributes of what was unpacked, and which of them could not be restored.
+//!
+//! They are set in an order in which none undoes another: a change of the owner clears the setuid bit and file
+//! capabilities, and an access control list changes the mode. So the owner is first, extended attributes follow, then the
+//! mode, and the time is last.
+//!
+//! A setuid or setgid bit is set only on a file that has the user or the group that it had when it was archived. Otherwise
+//! the file would give away the rights of whoever unpacks it.
+
+use super::archive::{Content, Entry};
+use super::attributes::{Attributes, MODE, Owner, SET_GROUP, SET_IDS, SET_USER, Time};
+use rustix::fs::{AtFlags, CWD, Gid, Mode, Timespec, Timestamps, UTIME_OMIT, Uid, XattrFlags};
+use rustix::io::Errno;
+use std::ffi::OsStr;
+use std::fmt;
+use std::fs;
+use std::io;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+
+/// Something that was archived and could not be restored where it was unpacked.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NotKept {
+    /// The file, directory or link.
+    pub path: PathBuf,
+    /// What of it.
+    pub what: What,
+    /// Why not.
+    pub why: String,
+}
+
+/// What could not be restored.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum What {
+    /// Its permissions or its sticky bit.
+    Mode,
+    /// Its setuid or setgid bit.
+    SetIds,
+    /// The time of its last modification.
+    Modified,
+    /// Its owner.
+    Owner,
+    /// The extended attribute with this name.
+    Xattr(String),
+    /// That it is another name of a file: it became a copy.
+    HardLink,
+    /// Its holes: they take space.
+    Holes,
+}
+
+impl fmt::Display for What {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Mode => f.write_str("mode"),
+            Self::SetIds => f.write_str("setuid or setgid bit"),
+            Self::Modified => f.write_str("time"),
+            Self::Owner => f.write_str("owner"),
+            Self::Xattr(name) => write!(f, "extended attribute {name}"),
+            Self::HardLink => f.write_str("hard link"),
+            Self::Holes => f.write_str("holes"),
+        }
+    }
+}
+
+impl fmt::Display for NotKept {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { path, what, why } = self;
+        write!(f, "{}: its {what} was not kept: {why}", path.display())
+    }
+}
+
+/// Restores attributes, and notes which could not be.
+#[derive(Debug)]
+pub(super) struct Restorer {
+    pub owners: bool,
+    pub xattrs: bool,
+    pub not_kept: Vec<NotKept>,
+}
+
+impl Restorer {
+    pub fn note(&mut self, path: &Path, what: What, why: impl fmt::Display) {
+        self.not_kept.push(NotKept {
+            path: path.into(),
+            what,
+            why: why.to_string(),
+        });
+    }
+
+    fn try_to(&mut self, path: &Path, what: What, done: Result<(), Errno>) {
+        if let Err(error) = done {
+            self.note(path, what, io::Error::from(error));
+        }
+    }
+
+    /// Restores the attributes of `entry`, which was unpacked as `path`.
+    ///
+    /// # Errors
+    /// If `path` cannot be found any more.
+    pub fn restore(&mut self, path: &Path, entry: &Entry) -> io::Result<()> {
+        let Attributes {
+            mode,
+            modified,
+            owner,
+            xattrs,
+        } = &entry.attributes;
+        let is_link = matches!(entry.content, Content::Link(_));
+        if let (true, Some(Owner { user, group })) = (self.owners, owner) {
+            let (user, group) = (Uid::from_raw(*user), Gid::from_raw(*group));
+            let flags = AtFlags::SYMLINK_NOFOLLOW;
+            let done = rustix::fs::chownat(CWD, path, Some(user), Some(group), flags);
+            self.try_to(path, What::Owner, done);
+        }
+        let xattrs = if self.xattrs { &xattrs[..] } else { &[] };
+        for xattr in xattrs {
+            let name = OsStr::from_bytes(&xattr.name);
+            let done = rustix::fs::lsetxattr(path, name, &xattr.value, XattrFlags::empty());
+            let name = name.to_string_lossy().into_owned();
+            self.try_to(path, What::Xattr(name), done);
+        }
+        if !is_link {
+            let is_file = matches!(entry.content, Content::File { .. });
+            self.restore_mode(path, *mode, is_file.then_some(*owner))?;
+        }
+        if let Some(modified) = modified {
+            self.restore_time(path, *modified)?;
+        }
+        Ok(())
+    }
+
+    /// Sets the mode of a directory, or of a file that had `owner`.
+    fn restore_mode(
+        &mut self,
+        path: &Path,
+        mut mode: u32,
+        file: Option<Option<Owner>>,
+    ) -> io::Result<()> {
+        if let Some(owner) = file
+            && mode & SET_IDS != 0
+        {
+            let now = Owner::of(&fs::symlink_metadata(path)?);
+            let is_user = owner.is_some_and(|owner| owner.user == now.user);
+            let is_group = owner.is_some_and(|owner| owner.group == now.group);
+            let refused = [(SET_USER, is_user), (SET_GROUP, is_group)]
+                .into_iter()
+                .filter(|(bit, is_same)| mode & bit != 0 && !is_same)
+                .fold(0, |refused, (bit, _)| refused | bit);
+            if refused != 0 {
+                mode &= !refused;
+                let why = "the file has another owner than when it was archived; \
+                           root restores owners with --owners";
+                self.note(path, What::SetIds, why);
+            }
+        }
+        let bits = Mode::from_raw_mode(mode);
+        if let Err(error) = rustix::fs::chmodat(CWD, path, bits, AtFlags::empty()) {
+            self.note(path, What::Mode, io::Error::from(error));
+            return Ok(());
+        }
+        let differs = (fs::symlink_metadata(path)?.permissions().mode() & MODE) ^ mode;
+        for (bits, what) in [(SET_IDS, What::SetIds), (!SET_IDS, What::Mode)] {
+            if differs & bits != 0 {
+                self.note(path, what, "the system has set another one");
+            }
+        }
+        Ok(())
+    }
+
+    fn restore_time(&mut self, path: &Path, modified: Time) -> io::Result<()> {
+        let times = Timestamps {
+            last_access: Timespec {
+                tv_sec: 0,
+                tv_nsec: UTIME_OMIT,
+            },
+            last_modification: Timespec {
+                tv_sec: modified.seconds,
+                tv_nsec: modified.nanos.into(),
+            },
+        };
+        let flags = AtFlags::SYMLINK_NOFOLLOW;
+        if let Err(error) = rustix::fs::utimensat(CWD, path, &times, flags) {
+            self.note(path, What::Modified, io::Error::from(error));
+        } else if Time::modified(&fs::symlink_metadata(path)?) != modified {
+            self.note(
+                path,
+                What::Modified,
+                "the filesystem keeps a less exact one",
+            );
+        }
+        Ok(())
+    }
+}
