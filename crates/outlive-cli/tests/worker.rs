@@ -5,6 +5,7 @@ mod support;
 use rustix::process::{Pid, Resource, Rlimit, Signal, prlimit};
 use serde_json::Value;
 use std::fs;
+use std::io::{self, Read};
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
@@ -334,6 +335,14 @@ fn hole(stage: &Stage, name: &str, bytes: u64) -> String {
     path
 }
 
+/// A file of so many zeros, which are there: an archive has them.
+fn zeros(stage: &Stage, name: &str, bytes: u64) -> String {
+    let path = stage.write(name, b"");
+    let mut file = fs::OpenOptions::new().write(true).open(&path).unwrap();
+    io::copy(&mut io::repeat(0).take(bytes), &mut file).unwrap();
+    path
+}
+
 #[test]
 fn a_volunteer_that_cannot_read_an_input_steps_back_and_the_run_is_done_without_it() {
     let stage = Stage::new("cannot-read");
@@ -366,7 +375,7 @@ fn a_volunteer_that_cannot_read_an_input_steps_back_and_the_run_is_done_without_
 #[test]
 fn a_volunteer_that_cannot_read_a_file_to_be_archived_names_it() {
     let stage = Stage::new("cannot-archive");
-    let file = hole(&stage, "hole", 600 << 20);
+    let file = zeros(&stage, "zeros", 600 << 20);
     let (place, archive) = (Place::new("cannot-archive"), stage.path("archive"));
     let mut all = vec!["run", "dedup", &file, "--hosts", "1", "--window", "1M"];
     all.extend(["--pod", place.path(), "--output", &archive]);
@@ -388,7 +397,10 @@ fn a_run_whose_input_nobody_can_read_any_more_fails_and_names_it() {
     let programs: [&[&str]; 2] = [&["histogram"], &["dedup", "--window", "1M"]];
     for program in programs {
         for hosts in [&["--hosts", "1"][..], &["--hosts", "2", "--spares", "1"]] {
-            let file = hole(&stage, "input", 64 << 30);
+            let file = match program[0] {
+                "dedup" => zeros(&stage, "input", 600 << 20),
+                _ => hole(&stage, "input", 64 << 30),
+            };
             let (name, more) = program.split_first().unwrap();
             let mut all = vec!["run", name, &file, "--pod", &pod];
             all.extend(more.iter().chain(hosts));
