@@ -132,6 +132,9 @@ impl Plan {
     }
 }
 
+/// The case of what is said of the machine: it is no result.
+pub(crate) const MACHINE: &str = "the machine, during the study";
+
 impl Study {
     /// Whether a plan's scale means anything to it.
     pub fn has_scale(&self) -> bool {
@@ -162,14 +165,7 @@ impl Study {
             && let (Some(before), Some(now)) = (before, Ticks::now())
         {
             let stolen = now.stolen_since(before);
-            rows.push(
-                Row::new(
-                    "the machine, during the study",
-                    "time stolen by the hypervisor",
-                    "%",
-                )
-                .ours(stolen),
-            );
+            rows.push(Row::new(MACHINE, "time stolen by the hypervisor", "%").ours(stolen));
         }
         for row in &mut rows {
             self.name.clone_into(&mut row.study);

@@ -6,7 +6,7 @@ use super::{Area, ChartError, WIDTH, text};
 use plotters::prelude::*;
 use plotters::style::text_anchor::{HPos, Pos, VPos};
 
-const LABELS: i32 = 600;
+const LABELS: i32 = 400;
 const LINE: i32 = 17;
 /// Between a panel's top and its first line: title and legend.
 const ABOVE: i32 = 40;
@@ -132,7 +132,9 @@ fn draw_line(line: &Line, axis: &Axis, area: &Area<'_>, y: i32) -> Result<(), Ch
             .map_err(ChartError::of)?;
             continue;
         }
-        let at = (axis.pixel(*value), y);
+        // It hangs below the line: often it is where the goal or our own mark is.
+        let below = if *mark == Mark::Paper { 5 } else { 0 };
+        let at = (axis.pixel(*value), y + below);
         mark.draw(area, at, color, (0, 7))?;
         if *mark == Mark::Ours && line.fails() {
             Mark::Missed.draw(area, (at.0 + 12, y), marks::MISSED, (0, 0))?;

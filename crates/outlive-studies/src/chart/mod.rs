@@ -10,6 +10,7 @@ mod marks;
 mod text;
 
 use crate::row::{How, On, Row};
+use crate::study::MACHINE;
 use bars::Bars;
 use lines::{Line, Lines};
 use marks::{MISSED, Mark, OURS, PEER};
@@ -34,6 +35,8 @@ impl ChartError {
 type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
 
 const WIDTH: u32 = 1180;
+/// A line below the panels.
+const NOTE: u32 = 18;
 /// Lines through a plot at its ticks.
 const GRID: RGBColor = RGBColor(225, 225, 225);
 
@@ -63,8 +66,11 @@ impl Panel {
 /// # Errors
 /// If there is something in the numbers that cannot be drawn.
 pub fn svg(title: &str, rows: &[Row]) -> Result<String, ChartError> {
-    let panels = panels(rows);
-    let height = 40 + panels.iter().map(Panel::height).sum::<u32>();
+    let (of_machine, rows): (Vec<&Row>, Vec<&Row>) =
+        rows.iter().partition(|row| row.case == MACHINE);
+    let panels = panels(&rows);
+    let notes: Vec<String> = of_machine.into_iter().filter_map(note).collect();
+    let height = 40 + NOTE * notes.len() as u32 + panels.iter().map(Panel::height).sum::<u32>();
     let mut text = String::new();
     {
         let root = SVGBackend::with_string(&mut text, (WIDTH, height)).into_drawing_area();
@@ -78,17 +84,23 @@ pub fn svg(title: &str, rows: &[Row]) -> Result<String, ChartError> {
             panel.draw(&here)?;
             rest = below;
         }
+        for note in &notes {
+            let style = ("sans-serif", 12).into_font().color(&PEER);
+            rest.draw_text(note, &style, (12, 0))
+                .map_err(ChartError::of)?;
+            rest = rest.margin(NOTE, 0, 0, 0);
+        }
         root.present().map_err(ChartError::of)?;
     }
     Ok(text)
 }
 
 /// A panel of ratios, and one for each unit.
-fn panels(rows: &[Row]) -> Vec<Panel> {
+fn panels(rows: &[&Row]) -> Vec<Panel> {
     let ratios = Lines {
         title: ratios_title(rows).into(),
         ours: "ratio",
-        lines: rows.iter().filter_map(ratio).collect(),
+        lines: rows.iter().copied().filter_map(ratio).collect(),
     };
     let mut panels = Vec::new();
     if !ratios.lines.is_empty() {
@@ -102,7 +114,7 @@ fn panels(rows: &[Row]) -> Vec<Panel> {
     }
     for unit in units {
         let has_number = |row: &&Row| row.ours.or(row.peer).or(row.paper).is_some();
-        let of_unit = rows.iter().filter(|row| row.unit == unit);
+        let of_unit = rows.iter().copied().filter(|row| row.unit == unit);
         let of_unit: Vec<&Row> = of_unit.filter(has_number).collect();
         if let Some(bars) = Bars::of(unit, &of_unit) {
             panels.push(Panel::Bars(bars));
@@ -129,12 +141,21 @@ fn title(unit: &str) -> String {
 }
 
 /// What is simulated has no such intervals.
-fn ratios_title(rows: &[Row]) -> &'static str {
-    let is_measured = |row: &Row| row.ratio.is_some() && row.how != Some(How::Simulated);
+fn ratios_title(rows: &[&Row]) -> &'static str {
+    let is_measured = |row: &&Row| row.ratio.is_some() && row.how != Some(How::Simulated);
     match rows.iter().any(is_measured) {
         true => "ratios, with 95% intervals",
         false => "ratios",
     }
+}
+
+/// What is said below the panels of a row that is no result.
+fn note(row: &Row) -> Option<String> {
+    let value = row.ours?;
+    Some(format!(
+        "{}: {} {}{}",
+        row.case, row.metric, value, row.unit
+    ))
 }
 
 fn label(row: &Row) -> String {
@@ -146,8 +167,10 @@ fn ratio(row: &Row) -> Option<Line> {
         .ratio
         .filter(|ratio| ratio.is_finite() && *ratio > 0.0)?;
     let on_ratio = row.goal.filter(|goal| goal.on == On::Ratio);
-    let mut marks = vec![(Mark::Ours, ratio)];
-    marks.extend(on_ratio.map(|goal| (Mark::Goal, goal.value)));
+    let mut marks: Vec<_> = { on_ratio.into_iter() }
+        .map(|goal| (Mark::Goal, goal.value))
+        .collect();
+    marks.push((Mark::Ours, ratio));
     Some(Line {
         label: label(row),
         marks,
@@ -175,10 +198,11 @@ fn numbers(row: &Row) -> Option<Line> {
         return None;
     }
     let on_ours = row.goal.filter(|goal| goal.on == On::Ours);
+    // The goal's bar first: what is drawn later hides what is there.
     let marks: Vec<(Mark, f64)> = [
+        (Mark::Goal, on_ours.map(|goal| goal.value)),
         (Mark::Peer, row.peer),
         (Mark::Paper, row.paper),
-        (Mark::Goal, on_ours.map(|goal| goal.value)),
         (Mark::Ours, row.ours),
     ]
     .into_iter()
@@ -240,6 +264,28 @@ mod tests {
         // That of our number, of whose there is no goal too.
         assert_eq!(numbers(&rows[2]).unwrap().interval, Some((1.8, 2.2)));
         assert_eq!(numbers(&rows[0]).unwrap().interval, None);
+    }
+
+    #[test]
+    fn the_machine_is_a_note_and_what_the_goal_is_on_hides_nothing() {
+        let rows = [
+            Row::new("a case", "time", "%")
+                .ours(3.0)
+                .paper(2.0)
+                .goal(Goal::ours_at_most(2.0)),
+            Row::new(MACHINE, "time stolen", "%").ours(12.5),
+        ];
+        let svg = svg("a study", &rows).unwrap();
+        assert!(svg.contains("time stolen 12.5%"), "{svg}");
+        assert_eq!(
+            svg.matches("<circle").count(),
+            1 + 1,
+            "one and the legend's"
+        );
+        let marks: Vec<Mark> = { numbers(&rows[0]).unwrap().marks.iter() }
+            .map(|(mark, _)| *mark)
+            .collect();
+        assert_eq!(marks, [Mark::Goal, Mark::Paper, Mark::Ours]);
     }
 
     #[test]

@@ -15,20 +15,23 @@ pub fn shortened(label: &str, room: i32, size: i32) -> String {
     kept + "…"
 }
 
-/// The label in one line, or in two where it is too long for one, cut at a space.
+/// In how many lines a label may be.
+const LINES: usize = 3;
+
+/// The label in one line, or in as few as there is room for, cut at spaces.
 pub fn wrapped(label: &str, room: i32, size: i32) -> Vec<String> {
-    if width(label, size) <= room {
-        return vec![label.to_owned()];
+    let (mut lines, mut rest) = (Vec::new(), label);
+    while width(rest, size) > room && lines.len() + 1 < LINES {
+        let fits = |at: &usize| width(&rest[..*at], size) <= room;
+        let spaces = rest.match_indices(' ').map(|(at, _)| at);
+        let Some(at) = spaces.rev().find(fits) else {
+            break;
+        };
+        lines.push(rest[..at].to_owned());
+        rest = &rest[at + 1..];
     }
-    let fits = |at: &usize| width(&label[..*at], size) <= room;
-    let spaces = label.match_indices(' ').map(|(at, _)| at);
-    match spaces.rev().find(fits) {
-        None => vec![shortened(label, room, size)],
-        Some(at) => vec![
-            label[..at].to_owned(),
-            shortened(&label[at + 1..], room, size),
-        ],
-    }
+    lines.push(shortened(rest, room, size));
+    lines
 }
 
 #[cfg(test)]
@@ -44,9 +47,13 @@ mod tests {
     }
 
     #[test]
-    fn a_label_has_two_lines_before_it_is_cut() {
+    fn a_label_has_three_lines_before_it_is_cut() {
         assert_eq!(wrapped("geometric mean", 60, 12), ["geometric", "mean"]);
         assert_eq!(wrapped("geometric mean", 600, 12), ["geometric mean"]);
+        let long = wrapped("geometric mean of all the programs", 90, 12);
+        assert_eq!(long, ["geometric", "mean of all", "the programs"]);
+        let longer = wrapped("geometric mean of all the programs that are", 90, 12);
+        assert_eq!(longer[2], "the programs…");
         assert_eq!(wrapped("streamcluster", 30, 12).len(), 1);
     }
 }
