@@ -139,7 +139,7 @@ fn every_proof_is_found_in_any_case_and_explained() {
     };
     for (proof, part, number) in [
         ("kill", "mutex", 1),
-        ("kill", "lock", 5),
+        ("kill", "lock", 7),
         ("kill", "after a death", 4),
         ("kill", "SYNC", 8),
         ("schedule", "MUTE", 2),

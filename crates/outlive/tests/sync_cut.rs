@@ -271,6 +271,64 @@ fn a_panic_is_rolled_back_and_repaired() {
     );
 }
 
+/// Panics with `held`, which is dropped.
+fn panic_with<T>(held: T) {
+    let panicked = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+        let _held = held;
+        std::panic::resume_unwind(Box::new(()));
+    }));
+    assert!(panicked.is_err());
+}
+
+/// A macro, for the guards have no trait in common.
+macro_rules! is_poisoned_until_it_is_cleared {
+    ($lock:expr, $by:expr) => {{
+        let (lock, [one, two]) = ($lock, $by);
+        assert_eq!(lock(one).poisoned_by(), None);
+        panic_with(lock(one));
+        // Whoever looks takes nothing away.
+        drop(lock(one));
+        let held = lock(two);
+        assert_eq!(held.poisoned_by(), Some(one.instance().id));
+        drop(held);
+        let held = lock(two);
+        assert_eq!(held.poisoned_by(), Some(one.instance().id));
+        held.clear_poison();
+        assert_eq!(held.poisoned_by(), None);
+        drop(held);
+        assert_eq!(lock(one).poisoned_by(), None);
+        panic_with(lock(two));
+        assert_eq!(lock(one).poisoned_by(), Some(two.instance().id));
+    }};
+}
+
+#[test]
+fn an_owner_that_panics_poisons_the_lock_until_that_is_cleared() {
+    for domain in [PersistenceDomain::Flushed, PersistenceDomain::WriteBack] {
+        let pod = Pod::new(outlive::memory::Native::leaked(pod::SIZE, domain));
+        let (one, two) = (pod.join(0), pod.join(1));
+        let bare = BareTatas::new(pod.memory, LOCK);
+        is_poisoned_until_it_is_cleared!(|by| bare.lock(by).unwrap(), [&one, &two]);
+        let logged = Tatas::new(pod.memory, OTHER_LOCK);
+        is_poisoned_until_it_is_cleared!(
+            |by| logged.lock(by, &pod.recoverers).unwrap(),
+            [&one, &two]
+        );
+        if domain == PersistenceDomain::Flushed {
+            let queue = QueueLock::new(pod.memory, OTHER_LOCK + 128);
+            is_poisoned_until_it_is_cleared!(
+                |by| queue.lock(by, &pod.recoverers).unwrap(),
+                [&one, &two]
+            );
+        }
+        // The value of a mutex is whole.
+        let mutex = RecoverableMutex::create(pod.memory, LOCK, Stock::new(100, 0));
+        panic_with(mutex.lock(&one).unwrap());
+        drop(mutex.lock(&two).unwrap());
+        assert_eq!(bare.lock(&two).unwrap().poisoned_by(), None);
+    }
+}
+
 #[test]
 fn misuse_and_damage_are_errors() {
     let pod = Pod::new(native());

@@ -10,9 +10,11 @@ use outlive::recovery::{
     RecoverOperation, RecoverPoint, Recovering, RedoPoint,
 };
 use outlive::sync::{
-    MutexPoint, QueueLock, QueuePoint, RecoverableMutex, Tatas, TatasLockPoint, TatasUnlockPoint,
+    BareTatas, MutexPoint, QueueLock, QueuePoint, RecoverableMutex, Tatas, TatasLockPoint,
+    TatasUnlockPoint,
 };
 use outlive_memory::{Memory, Ordering};
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
 /// Adds the sweeps of this file.
 pub fn add_to(suite: &mut Suite) {
@@ -23,6 +25,8 @@ pub fn add_to(suite: &mut Suite) {
         ImpatientQueuedLock,
         QueuedLockAfterADeath,
         Mutex,
+        PanickedBareLock,
+        PanickedQueueLock,
         Close,
         Open,
     ] {
@@ -42,6 +46,7 @@ pub fn broken() -> Vec<(Box<dyn Sweep>, &'static str)> {
         (Unlisted, "holds the lock"),
         (Early, "half-done"),
         (InPlace, "half-done"),
+        (LatePoison, "nobody is told"),
     ]
     .map(|(what, message)| -> (Box<dyn Sweep>, _) { (Box::new(Killed(what)), message) })
     .into()
@@ -79,6 +84,10 @@ enum What {
     QueuedLockAfterADeath,
     /// Two commits of a mutex's value.
     Mutex,
+    /// A panic under a bare lock.
+    PanickedBareLock,
+    /// A panic under a queue lock.
+    PanickedQueueLock,
     /// Leaving the pod.
     Close,
     /// Joining it again.
@@ -89,6 +98,8 @@ enum What {
     Early,
     /// Broken: the changes are made in place.
     InPlace,
+    /// Broken: a lock is poisoned when it has been released.
+    LatePoison,
 }
 
 use What::*;
@@ -127,6 +138,14 @@ fn update(pod: &Pod<Marked>, member: &Member<Marked>, what: What) {
     }
     redo.commit();
     drop(held);
+}
+
+/// Panics, and so drops the guard `held`.
+fn panic_with<T>(held: T) {
+    let _ = catch_unwind(AssertUnwindSafe(|| {
+        let _held = held;
+        resume_unwind(Box::new(()));
+    }));
 }
 
 fn queue(pod: &Pod<Marked>) -> QueueLock<Marked> {
@@ -196,6 +215,24 @@ impl Sweep for Killed {
                 *value = [6; 3];
                 value.commit();
                 *value = [7; 3];
+            }
+            PanickedBareLock => {
+                let held = BareTatas::new(memory, LOCK).lock(&member).unwrap();
+                pod.set(0, 1);
+                panic_with(held);
+            }
+            PanickedQueueLock => {
+                let held = queue(&pod).lock(&member, &pod.recoverers).unwrap();
+                panic_with(held);
+                // That it is alive.
+                pod.set(1, 1);
+            }
+            LatePoison => {
+                let held = BareTatas::new(memory, LOCK).lock(&member).unwrap();
+                pod.set(0, 1);
+                std::mem::forget(held);
+                memory.store(LOCK, 0u64, Ordering::Release);
+                memory.store(LOCK + 12, 1u32, Ordering::Relaxed);
             }
             Close => OwnLog::of(&member).close().unwrap(),
             Open => drop(pod.join(0)),
@@ -271,6 +308,26 @@ impl Sweep for Killed {
                     Err("the dead are in the queue".to_owned())
                 } else {
                     Ok(())
+                }
+            }
+            PanickedBareLock | LatePoison => {
+                let member = pod.act_as(2);
+                let held = BareTatas::new(memory, LOCK).lock(&member);
+                let held = held.map_err(|error| error.to_string())?;
+                let is_poisoned = held.poisoned_by() == Some(0);
+                let is_told = held.abandoned_by().is_some() || is_poisoned;
+                match (words[0] == 1 && !is_told, crash.returned && !is_poisoned) {
+                    (false, false) => Ok(()),
+                    _ => Err("half-done, and nobody is told".to_owned()),
+                }
+            }
+            PanickedQueueLock => {
+                let member = pod.act_as(2);
+                let held = queue(&pod).lock(&member, &pod.recoverers);
+                let held = held.map_err(|error| error.to_string())?;
+                match words[1] == 1 && held.poisoned_by() != Some(0) {
+                    false => Ok(()),
+                    true => Err("an owner panicked, and nobody is told".to_owned()),
                 }
             }
             Mutex => {

@@ -497,6 +497,12 @@ impl<'m, M: Memory> OwnLog<'m, M> {
         Some(Listed { number })
     }
 
+    /// Returns the place of the lock that an entry names.
+    pub(crate) fn lock_of(self, listed: Listed) -> Offset {
+        let word: u64 = (self.log.memory).load(self.log.lock_at(listed.slot()), Ordering::Relaxed);
+        Link::from_word(word).offset()
+    }
+
     /// Whether the log names the lock at `lock`.
     pub fn lists(self, lock: Offset) -> bool {
         self.log.locks().any(|entry| entry.lock == lock)

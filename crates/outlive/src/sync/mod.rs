@@ -13,6 +13,9 @@
 //! A dead owner's lock waits for nothing but the raised generation: no time-out, no daemon. A lock that is
 //! held by a live instance is waited for as [`Waiting`] says, and only a waiter makes system calls.
 //!
+//! A panic releases a lock, as in std. [`RecoverableMutex`] throws the half-done update away; the other three are
+//! *poisoned*, which [`BareTatasGuard::poisoned_by`] and its like tell.
+//!
 //! A lock word that names an id this pod does not have is an error, not a reason to wait for ever.
 //!
 //! A lock is used with members of its own pod. A member of another is not noticed (its instance would be
@@ -21,6 +24,7 @@
 
 mod barrier;
 mod mutex;
+mod poison;
 mod queue;
 mod tatas;
 mod wait;

@@ -21,6 +21,7 @@ use crate::membership::{Instance, Member};
 use bytemuck::Pod;
 use core::fmt;
 use core::marker::PhantomData;
+use core::mem::ManuallyDrop;
 use core::ops::{Deref, DerefMut};
 use core::time::Duration;
 use outlive_memory::{Memory, Native, Offset, Ordering};
@@ -218,7 +219,7 @@ impl<T: Repair, M: Memory> RecoverableMutex<T, M> {
             changed: false,
             panicking: std::thread::panicking(),
             mutex,
-            held,
+            held: ManuallyDrop::new(held),
         };
         if let Some(dead) = abandoned_by {
             guard.repair(Abandoned::ByDeath(dead));
@@ -286,7 +287,7 @@ pub struct MutexGuard<'m, T: Repair, M: Memory = Native> {
     changed: bool,
     /// Whether a panic was under way when the lock was taken: then its end is not ours.
     panicking: bool,
-    held: BareTatasGuard<'m, M>,
+    held: ManuallyDrop<BareTatasGuard<'m, M>>,
 }
 
 impl<T: Repair, M: Memory> MutexGuard<'_, T, M> {
@@ -343,7 +344,10 @@ impl<T: Repair, M: Memory> Drop for MutexGuard<'_, T, M> {
         } else {
             self.commit();
         }
-        // Dropping `held` releases the lock.
+        // SAFETY: nobody uses it any more.
+        let held = unsafe { ManuallyDrop::take(&mut self.held) };
+        // Not poisoned: the value is whole.
+        held.release_whole();
     }
 }
 

@@ -259,7 +259,7 @@ impl<'m, M: Memory> Waiter<'m, M> {
         };
         let (memory, key) = (self.member.memory(), flag.raw());
         let seen = bells.read(key);
-        memory.store(flag, 1u64, Ordering::Relaxed);
+        memory.store(flag, 1u32, Ordering::Relaxed);
         // SeqCst: the flag is up before we look a last time. (The releaser's side has no such fence.)
         memory.fence(Ordering::SeqCst);
         if still() {
@@ -272,9 +272,9 @@ impl<'m, M: Memory> Waiter<'m, M> {
 /// [`ring`] after the release.
 pub(super) fn lower<M: Memory>(memory: M, flag: Offset) -> bool {
     // Relaxed: the release orders both before the next owner's accesses.
-    let asleep = memory.load::<u64>(flag, Ordering::Relaxed) != 0;
+    let asleep = memory.load::<u32>(flag, Ordering::Relaxed) != 0;
     if asleep {
-        memory.store(flag, 0u64, Ordering::Relaxed);
+        memory.store(flag, 0u32, Ordering::Relaxed);
     }
     asleep
 }

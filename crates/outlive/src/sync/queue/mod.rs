@@ -11,7 +11,7 @@
 //! ```text
 //!  lock:   0  tail: the last waiter's ticket, or 0      node, in the waiter's log, one per lock entry:
 //!         64  who mends the queue, or 0                   0  turn: which use of the node this is
-//!                                                         8  the predecessor's ticket
+//!         72  poison: a holder that panicked, + 1         8  the predecessor's ticket
 //!  ticket: | turn, 42 bits | node + 1, 6 | id, 16 |      16  done: the last turn that is over
 //!                                                        24  whether the successor sleeps
 //! ```
@@ -34,8 +34,8 @@ mod mend;
 
 pub(super) use mend::LeaveQueue;
 
-use super::LockError;
 use super::wait::{Waiter, Waiting, lower, ring};
+use super::{LockError, poison};
 use crate::membership::{InstanceId, Member};
 use crate::recovery::{Listed, LockKind, Logs, OwnLog, Recovered, Recoverers, Redo, RedoError};
 use core::time::Duration;
@@ -45,6 +45,8 @@ const TURN: u64 = 0;
 const PREDECESSOR: u64 = 8;
 const DONE: u64 = 16;
 const SLEEPER: u64 = 24;
+/// In the lock.
+const POISON: u64 = 72;
 
 outlive_memory::crash_points! {
     /// Where the use of a queue lock may be cut short.
@@ -57,6 +59,8 @@ outlive_memory::crash_points! {
         Queued,
         /// Holds the lock.
         Held,
+        /// The holder panics: the lock is poisoned, and held.
+        Poisoned,
         /// The turn is done; the lock is still listed.
         Released,
         /// The lock is struck out.
@@ -107,7 +111,7 @@ fn is_over(done: u64, turn: u64) -> bool {
 /// A recoverable queue lock, noted in its users' logs: first come, first served, among the living.
 ///
 /// Waits for live instances only: for the holder and those before, or for a live recoverer of a dead one.
-/// Nobody gets it from a dead owner before that has been recovered. For
+/// Nobody gets it from a dead owner before that has been recovered. A panic [poisons](QueueGuard::poisoned_by) it. For
 /// [`Flushed`](PersistenceDomain::Flushed) memory.
 ///
 /// ```
@@ -582,15 +586,32 @@ impl<'m, M: Memory> QueueGuard<'m, M> {
     }
 }
 
+impl<M: Memory> QueueGuard<'_, M> {
+    fn mark(&self) -> Offset {
+        OwnLog::of(self.member).lock_of(self.listed) + POISON
+    }
+
+    /// As [`BareTatasGuard::poisoned_by`](super::BareTatasGuard::poisoned_by). What was stored by [redo](Self::redo)
+    /// transactions is whole nevertheless.
+    pub fn poisoned_by(&self) -> Option<InstanceId> {
+        poison::poisoned_by(self.memory, self.mark())
+    }
+
+    /// As [`BareTatasGuard::clear_poison`](super::BareTatasGuard::clear_poison).
+    pub fn clear_poison(&self) {
+        poison::clear(self.memory, self.mark());
+    }
+}
+
 impl<M: Memory> Drop for QueueGuard<'_, M> {
     #[inline(always)]
     fn drop(&mut self) {
         let memory = self.memory;
         // Relaxed, and read before the lock is passed on, as in `tatas/release.rs`.
         // SAFETY: `Place::take` has asked for the node's words and the entry's, in this memory; so for the next two.
-        let asleep: u64 = unsafe { memory.load_unchecked(self.node + SLEEPER, Ordering::Relaxed) };
-        if asleep != 0 {
-            return pass_on_and_wake(self.member, self.listed);
+        let asleep: u32 = unsafe { memory.load_unchecked(self.node + SLEEPER, Ordering::Relaxed) };
+        if asleep != 0 || std::thread::panicking() {
+            return pass_on_seldom(self.member, self.listed);
         }
         // Release: what was done under the lock.
         // SAFETY: as above.
@@ -603,13 +624,17 @@ impl<M: Memory> Drop for QueueGuard<'_, M> {
     }
 }
 
-/// The same where the successor sleeps.
+/// The same where the successor sleeps, and during a panic, which poisons the lock.
 #[cold]
 #[inline(never)]
-fn pass_on_and_wake<M: Memory>(member: &Member<M>, listed: Listed) {
+fn pass_on_seldom<M: Memory>(member: &Member<M>, listed: Listed) {
     // In the member's memory, as in `tatas/release.rs`. Relaxed: this thread wrote the turn.
     let (memory, log) = (member.memory(), OwnLog::of(member));
     let turn: u64 = memory.load(log.node(listed) + TURN, Ordering::Relaxed);
+    if std::thread::panicking() {
+        poison::poison(memory, log.lock_of(listed) + POISON, member);
+        memory.crash_point(QueuePoint::Poisoned);
+    }
     let flag = log.node(listed) + SLEEPER;
     let asleep = lower(memory, flag);
     // Release: what was done under the lock.

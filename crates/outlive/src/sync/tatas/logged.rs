@@ -6,16 +6,16 @@
 //! On x86 that makes two plain stores to a line that nobody else touches.
 
 use super::bare::{BareTatas, FromDead};
-use super::{TatasLockPoint, release};
-use crate::membership::{Instance, Member};
+use super::{POISON, TatasLockPoint, release};
+use crate::membership::{Instance, InstanceId, Member};
 use crate::recovery::{Listed, LockKind, OwnLog, Recovered, Recoverers, Redo, RedoError};
-use crate::sync::LockError;
 use crate::sync::wait::Waiting;
+use crate::sync::{LockError, poison};
 use core::time::Duration;
 use outlive_memory::{Memory, Native, Offset, PersistenceDomain};
 
 /// A recoverable lock that is noted in its owner's log: nobody gets it from a dead owner before that
-/// has been recovered.
+/// has been recovered. A panic [poisons](TatasGuard::poisoned_by) it.
 ///
 /// Waits for a live holder, or for a live recoverer of a dead one. Not fair.
 ///
@@ -270,6 +270,19 @@ impl<'m, M: Memory> TatasGuard<'m, M> {
     #[inline]
     pub fn redo(&self) -> Result<Redo<'_, M>, RedoError> {
         OwnLog::of(self.member).redo_under(self)
+    }
+}
+
+impl<M: Memory> TatasGuard<'_, M> {
+    /// As [`BareTatasGuard::poisoned_by`](super::BareTatasGuard::poisoned_by). What was stored by [redo](Self::redo)
+    /// transactions is whole nevertheless.
+    pub fn poisoned_by(&self) -> Option<InstanceId> {
+        poison::poisoned_by(self.memory, self.at + POISON)
+    }
+
+    /// As [`BareTatasGuard::clear_poison`](super::BareTatasGuard::clear_poison).
+    pub fn clear_poison(&self) {
+        poison::clear(self.memory, self.at + POISON);
     }
 }
 

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!  0  the owner's instance, or 0
-//!  8  whether somebody sleeps
+//!  8  whether somebody sleeps                      12  poison: the id of an owner that panicked + 1, or 0
 //! ```
 //!
 //! To take the lock is one compare-and-swap from 0 to one's own instance, to release it is one store of
@@ -35,6 +35,7 @@ pub use recover::audit_own_locks;
 pub(super) use recover::{LeaveToTheNext, ReleaseTatas};
 
 const SLEEPERS: u64 = 8;
+const POISON: u64 = 12;
 
 outlive_memory::crash_points! {
     /// Where the acquisition of a test-and-test-and-set lock may be cut short.
@@ -49,6 +50,8 @@ outlive_memory::crash_points! {
 outlive_memory::crash_points! {
     /// Where the release of a test-and-test-and-set lock may be cut short.
     pub enum TatasUnlockPoint for "tatas.unlock" {
+        /// The owner panics: the lock is poisoned, and held.
+        Poisoned,
         /// The lock is free and still listed.
         Released,
         /// It is struck out.
