@@ -141,7 +141,7 @@ fn every_proof_is_found_in_any_case_and_explained() {
         ("kill", "mutex", 1),
         ("kill", "lock", 7),
         ("kill", "after a death", 4),
-        ("kill", "SYNC", 8),
+        ("kill", "SYNC", 10),
         ("schedule", "MUTE", 2),
         ("machine-crash", "ReCXL-Proactive YCSB", 1),
     ] {
