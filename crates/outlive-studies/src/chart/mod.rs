@@ -282,9 +282,8 @@ mod tests {
             1 + 1,
             "one and the legend's"
         );
-        let marks: Vec<Mark> = { numbers(&rows[0]).unwrap().marks.iter() }
-            .map(|(mark, _)| *mark)
-            .collect();
+        let line = numbers(&rows[0]).unwrap();
+        let marks: Vec<Mark> = line.marks.iter().map(|(mark, _)| *mark).collect();
         assert_eq!(marks, [Mark::Goal, Mark::Paper, Mark::Ours]);
     }
 

@@ -267,7 +267,7 @@ mod tests {
                 "{away}"
             );
         }
-        assert!(refused(&[link, name("l/passwd")]).contains("does not come before"));
+        assert!(refused(&[link.clone(), name("l/passwd")]).contains("does not come before"));
         assert!(refused(&[name("b/a"), name("b")]).contains("does not come before"));
         assert!(refused(&[name("b"), name("b")]).contains("twice"));
         let file = |chunks: &[u32], holes: &[(u64, u64)]| Entry {
