@@ -4,7 +4,7 @@
 mod pod;
 
 use outlive::membership::{Instance, Status};
-use outlive::memory::{Memory, Ordering, PersistenceDomain};
+use outlive::memory::{CrashPoint, Memory, Ordering, PersistenceDomain};
 use outlive::recovery::{
     LockKind, Logs, Operation, OperationKind, OwnLog, RecoverError, RecoverOperation, Recovering,
 };
@@ -51,6 +51,14 @@ fn cut_twice(
     passed
 }
 
+/// The declared points of `P` but that which only a panic passes. A death here unwinds, and cannot begin in an unwinding; the
+/// sweeps by kills have that point.
+fn passed_without_panic<P: CrashPoint>() -> BTreeSet<(&'static str, &'static str)> {
+    let mut points = declared::<P>();
+    points.retain(|(_, name)| *name != "Poisoned");
+    points
+}
+
 fn assert_covers(
     passed: &BTreeSet<(&'static str, &'static str)>,
     wanted: &BTreeSet<(&'static str, &'static str)>,
@@ -83,7 +91,7 @@ fn a_logged_tatas_is_free_after_every_death() {
             assert!(other.try_lock(third, &pod.recoverers).unwrap().is_some());
         },
     );
-    let wanted = &declared::<TatasLockPoint>() | &declared::<TatasUnlockPoint>();
+    let wanted = &declared::<TatasLockPoint>() | &passed_without_panic::<TatasUnlockPoint>();
     assert_covers(&passed, &wanted);
 }
 
@@ -170,7 +178,7 @@ fn the_queue_is_mended_after_every_death() {
         died
     });
     assert!(cuts > 20, "{cuts}");
-    assert_covers(&passed, &declared::<QueuePoint>());
+    assert_covers(&passed, &passed_without_panic::<QueuePoint>());
 }
 
 /// Both words are committed one by one when goods move; between the two, `moving` is not 0.

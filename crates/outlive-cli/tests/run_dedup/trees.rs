@@ -64,7 +64,7 @@ fn adorn(stage: &Stage) -> bool {
     set_mode(&at("nothing"), 0o2500);
     if rustix::process::geteuid().is_root() {
         std::os::unix::fs::lchown(at("deep/link"), Some(1234), Some(5678)).unwrap();
-        std::os::unix::fs::chown(at("zeros"), Some(1234), Some(0)).unwrap();
+        std::os::unix::fs::chown(at("zeros"), Some(1234), Some(5678)).unwrap();
         std::os::unix::fs::chown(at("small"), Some(1234), Some(5678)).unwrap();
         set_mode(&at("zeros"), 0o6751);
     }

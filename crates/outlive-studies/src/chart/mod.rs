@@ -270,7 +270,11 @@ mod tests {
     fn the_machine_is_a_note_and_what_the_goal_is_on_hides_nothing() {
         let rows = [
             Row::new("a case", "time", "%")
-                .ours(3.0)
+                .ours_within(Estimate {
+                    value: 3.0,
+                    low: 2.9,
+                    high: 3.1,
+                })
                 .paper(2.0)
                 .goal(Goal::ours_at_most(2.0)),
             Row::new(MACHINE, "time stolen", "%").ours(12.5),
