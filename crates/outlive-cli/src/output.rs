@@ -28,11 +28,23 @@ const SHOWN: usize = 10;
 /// Returns lines that show the first items of a list, indented, and the number of the others.
 pub fn first_lines(items: impl ExactSizeIterator<Item: Display>) -> Vec<String> {
     let others = items.len().saturating_sub(SHOWN);
-    let mut lines: Vec<String> = items.take(SHOWN).map(|item| format!("  {item}")).collect();
+    let mut lines: Vec<String> = items
+        .take(SHOWN)
+        .map(|item| format!("  {}", printable(&item)))
+        .collect();
     if others > 0 {
         lines.push(format!("  and {others} more; --json names all"));
     }
     lines
+}
+
+/// Shows control characters as escapes: names of files may have them, and a terminal obeys them.
+fn printable(text: &impl Display) -> String {
+    let shown = |c: char| match c.is_control() {
+        true => c.escape_default().to_string(),
+        false => c.to_string(),
+    };
+    text.to_string().chars().map(shown).collect()
 }
 
 /// Where an answer goes.

@@ -139,9 +139,9 @@ fn every_proof_is_found_in_any_case_and_explained() {
     };
     for (proof, part, number) in [
         ("kill", "mutex", 1),
-        ("kill", "lock", 7),
+        ("kill", "lock", 8),
         ("kill", "after a death", 4),
-        ("kill", "SYNC", 10),
+        ("kill", "SYNC", 11),
         ("schedule", "MUTE", 2),
         ("machine-crash", "ReCXL-Proactive YCSB", 1),
     ] {

@@ -14,8 +14,9 @@ use std::time::Instant;
 const LIMIT: u32 = 3;
 /// The first pause.
 const FIRST: Duration = Duration::from_millis(1);
-/// The longest: as soon as its tasks succeed again, it works as the others do.
-const LONGEST: Duration = Duration::from_secs(1);
+/// The longest. If the tasks are at fault and not the worker, all workers pause, and the next good job waits for a part of this for each
+/// bad one.
+const LONGEST: Duration = Duration::from_millis(100);
 
 /// How a worker's last tasks went.
 #[derive(Debug, Default)]
@@ -30,6 +31,7 @@ impl Setback {
     #[inline]
     pub fn succeeds(&mut self) {
         self.failures = 0;
+        self.until = None;
     }
 
     /// A task has failed for good, at `now`. Returns for how long the worker pauses now.
@@ -64,13 +66,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn pauses_double_from_the_third_failure_in_a_row_up_to_a_second() {
+    fn pauses_double_from_the_third_failure_in_a_row_up_to_the_longest() {
         let (mut setback, now) = (Setback::default(), Instant::now());
         let millis: Vec<Option<u128>> = (0..16)
             .map(|_| setback.fails(now).map(|pause| pause.as_millis()))
             .collect();
         let expected = [
-            0, 0, 1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1000, 1000, 1000, 1000,
+            0, 0, 1, 2, 4, 8, 16, 32, 64, 100, 100, 100, 100, 100, 100, 100,
         ];
         let expected = expected.map(|millis| (millis > 0).then_some(millis));
         assert_eq!(millis, expected);

@@ -11,9 +11,9 @@ pub use copy::Copied;
 
 use crate::random::mixed;
 use std::fmt;
-use std::fs::{self, File, Metadata};
+use std::fs::{self, File, Metadata, OpenOptions};
 use std::io::{self, ErrorKind};
-use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt};
+use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 /// Files to be read, in the order in which they are.
@@ -78,6 +78,21 @@ pub(crate) fn version_of(metadata: &Metadata) -> u64 {
     words
         .into_iter()
         .fold(0, |version, word| mixed(version ^ word))
+}
+
+/// Opens the file at `path`, which was a regular file when it was looked at. A FIFO that has come into its place is not
+/// waited for.
+///
+/// # Errors
+/// If it cannot be opened, or is no regular file any more.
+pub(crate) fn open_regular(path: &Path) -> io::Result<File> {
+    let nonblocking = rustix::fs::OFlags::NONBLOCK.bits() as i32;
+    let mut how = OpenOptions::new();
+    let file = how.read(true).custom_flags(nonblocking).open(path)?;
+    match file.metadata()?.is_file() {
+        true => Ok(file),
+        false => Err(io::Error::other("it is no regular file any more")),
+    }
 }
 
 /// Returns the path by which other processes find the file at `path`: from the root, and not through a descriptor

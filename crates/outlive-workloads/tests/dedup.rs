@@ -4,7 +4,7 @@
 use outlive_workloads::dedup::archive::{Archive, ArchiveError, Catalog, Writer};
 use outlive_workloads::dedup::chunk::{self, WINDOW};
 use outlive_workloads::dedup::tree::{Content, Tree};
-use outlive_workloads::dedup::unpack::{UnpackError, unpack};
+use outlive_workloads::dedup::unpack::{Options, UnpackError, unpack, unpack_with};
 use outlive_workloads::dedup::verify::{Wrong, verify};
 use outlive_workloads::dedup::{pack, pack_alone};
 use outlive_workloads::random::Random;
@@ -79,7 +79,11 @@ fn what_is_unpacked_is_what_was_archived() {
     let archive = Archive::open(fs::File::open(on_disk).unwrap()).unwrap();
     verify(&archive, &tree).unwrap();
     let copy = place.path().join("copy");
-    let unpacked = unpack(&archive, &copy).unwrap();
+    let options = Options {
+        set_ids: true,
+        ..Options::default()
+    };
+    let unpacked = unpack_with(&archive, &copy, &options).unwrap();
     assert_eq!(
         (unpacked.files, unpacked.bytes, unpacked.hole_bytes),
         (summary.files, summary.bytes, summary.hole_bytes)

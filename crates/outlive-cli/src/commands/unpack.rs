@@ -22,8 +22,8 @@ use std::path::PathBuf;
     of huge files, in which the same comes again and again, or of very many directories: one for which there is no room is refused, \
     or that is larger than --max-size. The index takes memory, some ten times as much as it is long; it has about 60 bytes for each \
     different chunk of some 8 KiB.\n\n\
-    Modes, times, hard links and holes are restored, owners by --owners and extended attributes by --xattrs. A setuid or setgid bit is \
-    restored on a file that has the user or group that it had when it was archived. What cannot be restored, for instance since \
+    Modes, times, hard links and holes are restored, owners by --owners and extended attributes by --xattrs. Setuid and setgid \
+    bits of files and file capabilities are restored by --set-ids, bits on files that have the user or group that they had when they were archived. What cannot be restored, for instance since \
     the filesystem does not support it, is listed at the end, and --strict makes the exit code 1 then.\n\n\
     JSON: files, bytes, hard_links, hole_bytes, not_kept (path, what, why).")]
 pub struct Unpack {
@@ -45,6 +45,10 @@ pub struct Unpack {
     /// Restore extended attributes, if the archive has them (`outlive run dedup --xattrs`)
     #[arg(long)]
     xattrs: bool,
+    /// Restore setuid and setgid bits of files, and file capabilities: programs that act with the rights of their owner. Only
+    /// from an archive whose author you trust
+    #[arg(long)]
+    set_ids: bool,
     /// Exit with code 1 if anything that was archived could not be restored; all else is unpacked
     #[arg(long)]
     strict: bool,
@@ -92,6 +96,7 @@ impl Unpack {
             most: self.max_size.unwrap_or(u64::MAX),
             owners: self.owners,
             xattrs: self.xattrs,
+            set_ids: self.set_ids,
         };
         let unpacked = unpack_with(&archive, &self.into, &options);
         let unpacked = unpacked.map_err(|error| match &error {

@@ -110,7 +110,15 @@ fn what_a_tree_has_besides_its_bytes_is_restored_however_hosts_are_killed() {
     );
 
     let (file, copy) = (stage.path("archive"), stage.path("copy"));
-    let mut all = vec!["unpack", &file, &copy, "--xattrs", "--strict", "--json"];
+    let mut all = vec![
+        "unpack",
+        &file,
+        &copy,
+        "--xattrs",
+        "--set-ids",
+        "--strict",
+        "--json",
+    ];
     // Who is not root has all files himself.
     all.extend(is_root.then_some("--owners"));
     let unpacked: Value = serde_json::from_str(&outlive(all).succeeds()).unwrap();
@@ -161,13 +169,23 @@ fn what_was_archived_and_is_not_restored_is_said() {
     let is_said = said.contains("extended attributes were not restored: --xattrs");
     assert_eq!(is_said, has_xattrs, "{said}");
     if rustix::process::geteuid().is_root() {
-        // Whose program would run with the rights of whoever unpacks it.
+        // Programs that would run with the rights of whoever unpacks them.
         assert!(
             said.contains("zeros: its setuid or setgid bit was not kept"),
             "{said}"
         );
-        let mode = fs::metadata(stage.path("one/tree/zeros")).unwrap().mode();
-        assert_eq!(mode & 0o7777, 0o751);
+        let mode = |name: &str| fs::metadata(stage.path(name)).unwrap().mode() & 0o7777;
+        assert_eq!(mode("one/tree/zeros"), 0o751);
+        assert_eq!(mode("one/tree/deep/again"), 0o755);
+        // Asked for, they are restored on files that have the owner that they had.
+        let asked = ["unpack", &file, &stage.path("asked"), "--set-ids"];
+        let said = outlive(asked).succeeds();
+        assert!(
+            said.contains("zeros: its setuid") && !said.contains("again: its"),
+            "{said}"
+        );
+        assert_eq!(mode("asked/tree/zeros"), 0o751);
+        assert_eq!(mode("asked/tree/deep/again"), 0o4755);
         let strict = ["unpack", &file, &stage.path("two"), "--strict"];
         outlive(strict).fails(1, "could not be restored; all else was");
         assert_same(&tree, &stage.path("two/tree"));

@@ -3,6 +3,7 @@
 
 use crate::fixtures::pod::{DATA, LOCK, Pod, SIZE};
 use crate::kill::{Crash, Marked, Suite, Sweep};
+use core::fmt::Debug;
 use core::time::Duration;
 use outlive::membership::{Member, Status};
 use outlive::recovery::{
@@ -13,7 +14,7 @@ use outlive::sync::{
     BareTatas, MutexPoint, QueueLock, QueuePoint, RecoverableMutex, Tatas, TatasLockPoint,
     TatasUnlockPoint,
 };
-use outlive_memory::{Memory, Ordering};
+use outlive_memory::{Memory, Offset, Ordering};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
 /// Adds the sweeps of this file.
@@ -26,6 +27,7 @@ pub fn add_to(suite: &mut Suite) {
         QueuedLockAfterADeath,
         Mutex,
         PanickedBareLock,
+        PanickedLoggedLock,
         PanickedQueueLock,
         Close,
         Open,
@@ -47,6 +49,7 @@ pub fn broken() -> Vec<(Box<dyn Sweep>, &'static str)> {
         (Early, "half-done"),
         (InPlace, "half-done"),
         (LatePoison, "nobody is told"),
+        (LateQueuePoison, "nobody is told"),
     ]
     .map(|(what, message)| -> (Box<dyn Sweep>, _) { (Box::new(Killed(what)), message) })
     .into()
@@ -86,6 +89,8 @@ enum What {
     Mutex,
     /// A panic under a bare lock.
     PanickedBareLock,
+    /// A panic under a logged lock.
+    PanickedLoggedLock,
     /// A panic under a queue lock.
     PanickedQueueLock,
     /// Leaving the pod.
@@ -98,11 +103,33 @@ enum What {
     Early,
     /// Broken: the changes are made in place.
     InPlace,
-    /// Broken: a lock is poisoned when it has been released.
+    /// Broken: a bare lock is poisoned when it has been released.
     LatePoison,
+    /// Broken: so is a queue lock.
+    LateQueuePoison,
 }
 
 use What::*;
+
+impl What {
+    /// Where the mark of a lock stands that a panic poisons.
+    fn poison(self) -> Offset {
+        let is_queue = matches!(self, PanickedQueueLock | LateQueuePoison);
+        LOCK + if is_queue { 72 } else { 12 }
+    }
+
+    /// Returns whether the victim has changed something under such a lock and released it; `None` for other operations.
+    fn has_released(self, pod: &Pod<Marked>) -> Option<bool> {
+        let is_held = match self {
+            PanickedBareLock | PanickedLoggedLock | LatePoison => {
+                BareTatas::new(pod.memory, LOCK).holder().is_some()
+            }
+            PanickedQueueLock | LateQueuePoison => queue(pod).is_held(pod.logs),
+            _ => return None,
+        };
+        Some(pod.get(0) == 1 && !is_held)
+    }
+}
 
 /// Number 0 is the victim; 1 and 2 recover; 3 is whoever else the operation needs.
 struct Killed(What);
@@ -140,13 +167,19 @@ fn update(pod: &Pod<Marked>, member: &Member<Marked>, what: What) {
     drop(held);
 }
 
-/// Panics, and so drops the guard `held`.
-fn panic_with<T>(held: T) {
+/// Changes something under the lock whose guard is `held`, and panics, which drops the guard.
+fn panic_with<T, E: Debug>(held: Result<T, E>, pod: &Pod<Marked>) {
     let _ = catch_unwind(AssertUnwindSafe(|| {
-        let _held = held;
+        let _held = held.unwrap();
+        pod.set(0, 1);
         resume_unwind(Box::new(()));
     }));
 }
+
+/// The words that say whether the victim has released the lock itself, and that this was judged: before anybody
+/// recovered anything.
+const RELEASED: u64 = 2;
+const JUDGED: u64 = 3;
 
 fn queue(pod: &Pod<Marked>) -> QueueLock<Marked> {
     QueueLock::new(pod.memory, LOCK)
@@ -216,23 +249,27 @@ impl Sweep for Killed {
                 value.commit();
                 *value = [7; 3];
             }
-            PanickedBareLock => {
-                let held = BareTatas::new(memory, LOCK).lock(&member).unwrap();
-                pod.set(0, 1);
-                panic_with(held);
+            PanickedBareLock => panic_with(BareTatas::new(memory, LOCK).lock(&member), &pod),
+            PanickedLoggedLock => {
+                panic_with(
+                    Tatas::new(memory, LOCK).lock(&member, &pod.recoverers),
+                    &pod,
+                );
             }
-            PanickedQueueLock => {
-                let held = queue(&pod).lock(&member, &pod.recoverers).unwrap();
-                panic_with(held);
-                // That it is alive.
-                pod.set(1, 1);
-            }
+            PanickedQueueLock => panic_with(queue(&pod).lock(&member, &pod.recoverers), &pod),
             LatePoison => {
-                let held = BareTatas::new(memory, LOCK).lock(&member).unwrap();
+                std::mem::forget(BareTatas::new(memory, LOCK).lock(&member).unwrap());
                 pod.set(0, 1);
-                std::mem::forget(held);
                 memory.store(LOCK, 0u64, Ordering::Release);
-                memory.store(LOCK + 12, 1u32, Ordering::Relaxed);
+                memory.store(self.0.poison(), 1u32, Ordering::Relaxed);
+            }
+            LateQueuePoison => {
+                std::mem::forget(queue(&pod).lock(&member, &pod.recoverers).unwrap());
+                pod.set(0, 1);
+                let node = pod.logs.of(0).node(0);
+                let turn: u64 = memory.load(node, Ordering::Relaxed);
+                memory.store(node + 16, turn, Ordering::Release);
+                memory.store(self.0.poison(), 1u32, Ordering::Relaxed);
             }
             Close => OwnLog::of(&member).close().unwrap(),
             Open => drop(pod.join(0)),
@@ -241,6 +278,10 @@ impl Sweep for Killed {
 
     fn recover(&self, memory: Marked, crash: &Crash) {
         let pod = pod(memory);
+        if let Some(released) = self.0.has_released(&pod).filter(|_| pod.get(JUDGED) == 0) {
+            pod.set(RELEASED, released.into());
+            pod.set(JUDGED, 1);
+        }
         let lost = crash.recoverers_lost;
         for id in 0..=lost {
             if pod.status(id).may_write() {
@@ -310,24 +351,14 @@ impl Sweep for Killed {
                     Ok(())
                 }
             }
-            PanickedBareLock | LatePoison => {
-                let member = pod.act_as(2);
-                let held = BareTatas::new(memory, LOCK).lock(&member);
-                let held = held.map_err(|error| error.to_string())?;
-                let is_poisoned = held.poisoned_by() == Some(0);
-                let is_told = held.abandoned_by().is_some() || is_poisoned;
-                match (words[0] == 1 && !is_told, crash.returned && !is_poisoned) {
-                    (false, false) => Ok(()),
-                    _ => Err("half-done, and nobody is told".to_owned()),
-                }
-            }
-            PanickedQueueLock => {
-                let member = pod.act_as(2);
-                let held = queue(&pod).lock(&member, &pod.recoverers);
-                let held = held.map_err(|error| error.to_string())?;
-                match words[1] == 1 && held.poisoned_by() != Some(0) {
+            PanickedBareLock | PanickedLoggedLock | PanickedQueueLock | LatePoison
+            | LateQueuePoison => {
+                let poisoned_by: u32 = memory.load(self.0.poison(), Ordering::Relaxed);
+                match (words[RELEASED as usize] == 1 || crash.returned) && poisoned_by != 1 {
                     false => Ok(()),
-                    true => Err("an owner panicked, and nobody is told".to_owned()),
+                    true => Err(
+                        "an owner panicked and released the lock, and nobody is told".to_owned(),
+                    ),
                 }
             }
             Mutex => {

@@ -70,6 +70,8 @@ impl fmt::Display for Overdue {
 #[derive(Debug)]
 pub struct Deadlines {
     limit: Duration,
+    /// When it looked last.
+    looked: Option<Instant>,
     /// For each slot what was seen there last.
     seen: Vec<Option<Seen>>,
 }
@@ -92,8 +94,11 @@ struct Held {
 impl Deadlines {
     /// Of an observer who has seen nothing yet.
     pub fn new(limit: Duration) -> Self {
-        let seen = Vec::new();
-        Self { limit, seen }
+        Self {
+            limit,
+            looked: None,
+            seen: Vec::new(),
+        }
     }
 
     /// Looks at all workers of `pool`. Returns those that have held their task for the limit, and
@@ -101,7 +106,8 @@ impl Deadlines {
     /// [fenced](outlive::membership::Process::fence) if that is wanted. A worker that is fenced has died in its task: it counts
     /// for the [crash limit](super::Options::crash_limit), and another one does the task again.
     ///
-    /// The observer must look at least twice within the limit, or somewhat longer tasks are noticed later.
+    /// The observer must look at least twice within the limit. Of a longer time without a look only half the limit counts: whatever kept
+    /// the observer (a machine that was suspended, a container that was paused) may have kept the workers too.
     ///
     /// # Errors
     /// If the pool is damaged.
@@ -111,6 +117,8 @@ impl Deadlines {
         generations: Generations,
     ) -> Result<Vec<Overdue>, PoolError> {
         let (layout, now) = (pool.layout, Instant::now());
+        let last = self.looked.replace(now).unwrap_or(now);
+        let missed = (now - last).saturating_sub(self.limit / 2);
         let used = layout.slots.used();
         self.seen.resize(used as usize, None);
         let mut overdue = Vec::new();
@@ -137,6 +145,7 @@ impl Deadlines {
                 since: now,
                 is_told: false,
             });
+            known.since = now.min(known.since + missed);
             let since = now - known.since;
             if since >= self.limit && !known.is_told {
                 known.is_told = true;

@@ -324,7 +324,7 @@ impl<W: Write> Writer<W> {
             files: count(|content| matches!(content, Content::File { .. })),
             bytes: catalog.bytes,
             hard_links: count(|content| matches!(content, Content::HardLink(_))),
-            hole_bytes: entries.map(Entry::hole_bytes).sum(),
+            hole_bytes: (entries.map(Entry::hole_bytes)).fold(0, u64::saturating_add),
             chunks: catalog.occurrences,
             distinct: catalog.chunks.len() as u64,
             archive_bytes: self.at + index.len() as u64 + TRAILER,
@@ -472,7 +472,7 @@ impl<S: ReadAt> Archive<S> {
     }
 
     /// How many blocks a file takes.
-    fn blocks_of(&self, chunks: &[u32], holes: &[Span], block: u64) -> u64 {
+    pub(super) fn blocks_of(&self, chunks: &[u32], holes: &[Span], block: u64) -> u64 {
         // The first block that is not counted yet.
         let (mut blocks, mut next) = (0, 0);
         for (at, number) in self.pieces(chunks, holes) {

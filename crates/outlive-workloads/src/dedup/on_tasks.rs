@@ -51,6 +51,7 @@ impl Default for Options {
 ///
 /// The archive is written while it is made, and is whole when the run has a result.
 pub struct Archiving<'t, W> {
+    tree: &'t Tree,
     text: &'t Text,
     options: Options,
     plan: Plan,
@@ -139,6 +140,7 @@ impl<'t, W: Write + Send> Archiving<'t, W> {
     ) -> Result<Self, io::Error> {
         let deal = (options.task_bytes, options.window);
         Ok(Self {
+            tree,
             text,
             options,
             plan: Plan::new(text, options.workers, deal, options.level),
@@ -255,6 +257,10 @@ impl<'t, W: Write + Send> Archiving<'t, W> {
             return Ok(Some(window()));
         }
         self.write(&mut state, pool, heap, goes_on)?;
+        // Nobody has read what is a hole, so that nobody has seen it filled.
+        if let Some(path) = self.tree.changed_sparse() {
+            return Err(RunError::Changed { path });
+        }
         let writing = state.writing.take();
         let finished = writing.and_then(|writing| writing.finish(goes_on));
         let finished = finished.ok_or_else(|| damaged("not all of the files was archived"))?;

@@ -4,8 +4,9 @@
 //! capabilities, and an access control list changes the mode. So the owner is first, extended attributes follow, then the
 //! mode, and the time is last.
 //!
-//! A setuid or setgid bit is set only on a file that has the user or the group that it had when it was archived. Otherwise
-//! the file would give away the rights of whoever unpacks it.
+//! A program with a setuid or setgid bit or a file capability acts with the rights of whoever unpacks it, and what it does
+//! its author has decided: the author of the archive. So these are restored only if that is asked for, and the bits only on a file that has
+//! the user or the group that it had when it was archived.
 
 use super::archive::{Content, Entry};
 use super::attributes::{Attributes, MODE, Owner, SET_GROUP, SET_IDS, SET_USER, Time};
@@ -18,6 +19,12 @@ use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
+
+/// The extended attribute that gives a program rights.
+const CAPABILITY: &str = "security.capability";
+/// Why such rights are not restored.
+const NOT_ASKED: &str = "it gives a program the rights of its owner, \
+                         and is restored by --set-ids, from archives whose author is trusted";
 
 /// Something that was archived and could not be restored where it was unpacked.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -76,6 +83,7 @@ impl fmt::Display for NotKept {
 pub(super) struct Restorer {
     pub owners: bool,
     pub xattrs: bool,
+    pub set_ids: bool,
     pub not_kept: Vec<NotKept>,
 }
 
@@ -115,6 +123,11 @@ impl Restorer {
         let xattrs = if self.xattrs { &xattrs[..] } else { &[] };
         for xattr in xattrs {
             let name = OsStr::from_bytes(&xattr.name);
+            if name == CAPABILITY && !self.set_ids {
+                let what = What::Xattr(CAPABILITY.into());
+                self.note(path, what, NOT_ASKED);
+                continue;
+            }
             let done = rustix::fs::lsetxattr(path, name, &xattr.value, XattrFlags::empty());
             let name = name.to_string_lossy().into_owned();
             self.try_to(path, What::Xattr(name), done);
@@ -142,6 +155,10 @@ impl Restorer {
             let now = Owner::of(&fs::symlink_metadata(path)?);
             let is_user = owner.is_some_and(|owner| owner.user == now.user);
             let is_group = owner.is_some_and(|owner| owner.group == now.group);
+            if !self.set_ids {
+                mode &= !SET_IDS;
+                self.note(path, What::SetIds, NOT_ASKED);
+            }
             let refused = [(SET_USER, is_user), (SET_GROUP, is_group)]
                 .into_iter()
                 .filter(|(bit, is_same)| mode & bit != 0 && !is_same)
@@ -149,7 +166,7 @@ impl Restorer {
             if refused != 0 {
                 mode &= !refused;
                 let why = "the file has another owner than when it was archived; \
-                           root restores owners with --owners";
+                           root restores owners by --owners";
                 self.note(path, What::SetIds, why);
             }
         }

@@ -7,12 +7,11 @@
 use super::chunk::WINDOW;
 use super::extents::Span;
 use super::tree::{Content, Tree};
-use crate::input::{InputError, InputFile, path_for_all, version_of};
+use crate::input::{InputError, InputFile, open_regular, path_for_all, version_of};
 use core::ops::Range;
 use outlive::heap::LocalHeap;
 use outlive_tasks::{Array, Context, PoolError, TaskError, WorkerPool};
 use std::ffi::OsStr;
-use std::fs::File;
 use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::FileExt;
@@ -220,7 +219,7 @@ impl Extents {
             let before = &mut before[..begin.min(WINDOW as u64 - 1) as usize];
             let begin = self.starts.get(number).saturating_add(begin);
             let mut read = || {
-                let opened = File::open(self.path(file))?;
+                let opened = open_regular(&self.path(file))?;
                 let is_changed = || {
                     let version = version_of(&opened.metadata()?);
                     Ok::<_, io::Error>(version != self.versions.get(file))

@@ -3,10 +3,10 @@
 use super::attributes::{self, Attributes};
 use super::exclude::Pattern;
 use super::extents::{self, Span};
-use crate::input::version_of;
+use crate::input::{open_regular, version_of};
 use std::collections::{HashMap, HashSet};
 use std::ffi::OsStr;
-use std::fs::{self, File, FileType, Metadata};
+use std::fs::{self, FileType, Metadata};
 use std::io::{self, Read};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
@@ -204,6 +204,20 @@ impl Tree {
         &self.entries
     }
 
+    /// Returns a file with holes that has changed since it was found.
+    pub(super) fn changed_sparse(&self) -> Option<PathBuf> {
+        let is_changed = |source: &&Source| match &source.content {
+            Content::File(file) if !extents::holes(&file.data, file.len).is_empty() => {
+                // One that is gone has not been filled.
+                let now = fs::metadata(&source.path);
+                now.is_ok_and(|now| version_of(&now) != file.version)
+            }
+            _ => false,
+        };
+        let changed = self.entries.iter().find(is_changed);
+        changed.map(|source| source.path.clone())
+    }
+
     /// What was found and cannot be archived, or not all of it.
     pub fn left_out(&self) -> &[TreeError] {
         &self.left_out
@@ -325,10 +339,16 @@ fn names_in(path: &Path) -> Result<Vec<std::ffi::OsString>, TreeError> {
     Ok(names)
 }
 
-/// Opens the file `path`, so that what cannot be read is known now. `found` becomes what the open file says of itself.
+/// Opens the file `path`, so that what cannot be read is known now. `found` becomes what the open file says of itself, which must
+/// be the file that was found: a link that has come into its place is not followed.
 fn look(path: &Path, found: &mut Metadata) -> Result<FileContent, TreeError> {
-    let mut file = File::open(path).map_err(unreadable(path))?;
-    *found = file.metadata().map_err(unreadable(path))?;
+    let mut file = open_regular(path).map_err(unreadable(path))?;
+    let opened = file.metadata().map_err(unreadable(path))?;
+    if (opened.dev(), opened.ino()) != (found.dev(), found.ino()) {
+        let replaced = io::Error::other("it was replaced while files were looked for");
+        return Err(unreadable(path)(replaced));
+    }
+    *found = opened;
     let len = found.len();
     if len == 0 && file.read(&mut [0]).map_err(unreadable(path))? != 0 {
         return Err(TreeError::NoLength { path: path.into() });

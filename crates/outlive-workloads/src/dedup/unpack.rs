@@ -7,6 +7,7 @@
 use super::archive::{Archive, ArchiveError, Content, Entry, ReadAt};
 use super::extents::{self, Span};
 use super::restore::{NotKept, Restorer, What};
+use std::collections::HashMap;
 use std::ffi::OsStr;
 use std::fs::{self, DirBuilder, OpenOptions};
 use std::io;
@@ -23,6 +24,9 @@ pub struct Options {
     pub owners: bool,
     /// Restore extended attributes, if it has any.
     pub xattrs: bool,
+    /// Restore what lets a program act with the rights of its owner: setuid and setgid bits of files, and file capabilities. For an
+    /// archive whose author is trusted: its programs get the rights of whoever unpacks it.
+    pub set_ids: bool,
 }
 
 impl Default for Options {
@@ -31,6 +35,7 @@ impl Default for Options {
             most: u64::MAX,
             owners: false,
             xattrs: false,
+            set_ids: false,
         }
     }
 }
@@ -95,6 +100,19 @@ pub enum UnpackError {
         /// How many can be made.
         free: u64,
     },
+    /// A hard link would have to be a copy, for which there is no room.
+    #[error(
+        "{} cannot be a hard link here, and a copy of that file takes {needed} bytes more, where {left} are allowed or free; \
+         what was unpacked before stays: unpack it on another filesystem, or with a larger --max-size", .path.display()
+    )]
+    NoRoomForCopy {
+        /// What cannot be a hard link.
+        path: PathBuf,
+        /// What a copy takes.
+        needed: u64,
+        /// What is left.
+        left: u64,
+    },
     /// Owners are to be restored, and the archive has none.
     #[error(
         "the archive has no owners to be restored; make it with --owners, or unpack it without; nothing was made"
@@ -145,7 +163,7 @@ pub fn unpack_with<S: ReadAt>(
     if options.owners && !rustix::process::geteuid().is_root() {
         return Err(UnpackError::NotRoot);
     }
-    look_for_room(archive, into)?;
+    let free = look_for_room(archive, into)?;
     fs::create_dir_all(into).map_err(unwritable(into))?;
     if fs::read_dir(into)
         .map_err(unwritable(into))?
@@ -160,11 +178,14 @@ pub fn unpack_with<S: ReadAt>(
         restorer: Restorer {
             owners: options.owners,
             xattrs: options.xattrs,
+            set_ids: options.set_ids,
             not_kept: Vec::new(),
         },
         packed: Vec::new(),
         chunk: Vec::new(),
         unpacked: Unpacked::default(),
+        room_for_copies: most.min(free).saturating_sub(bytes),
+        copies: HashMap::new(),
     };
     unpacking.all()?;
     Ok(Unpacked {
@@ -181,6 +202,10 @@ struct Unpacking<'a, S> {
     packed: Vec<u8>,
     chunk: Vec<u8>,
     unpacked: Unpacked,
+    /// How many bytes files may take that were to be hard links and became copies.
+    room_for_copies: u64,
+    /// The last copy of a file, by the number of its entry: the next hard links lead there.
+    copies: HashMap<usize, PathBuf>,
 }
 
 impl<S: ReadAt> Unpacking<'_, S> {
@@ -203,7 +228,7 @@ impl<S: ReadAt> Unpacking<'_, S> {
                     self.restore(&path, entry)?;
                     self.unpacked.files += 1;
                 }
-                Content::HardLink(first) => self.hard_link(&path, &entries[*first])?,
+                Content::HardLink(first) => self.hard_link(&path, *first)?,
                 Content::Link(_) => {}
             }
         }
@@ -255,17 +280,30 @@ impl<S: ReadAt> Unpacking<'_, S> {
         Ok(())
     }
 
-    /// Makes `path` another name of the file `first`; a copy of it, where a file has one name only.
-    fn hard_link(&mut self, path: &Path, first: &Entry) -> Result<(), UnpackError> {
-        match fs::hard_link(self.place(first), path) {
+    /// Makes `path` another name of the file that is entry `number`; a copy of it, where that file can have no other name, or no more.
+    fn hard_link(&mut self, path: &Path, number: usize) -> Result<(), UnpackError> {
+        let first = &self.archive.entries()[number];
+        let there = self.copies.get(&number).cloned();
+        match fs::hard_link(there.unwrap_or_else(|| self.place(first)), path) {
             Ok(()) => self.unpacked.hard_links += 1,
             Err(error) if error.raw_os_error().is_some_and(has_no_links) => {
-                self.restorer.note(path, What::HardLink, &error);
-                if let Content::File { chunks, holes } = &first.content {
-                    self.file(path, chunks, holes)?;
-                    self.restore(path, first)?;
-                    self.unpacked.files += 1;
-                }
+                let Content::File { chunks, holes } = &first.content else {
+                    return Ok(());
+                };
+                let (needed, left) = (
+                    self.archive.blocks_of(chunks, holes, BLOCK) * BLOCK,
+                    self.room_for_copies,
+                );
+                let path = path.to_owned();
+                let Some(left) = left.checked_sub(needed) else {
+                    return Err(UnpackError::NoRoomForCopy { path, needed, left });
+                };
+                self.room_for_copies = left;
+                self.restorer.note(&path, What::HardLink, &error);
+                self.file(&path, chunks, holes)?;
+                self.restore(&path, first)?;
+                self.unpacked.files += 1;
+                self.copies.insert(number, path);
             }
             Err(error) => return Err(unwritable(path)(error)),
         }
@@ -280,8 +318,9 @@ fn has_no_links(error: i32) -> bool {
     errors.iter().any(|no| no.raw_os_error() == error)
 }
 
-/// Fails if the file system has no room for the archive. What the file system needs for itself is not counted.
-fn look_for_room<S: ReadAt>(archive: &Archive<S>, into: &Path) -> Result<(), UnpackError> {
+/// Fails if the file system has no room for the archive. What the file system needs for itself is not counted. Returns how many bytes
+/// are free, as far as it says.
+fn look_for_room<S: ReadAt>(archive: &Archive<S>, into: &Path) -> Result<u64, UnpackError> {
     // What is there of the path; the rest is made there.
     let whole = std::path::absolute(into).map_err(unwritable(into))?;
     let there = whole.ancestors().find(|path| path.exists());
@@ -289,7 +328,7 @@ fn look_for_room<S: ReadAt>(archive: &Archive<S>, into: &Path) -> Result<(), Unp
     let system = rustix::fs::statvfs(there).map_err(|error| unwritable(into)(error.into()))?;
     if system.f_blocks == 0 {
         // One that does not say, as some are that lie elsewhere.
-        return Ok(());
+        return Ok(u64::MAX);
     }
     let block = system.f_frsize.max(1);
     let (needed, free) = (
@@ -297,6 +336,7 @@ fn look_for_room<S: ReadAt>(archive: &Archive<S>, into: &Path) -> Result<(), Unp
         system.f_bavail.saturating_mul(block),
     );
     let path = into.to_owned();
+    let free_bytes = free;
     if needed > free {
         return Err(UnpackError::NoRoom { path, needed, free });
     }
@@ -307,7 +347,7 @@ fn look_for_room<S: ReadAt>(archive: &Archive<S>, into: &Path) -> Result<(), Unp
     if system.f_files > 0 && needed > free {
         return Err(UnpackError::TooMany { path, needed, free });
     }
-    Ok(())
+    Ok(free_bytes)
 }
 
 fn unwritable(path: &Path) -> impl FnOnce(io::Error) -> UnpackError {

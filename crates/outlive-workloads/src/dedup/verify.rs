@@ -2,9 +2,9 @@
 
 use super::archive::{Archive, ArchiveError, Content, ReadAt};
 use super::attributes::Attributes;
-use super::extents;
+use super::extents::{self, Span};
 use super::tree::{self, FileContent, Tree};
-use std::fs::File;
+use crate::input::open_regular;
 use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
@@ -82,7 +82,13 @@ pub fn verify<S: ReadAt>(archive: &Archive<S>, tree: &Tree) -> Result<(), Wrong>
         if let (Content::File { chunks, holes }, tree::Content::File(file)) =
             (&entry.content, &source.content)
         {
-            compare(archive, archive.pieces(chunks, holes), &source.path, file)?;
+            compare(
+                archive,
+                archive.pieces(chunks, holes),
+                holes,
+                &source.path,
+                file,
+            )?;
         }
     }
     Ok(())
@@ -98,10 +104,15 @@ fn are_same(found: &Attributes, expected: &Attributes) -> bool {
     *found == expected
 }
 
-/// Whether the file at `path` has the chunks `pieces`, and nothing after its last byte.
+/// How much of a hole is read at a time.
+const PIECE: usize = 64 << 10;
+
+/// Whether the file at `path` has the chunks `pieces`, only zeros in the `holes`, and nothing after its last byte. What the
+/// filesystem says of its holes is not believed.
 fn compare<S: ReadAt>(
     archive: &Archive<S>,
     pieces: impl Iterator<Item = (u64, u32)>,
+    holes: &[Span],
     path: &Path,
     content: &FileContent,
 ) -> Result<(), Wrong> {
@@ -113,7 +124,7 @@ fn compare<S: ReadAt>(
         let path = path.into();
         Err(Wrong::Bytes { path, at })
     };
-    let file = File::open(path).map_err(unreadable)?;
+    let file = open_regular(path).map_err(unreadable)?;
     let (mut packed, mut chunk, mut there) = (Vec::new(), Vec::new(), Vec::new());
     let mut end = 0;
     for (at, number) in pieces {
@@ -128,6 +139,21 @@ fn compare<S: ReadAt>(
         }
         end = at + chunk.len() as u64;
     }
+    for hole in holes {
+        let mut at = hole.start;
+        while at < hole.end() {
+            there.resize((hole.end() - at).min(PIECE as u64) as usize, 0);
+            match file.read_exact_at(&mut there, at) {
+                Ok(()) if there.iter().all(|byte| *byte == 0) => {}
+                Err(error) if error.kind() != io::ErrorKind::UnexpectedEof => {
+                    return Err(unreadable(error));
+                }
+                _ => return different(at),
+            }
+            at += there.len() as u64;
+        }
+    }
+    let end = end.max(holes.last().map_or(0, |hole| hole.end()));
     match file.metadata().map_err(unreadable)?.len() == content.len {
         true => Ok(()),
         false => different(end),

@@ -72,7 +72,7 @@ impl<R: Running> Scene<R> {
         order: &Order,
         program: &impl Program<Running = R>,
     ) -> Result<Self, RunError> {
-        let (crew, ids) = (order.crew, order.crew.ids());
+        let ids = order.crew.ids();
         let estimate = size::segment_bytes(program.heap_bytes(order)?, ids);
         let bytes = options.size.unwrap_or(estimate);
         let (pod, path, elsewhere) = create(options, bytes, ids)?;
@@ -81,7 +81,7 @@ impl<R: Running> Scene<R> {
              `rm {0} && outlive pod clean --remove`\n",
             path.display()
         ));
-        let made = Made {
+        let mut made = Made {
             path: path.clone(),
             unused: None,
         };
@@ -90,54 +90,91 @@ impl<R: Running> Scene<R> {
             wanted,
             ask: ask_for(bytes, estimate),
         };
-        let heap = pod.heap().ok_or_else(|| too_small(bytes))?;
-        let own = ProcessOptions::on_host(crew.hosts)
-            .host_name("driver")
-            .id(crew.driver())
-            .name("driver");
-        let own = match &options.fence_command {
-            Some(command) => own.fence_command(command),
-            None => own,
+        let mut process = None;
+        let begun = match pod.heap() {
+            Some(_) => begin(options, order, program, &pod, &mut process),
+            None => Err(Unbegun::Full(bytes)),
         };
-        let process = pod.join(own)?;
-        let run = {
-            let member = process
-                .enter(Some(crew.driver_thread()), "driver")
-                .map_err(PodError::from)?;
-            let local = member.heap(&pod)?;
-            let stage = Stage {
-                pod: &pod,
-                blocks: Blocks {
-                    buddy: *heap.buddy(),
-                    member: &member,
-                    recoverers: member.recoverers().ok_or(HostError::NoRun)?,
-                },
-                heap: &local,
-                // A cell of the driver's own, for the block on its way into the root.
-                cell: pod.logs().of(member.instance().id).program_room(),
-            };
-            program.begin(order, &stage).map_err(|error| {
-                let full = match &error {
-                    RunError::Begin(
-                        HostError::Allocate(error)
-                        | HostError::Totals(structures::CreateError::Heap(error)),
-                    ) => error.asked(),
-                    RunError::Begin(HostError::Pool(error)) => error.wanted(),
-                    _ => None,
-                };
-                full.map_or(error, too_small)
-            })?
-        };
-        Ok(Self {
-            pod,
-            path,
-            no_room: elsewhere,
-            process: Some(process),
-            run,
-            estimate,
-            made,
-        })
+        match begun {
+            Ok(run) => Ok(Self {
+                pod,
+                path,
+                no_room: elsewhere,
+                process,
+                run,
+                estimate,
+                made,
+            }),
+            Err(unbegun) => {
+                if process.is_none_or(|process| process.leave().is_ok()) {
+                    made.unused = Some(pod);
+                }
+                Err(match unbegun {
+                    Unbegun::Full(wanted) => too_small(wanted),
+                    Unbegun::Failed(error) => error,
+                })
+            }
+        }
     }
+}
+
+/// Why a run could not begin in a pod.
+enum Unbegun {
+    /// The pod is too small: something of this size had no room.
+    Full(u64),
+    Failed(RunError),
+}
+
+impl<E: Into<RunError>> From<E> for Unbegun {
+    fn from(error: E) -> Self {
+        Self::Failed(error.into())
+    }
+}
+
+/// Joins `pod` as the driver, which becomes `process`, and begins the program.
+fn begin<R: Running>(
+    options: &Options,
+    order: &Order,
+    program: &impl Program<Running = R>,
+    pod: &Pod,
+    process: &mut Option<Process>,
+) -> Result<R, Unbegun> {
+    let crew = order.crew;
+    let own = ProcessOptions::on_host(crew.hosts)
+        .host_name("driver")
+        .id(crew.driver())
+        .name("driver");
+    let own = match &options.fence_command {
+        Some(command) => own.fence_command(command),
+        None => own,
+    };
+    let process = process.insert(pod.join(own)?);
+    let member = process
+        .enter(Some(crew.driver_thread()), "driver")
+        .map_err(PodError::from)?;
+    let (heap, local) = (pod.heap().ok_or(HostError::NoRun)?, member.heap(pod)?);
+    let stage = Stage {
+        pod,
+        blocks: Blocks {
+            buddy: *heap.buddy(),
+            member: &member,
+            recoverers: member.recoverers().ok_or(HostError::NoRun)?,
+        },
+        heap: &local,
+        // A cell of the driver's own, for the block on its way into the root.
+        cell: pod.logs().of(member.instance().id).program_room(),
+    };
+    program.begin(order, &stage).map_err(|error| {
+        let full = match &error {
+            RunError::Begin(
+                HostError::Allocate(error)
+                | HostError::Totals(structures::CreateError::Heap(error)),
+            ) => error.asked(),
+            RunError::Begin(HostError::Pool(error)) => error.wanted(),
+            _ => None,
+        };
+        full.map_or(Unbegun::Failed(error), Unbegun::Full)
+    })
 }
 
 /// What to ask for instead of a segment of `had` bytes that was too small, though `needed` may be less.

@@ -388,9 +388,16 @@ impl Manager {
         let outcome = if systems.absence_is_proof(self.os_number, seen.host) {
             fence.drive(self.tables, os, seen.host == self.os_number, call)
         } else if systems.is_earlier_boot(seen.host, os.identity()) && self.agent.is_none() {
-            // A machine runs one boot at a time, and this one was silent too. Where an agent can be asked it is: machine
-            // ids are copied with machines.
-            FenceState::Done
+            // A machine runs one boot at a time. Where an agent can be asked it is: machine ids are copied with machines.
+            // So one that beats is another machine; it is fenced on request.
+            let poll = self.settings.poll;
+            match fence.silence(self.tables.records().beats(id), now, poll) {
+                silence if silence >= self.settings.suspicion => FenceState::Done,
+                _ if fence.is_failing(now) => FenceState::Failing(
+                    "it beats, so it is another machine with the same machine id, and no fence command is configured".into(),
+                ),
+                _ => FenceState::Underway,
+            }
         } else {
             fence.drive_agent(now, call)
         };

@@ -374,6 +374,33 @@ fn an_earlier_boot_of_this_machine_is_dead_and_a_beating_one_is_another_machine(
 }
 
 #[test]
+fn a_machine_with_a_copied_id_is_fenced_on_request_only_when_it_is_silent() {
+    let tables = pod(&settings());
+    let (one, two) = (
+        Scripted::on_machine(77, 1, IDS),
+        Scripted::on_machine(77, 2, IDS),
+    );
+    let (mut manager, poll) = (join(tables, &two, 0), settings().poll);
+    let other = join(tables, &one, 1);
+    let (records, id) = (tables.records(), other.host.id);
+    let request = super::request::request_fence(tables, other.process);
+    assert_eq!(request, Ok(other.host));
+    for _ in 0..200 {
+        records.beat(id);
+        pass(&mut [&mut manager], poll);
+    }
+    assert!(!tables.generations().is_dead(other.host), "it beats");
+    records.beat(id);
+    pass(&mut [&mut manager], MS);
+    // Nobody looked, and perhaps nobody beat.
+    two.advance(poll * 1000);
+    pass(&mut [&mut manager], MS);
+    assert!(!tables.generations().is_dead(other.host), "nobody looked");
+    pass(&mut [&mut manager], settings().suspicion * 4);
+    assert!(tables.generations().is_dead(other.host));
+}
+
+#[test]
 fn the_role_passes_from_a_dead_manager_and_from_a_silent_one_that_is_fenced_first() {
     let (tables, script) = (pod(&settings()), Scripted::new(1, IDS));
     let (mut a, mut b, mut c) = (

@@ -122,10 +122,11 @@ impl<'a> OpenOptions<'a> {
         };
         // First without the lock: those who wait for a segment do not keep its creator out.
         if let Err(refusal) = decode() {
-            return Err(match backend::is_being_changed(backend.file()) {
-                true => OpenError::Busy { path },
-                false => refusal,
-            });
+            if backend::is_being_changed(backend.file()) {
+                return Err(OpenError::Busy { path });
+            }
+            // Its creator may have been ready just now.
+            decode().map_err(|_| refusal)?;
         }
         // Marks the segment as in use for creators and repairs of this kernel.
         if !backend::share(backend.file()) {

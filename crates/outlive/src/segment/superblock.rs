@@ -246,9 +246,9 @@ impl Superblock {
     ///
     /// It stands for the layout of everything in a segment, not of the superblock only. The policy is in
     /// the [room's documentation](crate::segment#formats).
-    pub const FORMAT: u32 = 5;
+    pub const FORMAT: u32 = 6;
     /// The oldest format that this library reads.
-    pub const OLDEST: u32 = 5;
+    pub const OLDEST: u32 = 6;
 
     /// The page that says this, complete.
     pub(super) fn encode(&self) -> Page {
