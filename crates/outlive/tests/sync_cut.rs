@@ -4,7 +4,7 @@
 mod pod;
 
 use outlive::membership::{Instance, Status};
-use outlive::memory::{CrashPoint, Memory, Ordering, PersistenceDomain};
+use outlive::memory::{Memory, Ordering, PersistenceDomain};
 use outlive::recovery::{
     LockKind, Logs, Operation, OperationKind, OwnLog, RecoverError, RecoverOperation, Recovering,
 };
@@ -51,14 +51,6 @@ fn cut_twice(
     passed
 }
 
-/// The declared points of `P` but that which only a panic passes. A death here unwinds, and cannot begin in an unwinding; the
-/// sweeps by kills have that point.
-fn passed_without_panic<P: CrashPoint>() -> BTreeSet<(&'static str, &'static str)> {
-    let mut points = declared::<P>();
-    points.retain(|(_, name)| *name != "Poisoned");
-    points
-}
-
 fn assert_covers(
     passed: &BTreeSet<(&'static str, &'static str)>,
     wanted: &BTreeSet<(&'static str, &'static str)>,
@@ -91,7 +83,7 @@ fn a_logged_tatas_is_free_after_every_death() {
             assert!(other.try_lock(third, &pod.recoverers).unwrap().is_some());
         },
     );
-    let wanted = &declared::<TatasLockPoint>() | &passed_without_panic::<TatasUnlockPoint>();
+    let wanted = &declared::<TatasLockPoint>() | &declared::<TatasUnlockPoint>();
     assert_covers(&passed, &wanted);
 }
 
@@ -178,7 +170,7 @@ fn the_queue_is_mended_after_every_death() {
         died
     });
     assert!(cuts > 20, "{cuts}");
-    assert_covers(&passed, &passed_without_panic::<QueuePoint>());
+    assert_covers(&passed, &declared::<QueuePoint>());
 }
 
 /// Both words are committed one by one when goods move; between the two, `moving` is not 0.
@@ -279,13 +271,16 @@ fn a_panic_is_rolled_back_and_repaired() {
     );
 }
 
-/// Panics with `held`, which is dropped.
-fn panic_with<T>(held: T) {
-    let panicked = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
-        let _held = held;
-        std::panic::resume_unwind(Box::new(()));
-    }));
+/// Panics in `work`.
+fn panic_in(work: impl FnOnce() -> Never) {
+    let panicked = std::panic::catch_unwind(std::panic::AssertUnwindSafe(work));
     assert!(panicked.is_err());
+}
+
+enum Never {}
+
+fn panic_now() -> Never {
+    std::panic::resume_unwind(Box::new(()))
 }
 
 /// A macro, for the guards have no trait in common.
@@ -293,25 +288,37 @@ macro_rules! is_poisoned_until_it_is_cleared {
     ($lock:expr, $by:expr) => {{
         let (lock, [one, two]) = ($lock, $by);
         assert_eq!(lock(one).poisoned_by(), None);
-        panic_with(lock(one));
+        // A panic outside of a change, and a change without a panic.
+        panic_in(|| {
+            let held = lock(one);
+            drop(held.poison_on_panic());
+            panic_now()
+        });
+        assert_eq!(lock(two).poisoned_by(), None);
+        let panic_by = |by| {
+            panic_in(|| {
+                let held = lock(by);
+                let _change = held.poison_on_panic();
+                panic_now()
+            });
+        };
+        panic_by(one);
         // Whoever looks takes nothing away.
         drop(lock(one));
-        let held = lock(two);
-        assert_eq!(held.poisoned_by(), Some(one.instance().id));
-        drop(held);
+        assert_eq!(lock(two).poisoned_by(), Some(one.instance().id));
         let held = lock(two);
         assert_eq!(held.poisoned_by(), Some(one.instance().id));
         held.clear_poison();
         assert_eq!(held.poisoned_by(), None);
         drop(held);
         assert_eq!(lock(one).poisoned_by(), None);
-        panic_with(lock(two));
+        panic_by(two);
         assert_eq!(lock(one).poisoned_by(), Some(two.instance().id));
     }};
 }
 
 #[test]
-fn an_owner_that_panics_poisons_the_lock_until_that_is_cleared() {
+fn an_owner_that_panics_in_a_change_poisons_the_lock_until_that_is_cleared() {
     for domain in [PersistenceDomain::Flushed, PersistenceDomain::WriteBack] {
         let pod = Pod::new(outlive::memory::Native::leaked(pod::SIZE, domain));
         let (one, two) = (pod.join(0), pod.join(1));
@@ -329,12 +336,29 @@ fn an_owner_that_panics_poisons_the_lock_until_that_is_cleared() {
                 [&one, &two]
             );
         }
-        // The value of a mutex is whole.
-        let mutex = RecoverableMutex::create(pod.memory, LOCK, Stock::new(100, 0));
-        panic_with(mutex.lock(&one).unwrap());
-        drop(mutex.lock(&two).unwrap());
-        assert_eq!(bare.lock(&two).unwrap().poisoned_by(), None);
     }
+}
+
+/// A value that is dropped while a panic is under way, and changes something in its drop.
+struct ChangesInItsDrop<'a>(&'a BareTatas, &'a outlive::membership::Member);
+
+impl Drop for ChangesInItsDrop<'_> {
+    fn drop(&mut self) {
+        let held = self.0.lock(self.1).unwrap();
+        drop(held.poison_on_panic());
+    }
+}
+
+#[test]
+fn a_change_that_begins_during_a_panic_is_not_cut_short_by_it() {
+    let pod = Pod::new(native());
+    let member = pod.join(0);
+    let lock = BareTatas::new(pod.memory, LOCK);
+    panic_in(|| {
+        let _changes = ChangesInItsDrop(&lock, &member);
+        panic_now()
+    });
+    assert_eq!(lock.lock(&member).unwrap().poisoned_by(), None);
 }
 
 #[test]

@@ -3,7 +3,6 @@
 
 use crate::fixtures::pod::{DATA, LOCK, Pod, SIZE};
 use crate::kill::{Crash, Marked, Suite, Sweep};
-use core::fmt::Debug;
 use core::time::Duration;
 use outlive::membership::{Member, Status};
 use outlive::recovery::{
@@ -11,8 +10,8 @@ use outlive::recovery::{
     RecoverOperation, RecoverPoint, Recovering, RedoPoint,
 };
 use outlive::sync::{
-    BareTatas, MutexPoint, QueueLock, QueuePoint, RecoverableMutex, Tatas, TatasLockPoint,
-    TatasUnlockPoint,
+    BareTatas, MutexPoint, PoisonPoint, QueueLock, QueuePoint, RecoverableMutex, Tatas,
+    TatasLockPoint, TatasUnlockPoint,
 };
 use outlive_memory::{Memory, Offset, Ordering};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
@@ -40,6 +39,7 @@ pub fn add_to(suite: &mut Suite) {
         .declare::<TatasLockPoint>()
         .declare::<TatasUnlockPoint>();
     suite.declare::<QueuePoint>().declare::<MutexPoint>();
+    suite.declare::<PoisonPoint>();
 }
 
 /// Sweeps that must fail, each with a part of what must be said.
@@ -167,13 +167,16 @@ fn update(pod: &Pod<Marked>, member: &Member<Marked>, what: What) {
     drop(held);
 }
 
-/// Changes something under the lock whose guard is `held`, and panics, which drops the guard.
-fn panic_with<T, E: Debug>(held: Result<T, E>, pod: &Pod<Marked>) {
-    let _ = catch_unwind(AssertUnwindSafe(|| {
-        let _held = held.unwrap();
-        pod.set(0, 1);
-        resume_unwind(Box::new(()));
-    }));
+/// Changes something under the lock whose guard is `$held`, and panics. (The guards have no trait in common.)
+macro_rules! panic_with {
+    ($held:expr, $pod:expr) => {
+        drop(catch_unwind(AssertUnwindSafe(|| {
+            let held = $held.unwrap();
+            let _change = held.poison_on_panic();
+            $pod.set(0, 1);
+            resume_unwind(Box::new(()))
+        })))
+    };
 }
 
 /// The words that say whether the victim has released the lock itself, and that this was judged: before anybody
@@ -249,14 +252,11 @@ impl Sweep for Killed {
                 value.commit();
                 *value = [7; 3];
             }
-            PanickedBareLock => panic_with(BareTatas::new(memory, LOCK).lock(&member), &pod),
+            PanickedBareLock => panic_with!(BareTatas::new(memory, LOCK).lock(&member), pod),
             PanickedLoggedLock => {
-                panic_with(
-                    Tatas::new(memory, LOCK).lock(&member, &pod.recoverers),
-                    &pod,
-                );
+                panic_with!(Tatas::new(memory, LOCK).lock(&member, &pod.recoverers), pod);
             }
-            PanickedQueueLock => panic_with(queue(&pod).lock(&member, &pod.recoverers), &pod),
+            PanickedQueueLock => panic_with!(queue(&pod).lock(&member, &pod.recoverers), pod),
             LatePoison => {
                 std::mem::forget(BareTatas::new(memory, LOCK).lock(&member).unwrap());
                 pod.set(0, 1);

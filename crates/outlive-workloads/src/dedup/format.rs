@@ -436,7 +436,9 @@ mod tests {
         // A chunk that is named once more.
         let mut more = index.clone();
         for entry in &mut more.entries {
-            if let Content::File { chunks, .. } = &mut entry.content {
+            if let Content::File { chunks, .. } = &mut entry.content
+                && !chunks.is_empty()
+            {
                 chunks.push(0);
             }
         }

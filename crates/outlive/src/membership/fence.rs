@@ -121,12 +121,12 @@ impl Fence {
         }
     }
 
-    /// Returns for how long the heart, which has beaten `beats` times now, has not moved under this fence. Two looks count
-    /// for at most `poll`: when nobody looks, perhaps nobody beats either.
-    pub(crate) fn silence(&mut self, beats: u64, now: Duration, poll: Duration) -> Duration {
+    /// Returns for how long the heart, which has beaten `beats` times now, has not moved under this fence. The time between
+    /// two looks counts as `most` at most: when nobody looks, perhaps nobody beats either.
+    pub(crate) fn silence(&mut self, beats: u64, now: Duration, most: Duration) -> Duration {
         let before = self.heart.filter(|heart| heart.beats == beats);
         let silence = before.map_or(Duration::ZERO, |heart| {
-            heart.silence + now.saturating_sub(heart.last).min(poll)
+            heart.silence + now.saturating_sub(heart.last).min(most)
         });
         self.heart = Some(Heart {
             beats,

@@ -390,8 +390,8 @@ impl Manager {
         } else if systems.is_earlier_boot(seen.host, os.identity()) && self.agent.is_none() {
             // A machine runs one boot at a time. Where an agent can be asked it is: machine ids are copied with machines.
             // So one that beats is another machine; it is fenced on request.
-            let poll = self.settings.poll;
-            match fence.silence(self.tables.records().beats(id), now, poll) {
+            let heartbeat = self.settings.heartbeat;
+            match fence.silence(self.tables.records().beats(id), now, heartbeat) {
                 silence if silence >= self.settings.suspicion => FenceState::Done,
                 _ if fence.is_failing(now) => FenceState::Failing(
                     "it beats, so it is another machine with the same machine id, and no fence command is configured".into(),

@@ -21,7 +21,6 @@ use crate::membership::{Instance, Member};
 use bytemuck::Pod;
 use core::fmt;
 use core::marker::PhantomData;
-use core::mem::ManuallyDrop;
 use core::ops::{Deref, DerefMut};
 use core::time::Duration;
 use outlive_memory::{Memory, Native, Offset, Ordering};
@@ -148,7 +147,9 @@ impl<T: Repair, M: Memory> RecoverableMutex<T, M> {
     pub fn create(memory: M, at: Offset, value: T) -> Self {
         let mutex = Self::at(memory, at);
         memory.store(at, Instance::NOBODY, Ordering::Relaxed);
-        memory.store(at + 8, 0u64, Ordering::Relaxed);
+        for part in [8, 12] {
+            memory.store(at + part, 0u32, Ordering::Relaxed);
+        }
         memory.store(at + SELECTOR, 0u64, Ordering::Relaxed);
         memory.copy_in(mutex.copy(0), bytemuck::bytes_of(&value));
         memory.persist(at, Self::BYTES);
@@ -219,7 +220,7 @@ impl<T: Repair, M: Memory> RecoverableMutex<T, M> {
             changed: false,
             panicking: std::thread::panicking(),
             mutex,
-            held: ManuallyDrop::new(held),
+            held,
         };
         if let Some(dead) = abandoned_by {
             guard.repair(Abandoned::ByDeath(dead));
@@ -287,7 +288,7 @@ pub struct MutexGuard<'m, T: Repair, M: Memory = Native> {
     changed: bool,
     /// Whether a panic was under way when the lock was taken: then its end is not ours.
     panicking: bool,
-    held: ManuallyDrop<BareTatasGuard<'m, M>>,
+    held: BareTatasGuard<'m, M>,
 }
 
 impl<T: Repair, M: Memory> MutexGuard<'_, T, M> {
@@ -344,10 +345,7 @@ impl<T: Repair, M: Memory> Drop for MutexGuard<'_, T, M> {
         } else {
             self.commit();
         }
-        // SAFETY: nobody uses it any more.
-        let held = unsafe { ManuallyDrop::take(&mut self.held) };
-        // Not poisoned: the value is whole.
-        held.release_whole();
+        // Dropping `held` releases the lock.
     }
 }
 

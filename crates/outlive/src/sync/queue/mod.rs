@@ -11,7 +11,7 @@
 //! ```text
 //!  lock:   0  tail: the last waiter's ticket, or 0      node, in the waiter's log, one per lock entry:
 //!         64  who mends the queue, or 0                   0  turn: which use of the node this is
-//!         72  poison: a holder that panicked, + 1         8  the predecessor's ticket
+//!         72  poison, 32 bits: a holder that panicked     8  the predecessor's ticket
 //!  ticket: | turn, 42 bits | node + 1, 6 | id, 16 |      16  done: the last turn that is over
 //!                                                        24  whether the successor sleeps
 //! ```
@@ -35,7 +35,7 @@ mod mend;
 pub(super) use mend::LeaveQueue;
 
 use super::wait::{Waiter, Waiting, lower, ring};
-use super::{LockError, poison};
+use super::{LockError, PoisonOnPanic, poison};
 use crate::membership::{InstanceId, Member};
 use crate::recovery::{Listed, LockKind, Logs, OwnLog, Recovered, Recoverers, Redo, RedoError};
 use core::time::Duration;
@@ -45,7 +45,7 @@ const TURN: u64 = 0;
 const PREDECESSOR: u64 = 8;
 const DONE: u64 = 16;
 const SLEEPER: u64 = 24;
-/// In the lock.
+/// In the lock: the id of a holder that panicked + 1, or 0.
 const POISON: u64 = 72;
 
 outlive_memory::crash_points! {
@@ -59,8 +59,6 @@ outlive_memory::crash_points! {
         Queued,
         /// Holds the lock.
         Held,
-        /// The holder panics: the lock is poisoned, and held.
-        Poisoned,
         /// The turn is done; the lock is still listed.
         Released,
         /// The lock is struck out.
@@ -111,7 +109,7 @@ fn is_over(done: u64, turn: u64) -> bool {
 /// A recoverable queue lock, noted in its users' logs: first come, first served, among the living.
 ///
 /// Waits for live instances only: for the holder and those before, or for a live recoverer of a dead one.
-/// Nobody gets it from a dead owner before that has been recovered. A panic [poisons](QueueGuard::poisoned_by) it. For
+/// Nobody gets it from a dead owner before that has been recovered. For
 /// [`Flushed`](PersistenceDomain::Flushed) memory.
 ///
 /// ```
@@ -591,13 +589,25 @@ impl<M: Memory> QueueGuard<'_, M> {
         OwnLog::of(self.member).lock_of(self.listed) + POISON
     }
 
-    /// As [`BareTatasGuard::poisoned_by`](super::BareTatasGuard::poisoned_by). What was stored by [redo](Self::redo)
-    /// transactions is whole nevertheless.
+    /// Poisons the lock if a panic drops what this returns: for the time in which what the lock protects is changed in
+    /// place. Costs nothing on the way to the lock.
+    ///
+    /// # Crash
+    /// The lock passes on when the dead holder has been recovered, and is not poisoned, unless the panic had come so far.
+    pub fn poison_on_panic(&self) -> PoisonOnPanic<'_, M> {
+        PoisonOnPanic::new(self.memory, self.mark(), self.member)
+    }
+
+    /// Returns the id of the owner that panicked last in the middle of [a change](Self::poison_on_panic); `None` if none has, or none since
+    /// [`clear_poison`](Self::clear_poison).
     pub fn poisoned_by(&self) -> Option<InstanceId> {
         poison::poisoned_by(self.memory, self.mark())
     }
 
-    /// As [`BareTatasGuard::clear_poison`](super::BareTatasGuard::clear_poison).
+    /// Says that what the lock protects is whole again after a panic.
+    ///
+    /// # Crash
+    /// The lock is poisoned or not; it is held.
     pub fn clear_poison(&self) {
         poison::clear(self.memory, self.mark());
     }
@@ -610,8 +620,8 @@ impl<M: Memory> Drop for QueueGuard<'_, M> {
         // Relaxed, and read before the lock is passed on, as in `tatas/release.rs`.
         // SAFETY: `Place::take` has asked for the node's words and the entry's, in this memory; so for the next two.
         let asleep: u32 = unsafe { memory.load_unchecked(self.node + SLEEPER, Ordering::Relaxed) };
-        if asleep != 0 || std::thread::panicking() {
-            return pass_on_seldom(self.member, self.listed);
+        if asleep != 0 {
+            return pass_on_and_wake(self.member, self.listed);
         }
         // Release: what was done under the lock.
         // SAFETY: as above.
@@ -624,17 +634,13 @@ impl<M: Memory> Drop for QueueGuard<'_, M> {
     }
 }
 
-/// The same where the successor sleeps, and during a panic, which poisons the lock.
+/// The same where the successor sleeps.
 #[cold]
 #[inline(never)]
-fn pass_on_seldom<M: Memory>(member: &Member<M>, listed: Listed) {
+fn pass_on_and_wake<M: Memory>(member: &Member<M>, listed: Listed) {
     // In the member's memory, as in `tatas/release.rs`. Relaxed: this thread wrote the turn.
     let (memory, log) = (member.memory(), OwnLog::of(member));
     let turn: u64 = memory.load(log.node(listed) + TURN, Ordering::Relaxed);
-    if std::thread::panicking() {
-        poison::poison(memory, log.lock_of(listed) + POISON, member);
-        memory.crash_point(QueuePoint::Poisoned);
-    }
     let flag = log.node(listed) + SLEEPER;
     let asleep = lower(memory, flag);
     // Release: what was done under the lock.

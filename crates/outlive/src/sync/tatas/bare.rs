@@ -4,12 +4,12 @@ use super::{POISON, SLEEPERS, TatasLockPoint, release};
 use crate::membership::{Instance, InstanceId, Member};
 use crate::recovery::{Listed, LockKind, OwnLog};
 use crate::sync::wait::{Waiter, Waiting};
-use crate::sync::{LockError, owner, poison};
+use crate::sync::{LockError, PoisonOnPanic, owner, poison};
 use core::time::Duration;
 use outlive_memory::{Memory, Native, Offset, Ordering, PersistenceDomain};
 
 /// A recoverable lock without a log entry: whoever takes it from a dead owner is told, and makes good
-/// what the dead left. A panic [poisons](BareTatasGuard::poisoned_by) it.
+/// what the dead left.
 ///
 /// Fast path: one compare-and-swap, one store with release. Waits for a live holder; never for a dead
 /// one. Not fair.
@@ -274,9 +274,23 @@ impl<'m, M: Memory> BareTatasGuard<'m, M> {
         Instance::from_word(self.taken.abandoned_by)
     }
 
-    /// Returns the id of the owner that panicked last while it held the lock, or was dropping the guard of a lock that
-    /// it had acquired during a panic; `None` if none has since [`clear_poison`](Self::clear_poison). What
-    /// the lock protects may be half-done.
+    /// The holder.
+    #[inline]
+    pub fn member(&self) -> &'m Member<M> {
+        self.member
+    }
+
+    /// Poisons the lock if a panic drops what this returns: for the time in which what the lock protects is changed in
+    /// place. Costs nothing on the way to the lock.
+    ///
+    /// # Crash
+    /// The next owner is told of the death: [`abandoned_by`](Self::abandoned_by).
+    pub fn poison_on_panic(&self) -> PoisonOnPanic<'_, M> {
+        PoisonOnPanic::new(self.memory, self.at + POISON, self.member)
+    }
+
+    /// Returns the id of the owner that panicked last in the middle of [a change](Self::poison_on_panic); `None` if none has, or none since
+    /// [`clear_poison`](Self::clear_poison).
     pub fn poisoned_by(&self) -> Option<InstanceId> {
         poison::poisoned_by(self.memory, self.at + POISON)
     }
@@ -288,30 +302,13 @@ impl<'m, M: Memory> BareTatasGuard<'m, M> {
     pub fn clear_poison(&self) {
         poison::clear(self.memory, self.at + POISON);
     }
-
-    /// The holder.
-    #[inline]
-    pub fn member(&self) -> &'m Member<M> {
-        self.member
-    }
-
-    /// Releases the lock, which no panic poisons.
-    #[inline(always)]
-    pub(in crate::sync) fn release_whole(self) {
-        let (memory, member, at, listed) = (self.memory, self.member, self.at, self.taken.listed);
-        core::mem::forget(self);
-        // SAFETY: as in `drop`.
-        unsafe { release::release::<M, false>(memory, member, at, listed) };
-    }
 }
 
 impl<M: Memory> Drop for BareTatasGuard<'_, M> {
     #[inline(always)]
     fn drop(&mut self) {
         // SAFETY: `BareTatas::new` has asked for the word.
-        unsafe {
-            release::release::<M, true>(self.memory, self.member, self.at, self.taken.listed);
-        }
+        unsafe { release::release(self.memory, self.member, self.at, self.taken.listed) };
     }
 }
 

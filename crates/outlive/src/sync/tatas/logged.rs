@@ -10,12 +10,12 @@ use super::{POISON, TatasLockPoint, release};
 use crate::membership::{Instance, InstanceId, Member};
 use crate::recovery::{Listed, LockKind, OwnLog, Recovered, Recoverers, Redo, RedoError};
 use crate::sync::wait::Waiting;
-use crate::sync::{LockError, poison};
+use crate::sync::{LockError, PoisonOnPanic, poison};
 use core::time::Duration;
 use outlive_memory::{Memory, Native, Offset, PersistenceDomain};
 
 /// A recoverable lock that is noted in its owner's log: nobody gets it from a dead owner before that
-/// has been recovered. A panic [poisons](TatasGuard::poisoned_by) it.
+/// has been recovered.
 ///
 /// Waits for a live holder, or for a live recoverer of a dead one. Not fair.
 ///
@@ -250,6 +250,29 @@ impl<'m, M: Memory> TatasGuard<'m, M> {
         self.member
     }
 
+    /// Poisons the lock if a panic drops what this returns: for the time in which what the lock protects is changed in
+    /// place. Costs nothing on the way to the lock.
+    ///
+    /// # Crash
+    /// The lock is free when the dead owner has been recovered, and not poisoned, unless the panic had come so far.
+    pub fn poison_on_panic(&self) -> PoisonOnPanic<'_, M> {
+        PoisonOnPanic::new(self.memory, self.at + POISON, self.member)
+    }
+
+    /// Returns the id of the owner that panicked last in the middle of [a change](Self::poison_on_panic); `None` if none has, or none since
+    /// [`clear_poison`](Self::clear_poison).
+    pub fn poisoned_by(&self) -> Option<InstanceId> {
+        poison::poisoned_by(self.memory, self.at + POISON)
+    }
+
+    /// Says that what the lock protects is whole again after a panic.
+    ///
+    /// # Crash
+    /// The lock is poisoned or not; it is held.
+    pub fn clear_poison(&self) {
+        poison::clear(self.memory, self.at + POISON);
+    }
+
     /// Begins a redo transaction, which ends before the lock is released:
     ///
     /// ```compile_fail,E0505
@@ -270,19 +293,6 @@ impl<'m, M: Memory> TatasGuard<'m, M> {
     #[inline]
     pub fn redo(&self) -> Result<Redo<'_, M>, RedoError> {
         OwnLog::of(self.member).redo_under(self)
-    }
-}
-
-impl<M: Memory> TatasGuard<'_, M> {
-    /// As [`BareTatasGuard::poisoned_by`](super::BareTatasGuard::poisoned_by). What was stored by [redo](Self::redo)
-    /// transactions is whole nevertheless.
-    pub fn poisoned_by(&self) -> Option<InstanceId> {
-        poison::poisoned_by(self.memory, self.at + POISON)
-    }
-
-    /// As [`BareTatasGuard::clear_poison`](super::BareTatasGuard::clear_poison).
-    pub fn clear_poison(&self) {
-        poison::clear(self.memory, self.at + POISON);
     }
 }
 

@@ -50,8 +50,6 @@ outlive_memory::crash_points! {
 outlive_memory::crash_points! {
     /// Where the release of a test-and-test-and-set lock may be cut short.
     pub enum TatasUnlockPoint for "tatas.unlock" {
-        /// The owner panics: the lock is poisoned, and held.
-        Poisoned,
         /// The lock is free and still listed.
         Released,
         /// It is struck out.

@@ -9,23 +9,19 @@
 //! The sleepers' flag is read *before* the word is given up, while the line is certainly ours: read after it, the line
 //! is often another's already and has to be fetched again, and on x86 the load would overtake the store anyway. A
 //! sleeper that raises its flag in between is missed, as it would be then, and naps to the end of its nap (`wait.rs`).
-//!
-//! Whether a panic drops the guard is one load more of a line that nobody writes, and leads to the same call.
 
-use super::{POISON, SLEEPERS, TatasUnlockPoint};
+use super::{SLEEPERS, TatasUnlockPoint};
 use crate::membership::{Instance, Member};
 use crate::recovery::{Listed, OwnLog};
-use crate::sync::poison::poison;
 use crate::sync::wait::{lower, ring};
 use outlive_memory::{Memory, Offset, Ordering};
 
-/// Gives up the lock at `at`, which `member` holds and, in the flushed domain, does not list. During a panic the lock
-/// is poisoned, if `POISONS`.
+/// Gives up the lock at `at`, which `member` holds and, in the flushed domain, does not list.
 ///
 /// # Safety
 /// There is a word of 128 bits at `at`: the lock.
 #[inline(always)]
-pub(in crate::sync) unsafe fn release<M: Memory, const POISONS: bool>(
+pub(super) unsafe fn release<M: Memory>(
     memory: M,
     member: &Member<M>,
     at: Offset,
@@ -34,8 +30,8 @@ pub(in crate::sync) unsafe fn release<M: Memory, const POISONS: bool>(
     // Relaxed: a flag that is missed costs the rest of a nap.
     // SAFETY: a part of the word that the caller answers for; so is the next.
     let asleep: u32 = unsafe { memory.load_unchecked(at + SLEEPERS, Ordering::Relaxed) };
-    if asleep != 0 || listed.is_some() || POISONS && std::thread::panicking() {
-        return release_seldom::<M, POISONS>(member, at);
+    if asleep != 0 || listed.is_some() {
+        return release_seldom(member, at);
     }
     // Release: what was done under the lock.
     // SAFETY: as above.
@@ -43,7 +39,7 @@ pub(in crate::sync) unsafe fn release<M: Memory, const POISONS: bool>(
     memory.crash_point(TatasUnlockPoint::Released);
 }
 
-/// Gives up the lock at `at`, which `member` holds and lists. During a panic the lock is poisoned.
+/// Gives up the lock at `at`, which `member` holds and lists.
 ///
 /// # Safety
 /// There is a word of 128 bits at `at`, the lock, and one of 64 bits at the entry. `written_back` is 0 in the
@@ -59,8 +55,8 @@ pub(super) unsafe fn release_listed<M: Memory>(
     // Relaxed: as in `release`.
     // SAFETY: a part of the word that the caller answers for; so is the next.
     let asleep: u32 = unsafe { memory.load_unchecked(at + SLEEPERS, Ordering::Relaxed) };
-    if u64::from(asleep) | written_back != 0 || std::thread::panicking() {
-        return release_seldom::<M, true>(member, at);
+    if u64::from(asleep) | written_back != 0 {
+        return release_seldom(member, at);
     }
     // Release: what was done under the lock.
     // SAFETY: as above.
@@ -72,17 +68,13 @@ pub(super) unsafe fn release_listed<M: Memory>(
     memory.crash_point(TatasUnlockPoint::Struck);
 }
 
-/// The same where somebody sleeps, during a panic, and on write-back memory.
+/// The same where somebody sleeps, and on write-back memory.
 #[cold]
 #[inline(never)]
-fn release_seldom<M: Memory, const POISONS: bool>(member: &Member<M>, at: Offset) {
+fn release_seldom<M: Memory>(member: &Member<M>, at: Offset) {
     // The lock's memory, as a member of its pod sees it, and its entry are looked up: with one more argument the
     // drop would not be inlined where a panic drops the guard, and then the guard is in memory on the fast path too.
     let (memory, listed) = (member.memory(), OwnLog::of(member).entry_of(at));
-    if POISONS && std::thread::panicking() {
-        poison(memory, at + POISON, member);
-        memory.crash_point(TatasUnlockPoint::Poisoned);
-    }
     let asleep = lower(memory, at + SLEEPERS);
     // Release: what was done under the lock.
     memory.store(at, Instance::NOBODY, Ordering::Release);
