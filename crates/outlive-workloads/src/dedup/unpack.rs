@@ -133,7 +133,7 @@ pub enum UnpackError {
     },
 }
 
-/// What a file, a directory or a link takes at least, for [`unpack_at_most`]: what is given out at a time is a whole number of these.
+/// What a file, a directory or a link takes at least, for [`Options::most`]: what is given out at a time is a whole number of these.
 pub const BLOCK: u64 = 4 << 10;
 
 /// Unpacks `archive` into the directory `into`, which is empty or is made, if there is room for it.
