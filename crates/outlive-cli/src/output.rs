@@ -38,7 +38,7 @@ pub fn first_lines(items: impl ExactSizeIterator<Item: Display>) -> Vec<String> 
     lines
 }
 
-/// Shows control characters as escapes: names of files may have them, and a terminal obeys them.
+/// Escapes control characters: a file's name can contain them, and a terminal executes them.
 fn printable(text: &impl Display) -> String {
     let shown = |c: char| match c.is_control() {
         true => c.escape_default().to_string(),
@@ -79,4 +79,15 @@ impl To {
 /// A note for people that is not part of the answer. It may be lost.
 pub fn note(text: impl Display) {
     let _ = writeln!(io::stderr(), "{text}");
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_in_lists_cannot_command_a_terminal() {
+        let lines = first_lines(["a\x1b[2Jb\n", "ä"].iter());
+        assert_eq!(lines, ["  a\\u{1b}[2Jb\\n", "  ä"]);
+    }
 }

@@ -132,7 +132,7 @@ impl Plan {
     }
 }
 
-/// The case of what is said of the machine: it is no result.
+/// The case of rows about the machine, which are not results.
 pub(crate) const MACHINE: &str = "the machine, during the study";
 
 impl Study {

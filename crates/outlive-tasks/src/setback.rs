@@ -14,8 +14,7 @@ use std::time::Instant;
 const LIMIT: u32 = 3;
 /// The first pause.
 const FIRST: Duration = Duration::from_millis(1);
-/// The longest. If the tasks are at fault and not the worker, all workers pause, and the next good job waits for a part of this for each
-/// bad one.
+/// The longest pause. It is short because failing tasks make all workers pause, and good jobs wait meanwhile.
 const LONGEST: Duration = Duration::from_millis(100);
 
 /// How a worker's last tasks went.
@@ -82,6 +81,8 @@ mod tests {
             setback.fails(now);
         }
         assert_eq!(setback.fails(now), Some(LONGEST));
+        setback.succeeds();
+        assert!(!setback.pauses());
     }
 
     #[test]

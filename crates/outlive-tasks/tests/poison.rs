@@ -10,6 +10,7 @@ use outlive::pod::{Pod, PodOptions};
 use outlive::supervise::{Child, Place, ProcessSupervisor, RestartPolicy, Stop};
 use outlive_tasks::{Call, Deadlines, Job, JobError, Options, WorkerPool, task};
 use std::process::Command;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 use support::LONG;
 
@@ -226,6 +227,42 @@ fn fenced_until_over(process: &Process, pool: &WorkerPool, job: &Job<'_>) -> Vec
         }
     }
     fenced
+}
+
+task! {
+    /// Ends when [`MAY_END`] is set.
+    fn held(_context) {
+        while !MAY_END.load(Ordering::Relaxed) {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        Ok(())
+    }
+}
+
+static MAY_END: AtomicBool = AtomicBool::new(false);
+
+#[test]
+fn time_in_which_the_observer_does_not_look_makes_no_worker_overdue() {
+    support::with_workers("paused", 1, Options::new(), |pod, heap, pool| {
+        let job = pool.submit(heap, "held", held()).unwrap();
+        let limit = Duration::from_secs(1);
+        let (mut deadlines, generations) = (Deadlines::new(limit), pod.tables().generations());
+        let mut look = || deadlines.look(&pool, generations).unwrap();
+        // The worker holds the task after a few looks. Of the pause half the limit counts.
+        for _ in 0..5 {
+            assert_eq!(look(), []);
+            std::thread::sleep(limit / 100);
+        }
+        std::thread::sleep(limit * 3 / 2);
+        assert_eq!(look(), [], "as long as nobody looked");
+        let since = Instant::now();
+        while look().is_empty() {
+            assert!(since.elapsed() < LONG.unwrap());
+            std::thread::sleep(limit / 100);
+        }
+        MAY_END.store(true, Ordering::Relaxed);
+        job.wait(LONG).unwrap();
+    });
 }
 
 #[test]

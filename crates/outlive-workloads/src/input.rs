@@ -80,8 +80,7 @@ pub(crate) fn version_of(metadata: &Metadata) -> u64 {
         .fold(0, |version, word| mixed(version ^ word))
 }
 
-/// Opens the file at `path`, which was a regular file when it was looked at. A FIFO that has come into its place is not
-/// waited for.
+/// Opens the file at `path`, which was a regular file before. Does not block if a FIFO has replaced it.
 ///
 /// # Errors
 /// If it cannot be opened, or is no regular file any more.

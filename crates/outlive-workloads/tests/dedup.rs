@@ -220,6 +220,17 @@ fn what_differs_from_the_files_is_noticed() {
         assert!(matches!(verify(&archive, &tree), Err(Wrong::Bytes { .. })));
     }
     fs::write(&bible, &text).unwrap();
+    verify(&archive, &tree).unwrap();
+    // A hole that is filled after the file was archived.
+    let sparse = fs::OpenOptions::new()
+        .write(true)
+        .open(place.path().join("tree/sparse"))
+        .unwrap();
+    sparse.write_all_at(b".", 7 << 20).unwrap();
+    let wrong = verify(&archive, &tree).unwrap_err();
+    assert!(wrong.to_string().contains("sparse"), "{wrong}");
+    sparse.write_all_at(&[0], 7 << 20).unwrap();
+    verify(&archive, &tree).unwrap();
     fs::set_permissions(&bible, fs::Permissions::from_mode(0o640)).unwrap();
     let tree = Tree::find(&[place.path().join("tree")]).unwrap();
     assert!(matches!(verify(&archive, &tree), Err(Wrong::Entry { .. })));
@@ -306,6 +317,67 @@ fn whoever_does_what_the_archive_is_the_same() {
             "{stretch} bytes a task"
         );
     }
+}
+
+#[test]
+fn a_fifo_in_the_place_of_a_file_is_not_waited_for() {
+    let place = tempfile::tempdir().unwrap();
+    let tree = make(place.path());
+    let file = place.path().join("tree/noise");
+    fs::remove_file(&file).unwrap();
+    let (fifo, mode) = (rustix::fs::FileType::Fifo, rustix::fs::Mode::RUSR);
+    rustix::fs::mknodat(rustix::fs::CWD, &file, fifo, mode, 0).unwrap();
+    let refused = pack_alone(&tree, 6, Vec::new()).unwrap_err().to_string();
+    assert!(refused.contains("no regular file any more"), "{refused}");
+}
+
+/// More hard links than ext4 allows for one file.
+const MANY: usize = 66_000;
+
+#[test]
+fn hard_links_that_have_to_be_copies_count_for_the_limit() {
+    let place = tempfile::tempdir().unwrap();
+    let file = place.path().join("0");
+    fs::write(&file, [7; 10_000]).unwrap();
+    let tree = Tree::find(&[&file]).unwrap();
+    let mut packed = Vec::new();
+    pack_alone(&tree, 6, &mut packed).unwrap();
+    let archive = Archive::open(packed.as_slice()).unwrap();
+    let (mut kept, mut chunk) = (Vec::new(), Vec::new());
+    let (mut catalog, mut file) = (Catalog::default(), Vec::new());
+    let mut writer = Writer::new(&mut file).unwrap();
+    let mut numbers = Vec::new();
+    for number in 0..archive.chunks() {
+        archive.restore(number, &mut kept, &mut chunk).unwrap();
+        let entered = catalog.enter(pack::digest(&chunk), chunk.len());
+        numbers.push(entered.unwrap().0);
+        writer.chunk(&kept).unwrap();
+    }
+    catalog.add(&tree.entries()[0], numbers);
+    for number in 1..MANY {
+        let mut link = tree.entries()[0].clone();
+        link.name = number.to_string().into_bytes();
+        link.content = Content::HardLink(0);
+        catalog.add(&link, Vec::new());
+    }
+    writer.finish(&catalog).unwrap();
+    let archive = Archive::open(file.as_slice()).unwrap();
+    // Room for the file, and for no copy of it.
+    let options = Options {
+        most: 20_000,
+        ..Options::default()
+    };
+    match unpack_with(&archive, &place.path().join("copy"), &options) {
+        Ok(unpacked) => {
+            assert_eq!(unpacked.hard_links as usize, MANY - 1);
+            println!("skipped: a file of this filesystem can have more than {MANY} names");
+        }
+        Err(UnpackError::NoRoomForCopy { needed, left, .. }) => assert!(needed > left),
+        Err(error) => panic!("{error}"),
+    }
+    let unpacked = unpack(&archive, &place.path().join("all")).unwrap();
+    assert_eq!(unpacked.hard_links + unpacked.files, MANY as u64);
+    assert!(unpacked.files <= 2, "one copy is enough");
 }
 
 /// Writes an archive of version 2, as the format was.

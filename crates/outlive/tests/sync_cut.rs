@@ -287,33 +287,33 @@ fn panic_now() -> Never {
 macro_rules! is_poisoned_until_it_is_cleared {
     ($lock:expr, $by:expr) => {{
         let (lock, [one, two]) = ($lock, $by);
-        assert_eq!(lock(one).poisoned_by(), None);
+        assert_eq!(lock(one).poison().set_by(), None);
         // A panic outside of a change, and a change without a panic.
         panic_in(|| {
             let held = lock(one);
-            drop(held.poison_on_panic());
+            drop(held.poison().on_panic());
             panic_now()
         });
-        assert_eq!(lock(two).poisoned_by(), None);
+        assert_eq!(lock(two).poison().set_by(), None);
         let panic_by = |by| {
             panic_in(|| {
                 let held = lock(by);
-                let _change = held.poison_on_panic();
+                let _change = held.poison().on_panic();
                 panic_now()
             });
         };
         panic_by(one);
         // Whoever looks takes nothing away.
         drop(lock(one));
-        assert_eq!(lock(two).poisoned_by(), Some(one.instance().id));
+        assert_eq!(lock(two).poison().set_by(), Some(one.instance().id));
         let held = lock(two);
-        assert_eq!(held.poisoned_by(), Some(one.instance().id));
-        held.clear_poison();
-        assert_eq!(held.poisoned_by(), None);
+        assert_eq!(held.poison().set_by(), Some(one.instance().id));
+        held.poison().clear();
+        assert_eq!(held.poison().set_by(), None);
         drop(held);
-        assert_eq!(lock(one).poisoned_by(), None);
+        assert_eq!(lock(one).poison().set_by(), None);
         panic_by(two);
-        assert_eq!(lock(one).poisoned_by(), Some(two.instance().id));
+        assert_eq!(lock(one).poison().set_by(), Some(two.instance().id));
     }};
 }
 
@@ -345,7 +345,7 @@ struct ChangesInItsDrop<'a>(&'a BareTatas, &'a outlive::membership::Member);
 impl Drop for ChangesInItsDrop<'_> {
     fn drop(&mut self) {
         let held = self.0.lock(self.1).unwrap();
-        drop(held.poison_on_panic());
+        drop(held.poison().on_panic());
     }
 }
 
@@ -358,7 +358,7 @@ fn a_change_that_begins_during_a_panic_is_not_cut_short_by_it() {
         let _changes = ChangesInItsDrop(&lock, &member);
         panic_now()
     });
-    assert_eq!(lock.lock(&member).unwrap().poisoned_by(), None);
+    assert_eq!(lock.lock(&member).unwrap().poison().set_by(), None);
 }
 
 #[test]

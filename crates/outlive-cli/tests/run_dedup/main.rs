@@ -257,34 +257,52 @@ fn a_damaged_archive_is_refused_and_says_where_it_is_damaged() {
     outlive(["unpack", &stage.path("missing"), &into]).fails(1, "missing: No such file");
 }
 
+/// Archives `paths`, changes the file `changed` by `change` once the pod exists, and requires that
+/// the run names that file and leaves nothing.
+fn is_named_when_it_changes(
+    stage: &Stage,
+    paths: &[&str],
+    changed: &str,
+    change: impl FnOnce(fs::File),
+) {
+    let place = Place::new("changed");
+    let (pod, output) = (place.path(), stage.path("archive"));
+    let mut arguments = vec!["run", "dedup", "--pod", pod, "--output", &output];
+    // Slow enough for the change to come first: one worker reads a small part at a time.
+    arguments.extend(["--hosts", "1", "--window", "256K", "--level", "9"]);
+    arguments.extend(paths);
+    let running = support::command(&arguments)
+        .stderr(std::process::Stdio::piped())
+        .stdout(std::process::Stdio::piped())
+        .spawn()
+        .unwrap();
+    wait_until("the pod is there", || fs::exists(pod).unwrap());
+    change(fs::OpenOptions::new().write(true).open(changed).unwrap());
+    let ended = running.wait_with_output().unwrap();
+    let said = String::from_utf8_lossy(&ended.stderr);
+    let named = format!("{changed} has changed while it was read");
+    assert!(said.contains(&named), "{said}");
+    assert_eq!(ended.status.code(), Some(1));
+    assert!(!Path::new(&output).exists() && !Path::new(pod).exists());
+}
+
 #[test]
 fn a_file_that_changes_while_it_is_read_is_named() {
     let stage = Stage::new("changed");
-    let file = stage.write("file", &executable()[..2_000_000]);
-    let pod = format!("/dev/shm/outlive-changed-test-{}", std::process::id());
+    let code = &executable()[..2_000_000];
+    let file = stage.write("file", code);
     for len in [1_999_000, 2_000_001] {
-        fs::write(&file, &executable()[..2_000_000]).unwrap();
-        let output = stage.path("archive");
-        let mut arguments = vec!["run", "dedup", &file, "--pod", &pod, "--output", &output];
-        // Slow enough to be overtaken: the file is changed when the pod is there, and one worker reads it bit by bit.
-        arguments.extend(["--hosts", "1", "--window", "256K", "--level", "9"]);
-        let running = support::command(&arguments)
-            .stderr(std::process::Stdio::piped())
-            .stdout(std::process::Stdio::piped())
-            .spawn()
-            .unwrap();
-        wait_until("the pod is there", || fs::exists(&pod).unwrap());
-        let changed = fs::OpenOptions::new().write(true).open(&file).unwrap();
-        changed.set_len(len).unwrap();
-        let ended = running.wait_with_output().unwrap();
-        let said = String::from_utf8_lossy(&ended.stderr);
-        assert!(
-            said.contains("file has changed while it was read"),
-            "{said}"
-        );
-        assert_eq!(ended.status.code(), Some(1));
-        assert!(!Path::new(&output).exists() && !Path::new(&pod).exists());
+        fs::write(&file, code).unwrap();
+        is_named_when_it_changes(&stage, &[&file], &file, |file| file.set_len(len).unwrap());
     }
+    // The run reads no byte of a hole, but notices that it was filled.
+    fs::write(&file, code).unwrap();
+    let hole = stage.write("hole", b"");
+    let opened = fs::OpenOptions::new().write(true).open(&hole).unwrap();
+    opened.set_len(1 << 20).unwrap();
+    is_named_when_it_changes(&stage, &[&file, &hole], &hole, |hole| {
+        hole.write_all_at(b"filled", 700_000).unwrap();
+    });
 }
 
 #[test]

@@ -8,6 +8,7 @@ use core::time::Duration;
 use outlive::recovery::Recovered;
 use outlive::sync::{BareTatas, QueueLock, RecoverableMutex, Tatas};
 use outlive_memory::{Memory, Ordering};
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::OnceLock;
 
 /// The scenarios of this file.
@@ -55,6 +56,7 @@ pub fn all() -> Vec<Proof> {
         every(freed("logged tatas, freed", Kind::Logged), 1),
         every(freed("queue, freed", Kind::Queue), 1),
         every(freed("mutex, freed", Kind::Mutex), 1),
+        every(poisoned("bare tatas, poisoned", panics), 1),
     ]
 }
 
@@ -70,6 +72,11 @@ pub fn broken() -> Vec<(Scenario, Bounds, &'static str)> {
             "",
         ),
         (no_mending(), bounds(), "nobody "),
+        (
+            poisoned("poisoned after the release", poisons_late),
+            bounds(),
+            "half-done",
+        ),
     ]
 }
 
@@ -385,7 +392,7 @@ fn freed(name: &str, kind: Kind) -> Scenario {
                 }
                 m.store(DATA + 8, 1u64, Ordering::Relaxed);
                 m.store(LOCK, REUSED, Ordering::Relaxed);
-                // What stands beside the lock's word, at its size.
+                // The queue's mender, or the sleepers' flag.
                 match kind {
                     Kind::Queue => m.store(LOCK + 64, REUSED, Ordering::Relaxed),
                     _ => m.store(LOCK + 8, REUSED as u32, Ordering::Relaxed),
@@ -399,22 +406,65 @@ fn freed(name: &str, kind: Kind) -> Scenario {
         .check(move |m, _| {
             if get(m, 1) == 1 {
                 let beside = match kind {
-                    Kind::Queue => m.load(LOCK + 64, Ordering::Relaxed),
-                    _ => u64::from(m.load::<u32>(LOCK + 8, Ordering::Relaxed)),
+                    Kind::Queue => m.load::<u64>(LOCK + 64, Ordering::Relaxed) as u32,
+                    _ => m.load(LOCK + 8, Ordering::Relaxed),
                 };
                 let word: u64 = m.load(LOCK, Ordering::Relaxed);
-                let all = if kind == Kind::Queue {
-                    REUSED
-                } else {
-                    REUSED & 0xFFFF_FFFF
-                };
-                assert_eq!((word, beside), (REUSED, all));
+                assert_eq!((word, beside), (REUSED, REUSED as u32));
             }
         })
 }
 
 /// The contents of the object that reuses a freed lock's memory.
 const REUSED: u64 = 0x5EED_5EED_5EED_5EED;
+
+/// An owner leaves a change half-done as `owner` does. The next two owners see the poison, or one of them
+/// sees that the owner died, and repairs the data.
+fn poisoned(name: &str, owner: fn(Scheduled)) -> Scenario {
+    let next = |id| {
+        move |m: Scheduled| {
+            let member = pod(m).act_as(id);
+            let held = BareTatas::new(m, LOCK).lock(&member).unwrap();
+            if held.abandoned_by().is_some() {
+                m.store(DATA, 0u64, Ordering::Relaxed);
+            }
+            let is_poisoned = held.poison().set_by() == Some(0);
+            assert!(get(m, 0) == 0 || is_poisoned, "half-done, and not reported");
+        }
+    };
+    members(name)
+        .mortal("owner", owner)
+        .thread("next owner", next(1))
+        .thread("later owner", next(2))
+        .check(|_, _| ())
+}
+
+/// Changes data under a bare lock, and panics.
+fn panics(m: Scheduled) {
+    struct OnPurpose;
+    let member = pod(m).act_as(0);
+    let ended = catch_unwind(AssertUnwindSafe(|| {
+        let held = BareTatas::new(m, LOCK).lock(&member).unwrap();
+        let _change = held.poison().on_panic();
+        m.store(DATA, 1u64, Ordering::Relaxed);
+        resume_unwind(Box::new(OnPurpose))
+    }));
+    match ended {
+        Err(panic) if panic.is::<OnPurpose>() => {}
+        // The engine ends a thread by a panic of its own.
+        Err(panic) => resume_unwind(panic),
+        Ok(()) => {}
+    }
+}
+
+/// Broken: the lock is poisoned after its release.
+fn poisons_late(m: Scheduled) {
+    let member = pod(m).act_as(0);
+    core::mem::forget(BareTatas::new(m, LOCK).lock(&member).unwrap());
+    m.store(DATA, 1u64, Ordering::Relaxed);
+    m.store(LOCK, 0u64, Ordering::Release);
+    m.store(LOCK + 12, 1u32, Ordering::Relaxed);
+}
 
 /// Broken: a release that does not release.
 fn relaxed_unlock() -> Scenario {

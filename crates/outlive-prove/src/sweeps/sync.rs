@@ -48,8 +48,8 @@ pub fn broken() -> Vec<(Box<dyn Sweep>, &'static str)> {
         (Unlisted, "holds the lock"),
         (Early, "half-done"),
         (InPlace, "half-done"),
-        (LatePoison, "nobody is told"),
-        (LateQueuePoison, "nobody is told"),
+        (LatePoison, "not poisoned"),
+        (LateQueuePoison, "not poisoned"),
     ]
     .map(|(what, message)| -> (Box<dyn Sweep>, _) { (Box::new(Killed(what)), message) })
     .into()
@@ -112,7 +112,7 @@ enum What {
 use What::*;
 
 impl What {
-    /// Where the mark of a lock stands that a panic poisons.
+    /// Returns the offset of the mark that a panic sets.
     fn poison(self) -> Offset {
         let is_queue = matches!(self, PanickedQueueLock | LateQueuePoison);
         LOCK + if is_queue { 72 } else { 12 }
@@ -172,17 +172,17 @@ macro_rules! panic_with {
     ($held:expr, $pod:expr) => {
         drop(catch_unwind(AssertUnwindSafe(|| {
             let held = $held.unwrap();
-            let _change = held.poison_on_panic();
+            let _change = held.poison().on_panic();
             $pod.set(0, 1);
             resume_unwind(Box::new(()))
         })))
     };
 }
 
-/// The words that say whether the victim has released the lock itself, and that this was judged: before anybody
-/// recovered anything.
+/// The words that record whether the victim has released the lock itself, and that this was checked. It is checked before
+/// the first recovery.
 const RELEASED: u64 = 2;
-const JUDGED: u64 = 3;
+const CHECKED: u64 = 3;
 
 fn queue(pod: &Pod<Marked>) -> QueueLock<Marked> {
     QueueLock::new(pod.memory, LOCK)
@@ -278,9 +278,9 @@ impl Sweep for Killed {
 
     fn recover(&self, memory: Marked, crash: &Crash) {
         let pod = pod(memory);
-        if let Some(released) = self.0.has_released(&pod).filter(|_| pod.get(JUDGED) == 0) {
+        if let Some(released) = self.0.has_released(&pod).filter(|_| pod.get(CHECKED) == 0) {
             pod.set(RELEASED, released.into());
-            pod.set(JUDGED, 1);
+            pod.set(CHECKED, 1);
         }
         let lost = crash.recoverers_lost;
         for id in 0..=lost {
@@ -357,7 +357,7 @@ impl Sweep for Killed {
                 match (words[RELEASED as usize] == 1 || crash.returned) && poisoned_by != 1 {
                     false => Ok(()),
                     true => Err(
-                        "an owner panicked and released the lock, and nobody is told".to_owned(),
+                        "an owner panicked and released the lock, which is not poisoned".to_owned(),
                     ),
                 }
             }

@@ -35,7 +35,7 @@ impl ChartError {
 type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
 
 const WIDTH: u32 = 1180;
-/// A line below the panels.
+/// The height of a note below the panels.
 const NOTE: u32 = 18;
 /// Lines through a plot at its ticks.
 const GRID: RGBColor = RGBColor(225, 225, 225);
@@ -149,7 +149,7 @@ fn ratios_title(rows: &[&Row]) -> &'static str {
     }
 }
 
-/// What is said below the panels of a row that is no result.
+/// Returns the note for a row about the machine, which is not a result.
 fn note(row: &Row) -> Option<String> {
     let value = row.ours?;
     Some(format!(
@@ -198,7 +198,7 @@ fn numbers(row: &Row) -> Option<Line> {
         return None;
     }
     let on_ours = row.goal.filter(|goal| goal.on == On::Ours);
-    // The goal's bar first: what is drawn later hides what is there.
+    // The goal's bar first, so that it hides no mark.
     let marks: Vec<(Mark, f64)> = [
         (Mark::Goal, on_ours.map(|goal| goal.value)),
         (Mark::Peer, row.peer),

@@ -15,10 +15,10 @@ pub fn shortened(label: &str, room: i32, size: i32) -> String {
     kept + "…"
 }
 
-/// In how many lines a label may be.
+/// The most lines of a label.
 const LINES: usize = 3;
 
-/// The label in one line, or in as few as there is room for, cut at spaces.
+/// Splits a label at spaces into as few lines as the width allows.
 pub fn wrapped(label: &str, room: i32, size: i32) -> Vec<String> {
     let (mut lines, mut rest) = (Vec::new(), label);
     while width(rest, size) > room && lines.len() + 1 < LINES {

@@ -70,7 +70,7 @@ impl fmt::Display for Overdue {
 #[derive(Debug)]
 pub struct Deadlines {
     limit: Duration,
-    /// When it looked last.
+    /// The time of the last look.
     looked: Option<Instant>,
     /// For each slot what was seen there last.
     seen: Vec<Option<Seen>>,
@@ -106,8 +106,8 @@ impl Deadlines {
     /// [fenced](outlive::membership::Process::fence) if that is wanted. A worker that is fenced has died in its task: it counts
     /// for the [crash limit](super::Options::crash_limit), and another one does the task again.
     ///
-    /// The observer must look at least twice within the limit. Of a longer time without a look only half the limit counts: whatever kept
-    /// the observer (a machine that was suspended, a container that was paused) may have kept the workers too.
+    /// The observer must look at least twice within the limit. A longer interval between two looks counts
+    /// as half the limit: a suspended machine or a paused container stops the workers as well.
     ///
     /// # Errors
     /// If the pool is damaged.

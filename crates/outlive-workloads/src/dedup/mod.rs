@@ -3,8 +3,8 @@
 //! A file is cut into chunks where its content says so, so that what is inserted moves no cuts but those around it; chunks
 //! are compared by their SHA-256; each different one is compressed and kept at its first occurrence. The archive says
 //! for each file which chunks it is of; [`unpack`](unpack::unpack) restores files, directories and links to the
-//! identical bytes. Modes with all their bits, times of modification, hard links and holes are kept as well, and by option owners
-//! and extended attributes. (Two chunks of one SHA-256 would be taken for one.)
+//! identical bytes. All bits of modes, modification times, hard links and holes are kept as well; owners and extended attributes
+//! are optional. (Two chunks with equal SHA-256 would be taken for equal.)
 //!
 //! **The same archive, whoever did what.** Where a chunk ends depends on the bytes of its file alone and not on how
 //! the work was cut ([`chunk`] has the argument); a chunk's compressed bytes depend on the chunk alone; and chunks are
@@ -64,10 +64,10 @@ pub use on_tasks::{Archived, Archiving, Options};
 pub use tasks::{cut, number, stretches, window};
 pub use text::Text;
 
+use crate::input::open_regular;
 use archive::{Catalog, Writer};
 use extents::Span;
 use pack::Packer;
-use std::fs::File;
 use std::io::{self, Write};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
@@ -78,11 +78,11 @@ use tree::Tree;
 pub struct Summary {
     /// How many files there are.
     pub files: u64,
-    /// How many bytes they have, without holes.
+    /// The number of their bytes, without holes.
     pub bytes: u64,
-    /// How many more names these files have.
+    /// The number of additional names of these files.
     pub hard_links: u64,
-    /// How many bytes their holes have.
+    /// The number of bytes of their holes.
     pub hole_bytes: u64,
     /// Of how many chunks they are.
     pub chunks: u64,
@@ -150,6 +150,6 @@ pub fn pack_alone(tree: &Tree, level: u32, out: impl Write) -> Result<Summary, P
 /// Reads a range of the file at `path`.
 fn read(path: &Path, extent: Span) -> io::Result<Vec<u8>> {
     let mut bytes = vec![0; extent.len as usize];
-    File::open(path)?.read_exact_at(&mut bytes, extent.start)?;
+    open_regular(path)?.read_exact_at(&mut bytes, extent.start)?;
     Ok(bytes)
 }

@@ -28,14 +28,14 @@ pub struct Source {
     pub path: PathBuf,
     /// What the archive calls it: names with `/` between them.
     pub name: Vec<u8>,
-    /// Its mode, its time and what else was asked for.
+    /// Its mode and time, and the optional attributes.
     pub attributes: Attributes,
     /// What it is.
     pub content: Content,
 }
 
 impl Source {
-    /// The ranges of its file that are not holes, if it is one.
+    /// Returns the ranges of a file that are not holes; empty for other entries.
     pub(super) fn extents(&self) -> &[Span] {
         match &self.content {
             Content::File(file) => &file.data,
@@ -53,31 +53,31 @@ pub enum Content {
     File(FileContent),
     /// A symbolic link, and where it leads.
     Link(Vec<u8>),
-    /// Another name of the file that is the entry with this number.
+    /// A hard link to the file with this entry number.
     HardLink(usize),
 }
 
-/// What is known of a file's content before it is read.
+/// The properties of a file that are known before its content is read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FileContent {
     /// Its length in bytes.
     pub len: u64,
     /// Its ranges that are not holes, in their order.
     pub data: Vec<Span>,
-    /// Tells whether it has changed, as [`InputFile::version`](crate::input::InputFile::version) does.
+    /// A value that changes when the file changes: see [`InputFile::version`](crate::input::InputFile::version).
     pub version: u64,
 }
 
-/// What is archived of the directories that are named.
+/// Options that select the entries and attributes to archive.
 #[derive(Clone, Debug, Default)]
 pub struct Selection {
-    /// Keep the owners of everything.
+    /// Archive the owners of all entries.
     pub owners: bool,
-    /// Keep extended attributes.
+    /// Archive extended attributes.
     pub xattrs: bool,
-    /// Leave out what one of these matches, and what is in directories that one matches.
+    /// Exclude the entries that match one of these patterns, and the contents of such directories.
     pub exclude: Vec<Pattern>,
-    /// Fail at the first thing that cannot be archived. Otherwise it is [left out](Tree::left_out).
+    /// Fail at the first entry that cannot be archived, instead of [leaving it out](Tree::left_out).
     pub strict: bool,
 }
 
@@ -101,18 +101,18 @@ pub enum TreeError {
         /// What it is.
         kind: &'static str,
     },
-    /// Its length is 0, and yet it can be read: one of the kernel's own, say.
+    /// Its length is 0, but it has content, as files of /proc have.
     #[error("{} says that it is empty, and is not; copy it to an ordinary file first", .path.display())]
     NoLength {
         /// What it is called.
         path: PathBuf,
     },
-    /// One of its extended attributes cannot be read. The rest of it is archived.
+    /// An extended attribute cannot be read. The entry is archived without it.
     #[error("{} is archived without its extended attribute {name}, which cannot be read: {source}", .path.display())]
     Xattr {
-        /// What has it.
+        /// The entry.
         path: PathBuf,
-        /// What the attribute is called.
+        /// The name of the attribute.
         name: String,
         /// Why not.
         source: io::Error,
@@ -134,7 +134,7 @@ pub enum TreeError {
 }
 
 impl TreeError {
-    /// Returns the path of what cannot be archived.
+    /// Returns the path of the entry that cannot be archived.
     pub fn path(&self) -> &Path {
         match self {
             Self::Unreadable { path, .. }
@@ -146,7 +146,7 @@ impl TreeError {
         }
     }
 
-    /// Returns whether it is of a kind that has no content to be archived: a socket, a FIFO or a device.
+    /// Returns whether the entry is a socket, a FIFO or a device, which have no content to archive.
     pub fn is_special(&self) -> bool {
         matches!(self, Self::Special { .. })
     }
@@ -162,11 +162,11 @@ impl Tree {
         Self::find_with(paths, &Selection::default())
     }
 
-    /// The same for what `selection` leaves, and with what it keeps.
+    /// Finds the same entries with the options of `selection`.
     ///
     /// # Errors
-    /// If one of `paths` cannot be archived. What cannot be archived in the directories among them is
-    /// [left out](Self::left_out), or an error if the selection is strict.
+    /// If one of `paths` cannot be archived. An entry inside one of them that cannot be archived is
+    /// [left out](Self::left_out), or is an error if the selection is strict.
     pub fn find_with(paths: &[impl AsRef<Path>], selection: &Selection) -> Result<Self, TreeError> {
         let mut search = Search {
             tree: Self::default(),
@@ -204,11 +204,11 @@ impl Tree {
         &self.entries
     }
 
-    /// Returns a file with holes that has changed since it was found.
+    /// Returns a file with holes that was changed after it was found.
     pub(super) fn changed_sparse(&self) -> Option<PathBuf> {
         let is_changed = |source: &&Source| match &source.content {
             Content::File(file) if !extents::holes(&file.data, file.len).is_empty() => {
-                // One that is gone has not been filled.
+                // The holes of a removed file were not filled.
                 let now = fs::metadata(&source.path);
                 now.is_ok_and(|now| version_of(&now) != file.version)
             }
@@ -218,22 +218,22 @@ impl Tree {
         changed.map(|source| source.path.clone())
     }
 
-    /// What was found and cannot be archived, or not all of it.
+    /// Returns the entries that are not archived, or not completely, with the reasons.
     pub fn left_out(&self) -> &[TreeError] {
         &self.left_out
     }
 
-    /// The number of files, directories and links that a pattern matched. What is in excluded directories is not counted.
+    /// Returns the number of entries that a pattern excludes. The contents of excluded directories are not counted.
     pub fn excluded(&self) -> u64 {
         self.excluded
     }
 }
 
-/// A tree while it is searched.
+/// The state of a search.
 struct Search<'s> {
     tree: Tree,
     selection: &'s Selection,
-    /// The entries of files with several names, by device and inode.
+    /// The entry numbers of files with several names, by device and inode.
     inodes: HashMap<(u64, u64), usize>,
 }
 
@@ -292,7 +292,7 @@ impl Search<'_> {
             let added = match fs::symlink_metadata(&path) {
                 Ok(found) if self.excludes(&name, found.is_dir()) => Ok(()),
                 Ok(found) => self.add(path, name, found),
-                // What is excluded need not be readable.
+                // An excluded entry need not be readable.
                 Err(_) if self.excludes(&name, false) => Ok(()),
                 Err(error) => Err(unreadable(&path)(error)),
             };
@@ -339,8 +339,8 @@ fn names_in(path: &Path) -> Result<Vec<std::ffi::OsString>, TreeError> {
     Ok(names)
 }
 
-/// Opens the file `path`, so that what cannot be read is known now. `found` becomes what the open file says of itself, which must
-/// be the file that was found: a link that has come into its place is not followed.
+/// Opens the file `path` to find out now whether it can be read, and updates `found`. The opened file must have the inode of `found`, so
+/// a link that has replaced the file is not followed.
 fn look(path: &Path, found: &mut Metadata) -> Result<FileContent, TreeError> {
     let mut file = open_regular(path).map_err(unreadable(path))?;
     let opened = file.metadata().map_err(unreadable(path))?;
@@ -469,7 +469,7 @@ mod tests {
             said.to_string().contains("pipe is neither a file"),
             "{said}"
         );
-        // What is excluded does not have to be archived.
+        // Excluded entries need not be archivable.
         selection.exclude = ["pipe", "t/soc*"]
             .map(|pattern| pattern.parse().unwrap())
             .to_vec();
@@ -495,7 +495,7 @@ mod tests {
         assert!(matches!(contents[1], Content::File(_)));
         assert!(matches!(contents[2], Content::File(_)));
         assert_eq!(contents[4], &Content::HardLink(1));
-        // Of several paths that are named, too; its first name is entry 0 then.
+        // Also across several named paths: the first name is entry 0.
         let tree = Tree::find(&[at("outside"), at("t")]).unwrap();
         let contents = tree.entries().iter().map(|entry| &entry.content);
         assert_eq!(

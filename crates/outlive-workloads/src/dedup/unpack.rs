@@ -1,8 +1,8 @@
 //! An archive's files, directories and links, made anew.
 //!
 //! They are made in a directory that was empty: so nothing is overwritten, and nothing is written through a link that was there. Links come
-//! when all files are written, and attributes of directories last, since what is made in a directory changes its time. A hard link
-//! leads to a file of the archive that was made before.
+//! after all files are written, and attributes of directories last, because each new entry changes the time of its directory. The
+//! target of a hard link is a file of the archive that was created before.
 
 use super::archive::{Archive, ArchiveError, Content, Entry, ReadAt};
 use super::extents::{self, Span};
@@ -15,17 +15,17 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{DirBuilderExt, FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
-/// How an archive is unpacked.
+/// Options of unpacking.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Options {
-    /// How many bytes it may take, in whole [blocks](BLOCK): files that have nothing in them, directories and links take one each.
+    /// The most bytes that it may take, in whole [blocks](BLOCK). Empty files, directories and links take one block each.
     pub most: u64,
-    /// Restore owners. Only root can.
+    /// Restore owners. Requires root.
     pub owners: bool,
-    /// Restore extended attributes, if it has any.
+    /// Restore extended attributes.
     pub xattrs: bool,
-    /// Restore what lets a program act with the rights of its owner: setuid and setgid bits of files, and file capabilities. For an
-    /// archive whose author is trusted: its programs get the rights of whoever unpacks it.
+    /// Restore setuid and setgid bits of files, and file capabilities. The programs of the archive then get the rights of the
+    /// unpacking user, so its author must be trusted.
     pub set_ids: bool,
 }
 
@@ -45,13 +45,13 @@ impl Default for Options {
 pub struct Unpacked {
     /// How many files.
     pub files: u64,
-    /// How many bytes they have, without holes.
+    /// The number of their bytes, without holes.
     pub bytes: u64,
-    /// How many more names these files have.
+    /// The number of additional names of these files.
     pub hard_links: u64,
-    /// How many bytes their holes have.
+    /// The number of bytes of their holes.
     pub hole_bytes: u64,
-    /// What was archived of them and could not be restored.
+    /// The archived attributes that could not be restored.
     pub not_kept: Vec<NotKept>,
 }
 
@@ -100,25 +100,25 @@ pub enum UnpackError {
         /// How many can be made.
         free: u64,
     },
-    /// A hard link would have to be a copy, for which there is no room.
+    /// A hard link cannot be created, and a copy of the file exceeds the limit or the free space.
     #[error(
         "{} cannot be a hard link here, and a copy of that file takes {needed} bytes more, where {left} are allowed or free; \
          what was unpacked before stays: unpack it on another filesystem, or with a larger --max-size", .path.display()
     )]
     NoRoomForCopy {
-        /// What cannot be a hard link.
+        /// The path of the hard link.
         path: PathBuf,
-        /// What a copy takes.
+        /// The bytes that a copy takes.
         needed: u64,
-        /// What is left.
+        /// The bytes that are still allowed or free.
         left: u64,
     },
-    /// Owners are to be restored, and the archive has none.
+    /// Owners were requested, and the archive has none.
     #[error(
         "the archive has no owners to be restored; make it with --owners, or unpack it without; nothing was made"
     )]
     NoOwners,
-    /// Owners are to be restored by a process that may not.
+    /// Owners were requested by a process without the right to set them.
     #[error(
         "only root can restore owners; run it as root, or unpack without --owners; nothing was made"
     )]
@@ -133,7 +133,7 @@ pub enum UnpackError {
     },
 }
 
-/// What a file, a directory or a link takes at least, for [`Options::most`]: what is given out at a time is a whole number of these.
+/// The least number of bytes that a file, directory or link takes, and the granularity of [`Options::most`].
 pub const BLOCK: u64 = 4 << 10;
 
 /// Unpacks `archive` into the directory `into`, which is empty or is made, if there is room for it.
@@ -144,10 +144,10 @@ pub fn unpack<S: ReadAt>(archive: &Archive<S>, into: &Path) -> Result<Unpacked, 
     unpack_with(archive, into, &Options::default())
 }
 
-/// The same with `options`.
+/// Unpacks `archive` into `into` with `options`.
 ///
 /// # Errors
-/// As for [`unpack`]; or if it takes more than allowed, or owners are to be restored and cannot be.
+/// As for [`unpack`], and if it takes more than is allowed, or if owners cannot be restored.
 pub fn unpack_with<S: ReadAt>(
     archive: &Archive<S>,
     into: &Path,
@@ -194,7 +194,7 @@ pub fn unpack_with<S: ReadAt>(
     })
 }
 
-/// An archive while it is unpacked.
+/// The state of unpacking.
 struct Unpacking<'a, S> {
     archive: &'a Archive<S>,
     into: &'a Path,
@@ -202,9 +202,9 @@ struct Unpacking<'a, S> {
     packed: Vec<u8>,
     chunk: Vec<u8>,
     unpacked: Unpacked,
-    /// How many bytes files may take that were to be hard links and became copies.
+    /// The bytes that copies of files may take where hard links cannot be created.
     room_for_copies: u64,
-    /// The last copy of a file, by the number of its entry: the next hard links lead there.
+    /// The last copy of a file, by its entry number. The next hard links lead to it.
     copies: HashMap<usize, PathBuf>,
 }
 
@@ -218,7 +218,7 @@ impl<S: ReadAt> Unpacking<'_, S> {
         for entry in entries {
             let path = self.place(entry);
             match &entry.content {
-                // So may directories, also if this ends in the middle: they get their modes last.
+                // Private until the end, also if unpacking ends early: directories get their modes last.
                 Content::Directory => DirBuilder::new()
                     .mode(0o700)
                     .create(&path)
@@ -240,7 +240,7 @@ impl<S: ReadAt> Unpacking<'_, S> {
                 self.restore(&path, entry)?;
             }
         }
-        // The inner ones first: one that may not be written may not be entered either.
+        // Inner directories first: the mode of an outer one can forbid access to it.
         for entry in entries.iter().rev() {
             if entry.content == Content::Directory {
                 self.restore(&self.place(entry), entry)?;
@@ -254,9 +254,9 @@ impl<S: ReadAt> Unpacking<'_, S> {
         restored.map_err(unwritable(path))
     }
 
-    /// Makes the file `path` of these chunks, with these holes between them.
+    /// Creates the file `path` from these chunks and holes.
     fn file(&mut self, path: &Path, chunks: &[u32], holes: &[Span]) -> Result<(), UnpackError> {
-        // Others may read it when it is whole.
+        // Private until it is complete.
         let mut options = OpenOptions::new();
         let options = options.write(true).create_new(true).mode(0o600);
         let file = options.open(path).map_err(unwritable(path))?;
@@ -280,7 +280,7 @@ impl<S: ReadAt> Unpacking<'_, S> {
         Ok(())
     }
 
-    /// Makes `path` another name of the file that is entry `number`; a copy of it, where that file can have no other name, or no more.
+    /// Creates `path` as a hard link to the file with entry number `number`, or as a copy where the filesystem refuses the link.
     fn hard_link(&mut self, path: &Path, number: usize) -> Result<(), UnpackError> {
         let first = &self.archive.entries()[number];
         let there = self.copies.get(&number).cloned();
@@ -311,15 +311,14 @@ impl<S: ReadAt> Unpacking<'_, S> {
     }
 }
 
-/// Whether the error of a call that makes a hard link says that the file can have no more.
+/// Returns whether this error of link(2) means that the file cannot have another name.
 fn has_no_links(error: i32) -> bool {
     use rustix::io::Errno;
     let errors = [Errno::PERM, Errno::OPNOTSUPP, Errno::NOSYS, Errno::MLINK];
     errors.iter().any(|no| no.raw_os_error() == error)
 }
 
-/// Fails if the file system has no room for the archive. What the file system needs for itself is not counted. Returns how many bytes
-/// are free, as far as it says.
+/// Returns the number of free bytes, or fails if the archive needs more. Metadata of the filesystem is not counted.
 fn look_for_room<S: ReadAt>(archive: &Archive<S>, into: &Path) -> Result<u64, UnpackError> {
     // What is there of the path; the rest is made there.
     let whole = std::path::absolute(into).map_err(unwritable(into))?;

@@ -24,7 +24,7 @@ pub enum Wrong {
         /// How many it should have.
         expected: usize,
     },
-    /// An entry has another name, kind, attribute, hole or first name.
+    /// An entry differs in its name, kind, attributes, holes or hard link target.
     #[error("entry {number} of the archive is not what {} is, but \u{201c}{found}\u{201d}", .path.display())]
     Entry {
         /// Which, from 0.
@@ -52,7 +52,7 @@ pub enum Wrong {
     },
 }
 
-/// Whether `archive` has what `tree` has, and its files have the bytes that are there now.
+/// Checks that `archive` has the entries of `tree`, and that its files have the bytes of the present files.
 ///
 /// # Errors
 /// The first that is different.
@@ -94,7 +94,7 @@ pub fn verify<S: ReadAt>(archive: &Archive<S>, tree: &Tree) -> Result<(), Wrong>
     Ok(())
 }
 
-/// Whether an archive has the attributes `found` of what has `expected`. Archives of format 2 have no times.
+/// Returns whether the archived attributes `found` equal `expected`. Archives of format 2 have no times.
 fn are_same(found: &Attributes, expected: &Attributes) -> bool {
     let modified = found.modified.and(expected.modified);
     let expected = Attributes {
@@ -104,11 +104,11 @@ fn are_same(found: &Attributes, expected: &Attributes) -> bool {
     *found == expected
 }
 
-/// How much of a hole is read at a time.
+/// The number of bytes of a hole that are read at a time.
 const PIECE: usize = 64 << 10;
 
-/// Whether the file at `path` has the chunks `pieces`, only zeros in the `holes`, and nothing after its last byte. What the
-/// filesystem says of its holes is not believed.
+/// Checks that the file at `path` consists of the chunks `pieces` and of zeros in the `holes`. The holes are read: the
+/// filesystem's own report of them was the source of the archive.
 fn compare<S: ReadAt>(
     archive: &Archive<S>,
     pieces: impl Iterator<Item = (u64, u32)>,

@@ -120,7 +120,7 @@ impl<R: Running> Scene<R> {
 
 /// Why a run could not begin in a pod.
 enum Unbegun {
-    /// The pod is too small: something of this size had no room.
+    /// The pod is too small for an allocation of this many bytes.
     Full(u64),
     Failed(RunError),
 }
@@ -131,7 +131,7 @@ impl<E: Into<RunError>> From<E> for Unbegun {
     }
 }
 
-/// Joins `pod` as the driver, which becomes `process`, and begins the program.
+/// Joins `pod` as the driver, stores its membership in `process`, and begins the program.
 fn begin<R: Running>(
     options: &Options,
     order: &Order,

@@ -92,17 +92,6 @@ pub(crate) struct Fence {
     reason: Option<String>,
     /// When the host's cord was pulled first and last.
     pulled: Option<(Duration, Duration)>,
-    heart: Option<Heart>,
-}
-
-/// What was seen of the heart of a host that is being fenced.
-#[derive(Clone, Copy, Debug)]
-struct Heart {
-    beats: u64,
-    /// When it was seen last.
-    last: Duration,
-    /// For how long it has not moved, as far as somebody looked.
-    silence: Duration,
 }
 
 impl Fence {
@@ -117,23 +106,7 @@ impl Fence {
             failed: None,
             reason: None,
             pulled: None,
-            heart: None,
         }
-    }
-
-    /// Returns for how long the heart, which has beaten `beats` times now, has not moved under this fence. The time between
-    /// two looks counts as `most` at most: when nobody looks, perhaps nobody beats either.
-    pub(crate) fn silence(&mut self, beats: u64, now: Duration, most: Duration) -> Duration {
-        let before = self.heart.filter(|heart| heart.beats == beats);
-        let silence = before.map_or(Duration::ZERO, |heart| {
-            heart.silence + now.saturating_sub(heart.last).min(most)
-        });
-        self.heart = Some(Heart {
-            beats,
-            last: now,
-            silence,
-        });
-        silence
     }
 
     /// Notes why the fence fails. Returns whether that has changed.

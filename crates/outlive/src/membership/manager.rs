@@ -200,7 +200,7 @@ impl Manager {
         };
         let finished: Vec<_> = self.fences.iter().filter_map(finished).collect();
         for (id, seen) in finished {
-            self.go_on_fencing(os, id, seen, os.now());
+            self.go_on_fencing(os, id, seen, os.now(), false);
         }
         self.forget_finished_fences();
         let mut fences = self.fences.values();
@@ -301,7 +301,7 @@ impl Manager {
                     && (self.fences.contains_key(&id)
                         || silence > self.settings.suspicion + self.settings.fence_timeout * 2) =>
             {
-                self.go_on_fencing(os, id, seen, now);
+                self.go_on_fencing(os, id, seen, now, true);
             }
             _ => {}
         }
@@ -317,22 +317,24 @@ impl Manager {
             match seen.status {
                 // One that joins on our operating system has its obituary watched.
                 Status::Joining if seen.host == self.os_number => {}
-                Status::Live | Status::Joining => {
+                Status::Live | Status::Joining | Status::Fencing => {
                     let host = Instance::new(id, seen.generation);
                     let pulse = self.hosts.entry(id).or_insert(None);
                     let silence = Pulse::silence(pulse, host, os, missed, || records.beats(id));
-                    if self.is_suspect(silence) && self.begin_fence(id, seen, now) {
+                    let is_silent = self.is_suspect(silence);
+                    if seen.status == Status::Fencing {
+                        // Begun by this manager, by one that died, or on request.
+                        if !self.leaving || self.fences.contains_key(&id) {
+                            self.go_on_fencing(os, id, seen, now, is_silent);
+                        }
+                    } else if is_silent && self.begin_fence(id, seen, now) {
                         tracing::warn!(%host, ?silence, "silent; fencing it");
                         let fencing = State {
                             status: Status::Fencing,
                             ..seen
                         };
-                        self.go_on_fencing(os, id, fencing, now);
+                        self.go_on_fencing(os, id, fencing, now, true);
                     }
-                }
-                // Ours, or begun by a manager that died.
-                Status::Fencing if !self.leaving || self.fences.contains_key(&id) => {
-                    self.go_on_fencing(os, id, seen, now);
                 }
                 _ => {}
             }
@@ -360,7 +362,15 @@ impl Manager {
         begun
     }
 
-    fn go_on_fencing(&mut self, os: &dyn Os, id: InstanceId, seen: State, now: Duration) {
+    /// Continues the fence of host `id`. `is_silent` tells whether its heart has not moved for the suspicion time.
+    fn go_on_fencing(
+        &mut self,
+        os: &dyn Os,
+        id: InstanceId,
+        seen: State,
+        now: Duration,
+        is_silent: bool,
+    ) {
         if self
             .fences
             .get(&id)
@@ -388,15 +398,16 @@ impl Manager {
         let outcome = if systems.absence_is_proof(self.os_number, seen.host) {
             fence.drive(self.tables, os, seen.host == self.os_number, call)
         } else if systems.is_earlier_boot(seen.host, os.identity()) && self.agent.is_none() {
-            // A machine runs one boot at a time. Where an agent can be asked it is: machine ids are copied with machines.
-            // So one that beats is another machine; it is fenced on request.
-            let heartbeat = self.settings.heartbeat;
-            match fence.silence(self.tables.records().beats(id), now, heartbeat) {
-                silence if silence >= self.settings.suspicion => FenceState::Done,
-                _ if fence.is_failing(now) => FenceState::Failing(
-                    "it beats, so it is another machine with the same machine id, and no fence command is configured".into(),
+            // A machine runs one boot at a time. Machine ids are copied with machines, so a host that beats is on another
+            // machine (it is fenced on request), and an agent is preferred where one is configured.
+            match is_silent {
+                true => FenceState::Done,
+                false if fence.is_failing(now) => FenceState::Failing(
+                    "its heart beats, so it is on another machine with the same machine id, \
+                     and no fence command is configured"
+                        .into(),
                 ),
-                _ => FenceState::Underway,
+                false => FenceState::Underway,
             }
         } else {
             fence.drive_agent(now, call)

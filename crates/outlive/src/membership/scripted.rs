@@ -380,22 +380,19 @@ fn a_machine_with_a_copied_id_is_fenced_on_request_only_when_it_is_silent() {
         Scripted::on_machine(77, 1, IDS),
         Scripted::on_machine(77, 2, IDS),
     );
-    let (mut manager, poll) = (join(tables, &two, 0), settings().poll);
-    let other = join(tables, &one, 1);
+    let (mut manager, other) = (join(tables, &two, 0), join(tables, &one, 1));
     let (records, id) = (tables.records(), other.host.id);
     let request = super::request::request_fence(tables, other.process);
     assert_eq!(request, Ok(other.host));
     for _ in 0..200 {
         records.beat(id);
-        pass(&mut [&mut manager], poll);
+        pass(&mut [&mut manager], settings().heartbeat);
     }
     assert!(!tables.generations().is_dead(other.host), "it beats");
-    records.beat(id);
-    pass(&mut [&mut manager], MS);
-    // Nobody looked, and perhaps nobody beat.
-    two.advance(poll * 1000);
-    pass(&mut [&mut manager], MS);
-    assert!(!tables.generations().is_dead(other.host), "nobody looked");
+    // A pause of both machines: no look and no beat.
+    two.advance(settings().poll * 1000);
+    manager.round();
+    assert!(!tables.generations().is_dead(other.host), "it was paused");
     pass(&mut [&mut manager], settings().suspicion * 4);
     assert!(tables.generations().is_dead(other.host));
 }

@@ -125,7 +125,7 @@ impl<'a> OpenOptions<'a> {
             if backend::is_being_changed(backend.file()) {
                 return Err(OpenError::Busy { path });
             }
-            // Its creator may have been ready just now.
+            // The creator may have completed the segment between the two checks.
             decode().map_err(|_| refusal)?;
         }
         // Marks the segment as in use for creators and repairs of this kernel.

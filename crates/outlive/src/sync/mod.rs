@@ -13,9 +13,9 @@
 //! A dead owner's lock waits for nothing but the raised generation: no time-out, no daemon. A lock that is
 //! held by a live instance is waited for as [`Waiting`] says, and only a waiter makes system calls.
 //!
-//! A panic releases a lock, as in std. A [`RecoverableMutex`] throws the half-done update away, and so does a redo transaction.
-//! Whoever changes in place what one of the other three locks protects holds a [`PoisonOnPanic`] meanwhile: then the next owner can see
-//! that its predecessor panicked.
+//! A panic releases a lock, as in std. It discards the uncommitted change of a [`RecoverableMutex`], and of a redo
+//! transaction. An owner that changes data in place under one of the other three locks announces that by
+//! [`Poison::on_panic`], and the next owner can see that its predecessor panicked.
 //!
 //! A lock word that names an id this pod does not have is an error, not a reason to wait for ever.
 //!
@@ -35,7 +35,7 @@ pub use barrier::{
     Outcome, Seat, Ticket, View, Withdrawal,
 };
 pub use mutex::{Abandoned, MutexGuard, MutexPoint, RecoverableMutex, Repair};
-pub use poison::{PoisonOnPanic, PoisonPoint};
+pub use poison::{Poison, PoisonOnPanic, PoisonPoint};
 pub use queue::{QueueGuard, QueueLock, QueuePoint};
 pub use tatas::{
     BareTatas, BareTatasGuard, Tatas, TatasGuard, TatasLockPoint, TatasUnlockPoint, audit_own_locks,

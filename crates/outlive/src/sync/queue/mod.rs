@@ -30,14 +30,16 @@
 //! been reborn and the new incarnation been through a turn meanwhile, then the link would have been mended
 //! before that, and so the look shows it.
 
+mod guard;
 mod mend;
 
+pub use guard::QueueGuard;
 pub(super) use mend::LeaveQueue;
 
-use super::wait::{Waiter, Waiting, lower, ring};
-use super::{LockError, PoisonOnPanic, poison};
+use super::LockError;
+use super::wait::{Waiter, Waiting};
 use crate::membership::{InstanceId, Member};
-use crate::recovery::{Listed, LockKind, Logs, OwnLog, Recovered, Recoverers, Redo, RedoError};
+use crate::recovery::{Listed, LockKind, Logs, OwnLog, Recovered, Recoverers};
 use core::time::Duration;
 use outlive_memory::{Memory, Native, Offset, Ordering, PersistenceDomain};
 
@@ -536,120 +538,6 @@ impl<'m, M: Memory> Place<'m, M> {
         let memory = self.lock.memory;
         memory.store(self.node + DONE, self.turn, Ordering::Release);
         OwnLog::of(self.member).unlist(self.listed);
-    }
-}
-
-/// The right that a held [`QueueLock`] gives: under it, the owner's [redo](Self::redo) transactions are
-/// safe. Dropping it passes the lock on.
-#[derive(Debug)]
-#[must_use = "the lock is released when this is dropped"]
-pub struct QueueGuard<'m, M: Memory = Native> {
-    memory: M,
-    member: &'m Member<M>,
-    listed: Listed,
-    /// Where the node and the entry are, looked up before the lock was taken: nothing has to be loaded to
-    /// give it up.
-    node: Offset,
-    entry: Offset,
-    turn: u64,
-}
-
-impl<'m, M: Memory> QueueGuard<'m, M> {
-    /// The holder.
-    #[inline]
-    pub fn member(&self) -> &'m Member<M> {
-        self.member
-    }
-
-    /// Begins a redo transaction, which ends before the lock is released:
-    ///
-    /// ```compile_fail,E0505
-    /// # use outlive::memory::Offset;
-    /// # use outlive::sync::QueueGuard;
-    /// fn late(guard: QueueGuard, at: Offset) {
-    ///     let mut change = guard.redo().unwrap();
-    ///     change.store(at, 1u64).unwrap();
-    ///     drop(guard); // another owner may store there from here on
-    ///     change.commit();
-    /// }
-    /// ```
-    ///
-    /// For more than one lock see [`OwnLog::redo_under`].
-    ///
-    /// # Errors
-    /// If another one is open.
-    #[inline]
-    pub fn redo(&self) -> Result<Redo<'_, M>, RedoError> {
-        OwnLog::of(self.member).redo_under(self)
-    }
-}
-
-impl<M: Memory> QueueGuard<'_, M> {
-    fn mark(&self) -> Offset {
-        OwnLog::of(self.member).lock_of(self.listed) + POISON
-    }
-
-    /// Poisons the lock if a panic drops what this returns: for the time in which what the lock protects is changed in
-    /// place. Costs nothing on the way to the lock.
-    ///
-    /// # Crash
-    /// The lock passes on when the dead holder has been recovered, and is not poisoned, unless the panic had come so far.
-    pub fn poison_on_panic(&self) -> PoisonOnPanic<'_, M> {
-        PoisonOnPanic::new(self.memory, self.mark(), self.member)
-    }
-
-    /// Returns the id of the owner that panicked last in the middle of [a change](Self::poison_on_panic); `None` if none has, or none since
-    /// [`clear_poison`](Self::clear_poison).
-    pub fn poisoned_by(&self) -> Option<InstanceId> {
-        poison::poisoned_by(self.memory, self.mark())
-    }
-
-    /// Says that what the lock protects is whole again after a panic.
-    ///
-    /// # Crash
-    /// The lock is poisoned or not; it is held.
-    pub fn clear_poison(&self) {
-        poison::clear(self.memory, self.mark());
-    }
-}
-
-impl<M: Memory> Drop for QueueGuard<'_, M> {
-    #[inline(always)]
-    fn drop(&mut self) {
-        let memory = self.memory;
-        // Relaxed, and read before the lock is passed on, as in `tatas/release.rs`.
-        // SAFETY: `Place::take` has asked for the node's words and the entry's, in this memory; so for the next two.
-        let asleep: u32 = unsafe { memory.load_unchecked(self.node + SLEEPER, Ordering::Relaxed) };
-        if asleep != 0 {
-            return pass_on_and_wake(self.member, self.listed);
-        }
-        // Release: what was done under the lock.
-        // SAFETY: as above.
-        unsafe { memory.store_unchecked(self.node + DONE, self.turn, Ordering::Release) };
-        memory.crash_point_before_release(QueuePoint::Released);
-        // Release: as in `OwnLog::unlist`; in this domain nothing has to be written back.
-        // SAFETY: as above.
-        unsafe { memory.store_unchecked(self.entry, 0u64, Ordering::Release) };
-        memory.crash_point(QueuePoint::Struck);
-    }
-}
-
-/// The same where the successor sleeps.
-#[cold]
-#[inline(never)]
-fn pass_on_and_wake<M: Memory>(member: &Member<M>, listed: Listed) {
-    // In the member's memory, as in `tatas/release.rs`. Relaxed: this thread wrote the turn.
-    let (memory, log) = (member.memory(), OwnLog::of(member));
-    let turn: u64 = memory.load(log.node(listed) + TURN, Ordering::Relaxed);
-    let flag = log.node(listed) + SLEEPER;
-    let asleep = lower(memory, flag);
-    // Release: what was done under the lock.
-    memory.store(log.node(listed) + DONE, turn, Ordering::Release);
-    memory.crash_point(QueuePoint::Released);
-    log.unlist(listed);
-    memory.crash_point(QueuePoint::Struck);
-    if asleep {
-        ring(member, flag);
     }
 }
 

@@ -1,10 +1,10 @@
 //! The word of both locks, and the lock that is nothing more: it is taken from the dead by whoever comes next.
 
 use super::{POISON, SLEEPERS, TatasLockPoint, release};
-use crate::membership::{Instance, InstanceId, Member};
+use crate::membership::{Instance, Member};
 use crate::recovery::{Listed, LockKind, OwnLog};
 use crate::sync::wait::{Waiter, Waiting};
-use crate::sync::{LockError, PoisonOnPanic, owner, poison};
+use crate::sync::{LockError, Poison, owner};
 use core::time::Duration;
 use outlive_memory::{Memory, Native, Offset, Ordering, PersistenceDomain};
 
@@ -280,27 +280,9 @@ impl<'m, M: Memory> BareTatasGuard<'m, M> {
         self.member
     }
 
-    /// Poisons the lock if a panic drops what this returns: for the time in which what the lock protects is changed in
-    /// place. Costs nothing on the way to the lock.
-    ///
-    /// # Crash
-    /// The next owner is told of the death: [`abandoned_by`](Self::abandoned_by).
-    pub fn poison_on_panic(&self) -> PoisonOnPanic<'_, M> {
-        PoisonOnPanic::new(self.memory, self.at + POISON, self.member)
-    }
-
-    /// Returns the id of the owner that panicked last in the middle of [a change](Self::poison_on_panic); `None` if none has, or none since
-    /// [`clear_poison`](Self::clear_poison).
-    pub fn poisoned_by(&self) -> Option<InstanceId> {
-        poison::poisoned_by(self.memory, self.at + POISON)
-    }
-
-    /// Says that what the lock protects is whole again after a panic.
-    ///
-    /// # Crash
-    /// The lock is poisoned or not; it is held.
-    pub fn clear_poison(&self) {
-        poison::clear(self.memory, self.at + POISON);
+    /// Returns the poison of the lock: the mark of an owner that panicked in the middle of a change.
+    pub fn poison(&self) -> Poison<'_, M> {
+        Poison::new(self.memory, self.at + POISON, self.member)
     }
 }
 

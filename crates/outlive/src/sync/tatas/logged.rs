@@ -7,10 +7,10 @@
 
 use super::bare::{BareTatas, FromDead};
 use super::{POISON, TatasLockPoint, release};
-use crate::membership::{Instance, InstanceId, Member};
+use crate::membership::{Instance, Member};
 use crate::recovery::{Listed, LockKind, OwnLog, Recovered, Recoverers, Redo, RedoError};
 use crate::sync::wait::Waiting;
-use crate::sync::{LockError, PoisonOnPanic, poison};
+use crate::sync::{LockError, Poison};
 use core::time::Duration;
 use outlive_memory::{Memory, Native, Offset, PersistenceDomain};
 
@@ -250,27 +250,9 @@ impl<'m, M: Memory> TatasGuard<'m, M> {
         self.member
     }
 
-    /// Poisons the lock if a panic drops what this returns: for the time in which what the lock protects is changed in
-    /// place. Costs nothing on the way to the lock.
-    ///
-    /// # Crash
-    /// The lock is free when the dead owner has been recovered, and not poisoned, unless the panic had come so far.
-    pub fn poison_on_panic(&self) -> PoisonOnPanic<'_, M> {
-        PoisonOnPanic::new(self.memory, self.at + POISON, self.member)
-    }
-
-    /// Returns the id of the owner that panicked last in the middle of [a change](Self::poison_on_panic); `None` if none has, or none since
-    /// [`clear_poison`](Self::clear_poison).
-    pub fn poisoned_by(&self) -> Option<InstanceId> {
-        poison::poisoned_by(self.memory, self.at + POISON)
-    }
-
-    /// Says that what the lock protects is whole again after a panic.
-    ///
-    /// # Crash
-    /// The lock is poisoned or not; it is held.
-    pub fn clear_poison(&self) {
-        poison::clear(self.memory, self.at + POISON);
+    /// Returns the poison of the lock: the mark of an owner that panicked in the middle of a change.
+    pub fn poison(&self) -> Poison<'_, M> {
+        Poison::new(self.memory, self.at + POISON, self.member)
     }
 
     /// Begins a redo transaction, which ends before the lock is released:
