@@ -16,15 +16,17 @@ use std::path::PathBuf;
 #[command(after_help = "Examples:\n  \
     outlive run dedup src/ --output src.dedup\n  \
     outlive unpack src.dedup copy/      # makes copy/src\n  \
-    outlive unpack home.dedup /home --owners --xattrs   # as root, if it was made with both\n\n\
+    outlive unpack home.dedup old/ --owners --xattrs   # as root, if the archive was made with both\n\n\
     All of the index is checked before anything is made, and each chunk before it is written: a damaged archive is refused, and \
     it is said where it is damaged; what was unpacked before that stays. Nothing is made outside of DIR. A small archive can be \
     of huge files, in which the same comes again and again, or of very many directories: one for which there is no room is refused, \
     or that is larger than --max-size. The index takes memory, some ten times as much as it is long; it has about 60 bytes for each \
     different chunk of some 8 KiB.\n\n\
-    Modes, times, hard links and holes are restored, owners by --owners and extended attributes by --xattrs. Setuid and setgid \
-    bits of files and file capabilities are restored by --set-ids, bits on files that have the user or group that they had when they were archived. What cannot be restored, for instance since \
-    the filesystem does not support it, is listed at the end, and --strict makes the exit code 1 then.\n\n\
+    Modes, times, hard links and holes are restored. --owners restores owners, and --xattrs restores \
+    extended attributes. --set-ids restores setuid and setgid bits of files, and file capabilities (these \
+    with --xattrs). A setuid bit is restored only on a file that has its archived user, and a setgid bit \
+    only on a file that has its archived group. Attributes that cannot be restored, for instance because \
+    the filesystem does not support them, are listed at the end. With --strict, the exit code is 1 then.\n\n\
     JSON: files, bytes, hard_links, hole_bytes, not_kept (path, what, why).")]
 pub struct Unpack {
     /// What `outlive run dedup --output` has written
@@ -39,17 +41,17 @@ pub struct Unpack {
     /// Refuse an archive whose index is longer
     #[arg(long, value_name = "SIZE", value_parser = amount::size, default_value = "128M")]
     max_index: u64,
-    /// Restore the owners, if the archive has them (`outlive run dedup --owners`). Only root can
+    /// Restore owners that `outlive run dedup --owners` has archived. Requires root
     #[arg(long)]
     owners: bool,
-    /// Restore extended attributes, if the archive has them (`outlive run dedup --xattrs`)
+    /// Restore extended attributes that `outlive run dedup --xattrs` has archived
     #[arg(long)]
     xattrs: bool,
-    /// Restore setuid and setgid bits of files, and file capabilities: programs that act with the rights of their owner. Only
-    /// from an archive whose author you trust
+    /// Restore setuid and setgid bits of files, and file capabilities. Use it only for archives
+    /// whose author you trust: such programs act with the rights of their owner
     #[arg(long)]
     set_ids: bool,
-    /// Exit with code 1 if anything that was archived could not be restored; all else is unpacked
+    /// Exit with code 1 if an archived attribute could not be restored; all others are restored
     #[arg(long)]
     strict: bool,
     /// Print what was unpacked as JSON
@@ -66,7 +68,7 @@ struct Found {
     not_kept: Vec<Lost>,
 }
 
-/// Something that could not be restored, as programs read it.
+/// An attribute that could not be restored, for JSON.
 #[derive(Serialize)]
 struct Lost {
     path: String,
@@ -116,7 +118,7 @@ impl Unpack {
             0 => Ok(()),
             _ if !self.strict => Ok(()),
             count => Err(Failure::new(format_args!(
-                "{count} things that were archived could not be restored; all else was"
+                "{count} archived attributes could not be restored; all else was unpacked"
             ))),
         }
     }
@@ -145,10 +147,10 @@ impl Unpack {
         }
         let entries = archive.entries();
         if !self.owners && !entries.is_empty() && archive.has_owners() {
-            output::line("owners were not restored: --owners does that")?;
+            output::line("owners were not restored: --owners restores them")?;
         }
         if !self.xattrs && entries.iter().any(|it| !it.attributes.xattrs.is_empty()) {
-            output::line("extended attributes were not restored: --xattrs does that")?;
+            output::line("extended attributes were not restored: --xattrs restores them")?;
         }
         if !not_kept.is_empty() {
             output::line("not restored:")?;

@@ -1,4 +1,4 @@
-//! What a tree has besides names and bytes, what is not to be archived, and what cannot be.
+//! Attributes of files, excluded entries, and entries that cannot be archived.
 
 use super::support::run::{Stage, assert_nothing_is_left};
 use super::support::{command, outlive};
@@ -13,8 +13,8 @@ use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::Command;
 
-/// What GNU find says of everything in the directory `tree`: kind, mode, links, owner, length, time in nanoseconds, name and target. The
-/// length of a directory is its file system's affair.
+/// Lists the tree by GNU find: kind, mode, links, owner, time in nanoseconds, name, target and
+/// length. Lengths of directories are left out, since they depend on the filesystem.
 fn described(tree: &str) -> Vec<String> {
     let format = "%y %m %n %U:%G %T@ %P %l %s\n";
     let said = Command::new("find")
@@ -49,7 +49,8 @@ fn xattr(path: &str, name: &str) -> Option<Vec<u8>> {
     Some(value)
 }
 
-/// Adds all kinds of attributes to a tree. Returns whether it has extended ones: not every file system does.
+/// Adds attributes of all kinds to a tree. Returns whether the filesystem supports extended
+/// attributes.
 fn adorn(stage: &Stage) -> bool {
     let at = |name: &str| stage.path(&format!("tree/{name}"));
     let sparse = fs::File::create(at("sparse")).unwrap();
@@ -103,7 +104,7 @@ fn what_a_tree_has_besides_its_bytes_is_restored_however_hosts_are_killed() {
     let sparse = |tree: &str| fs::metadata(format!("{tree}/sparse")).unwrap();
     let has_holes = sparse(&tree).blocks() * 512 < 1 << 20;
     let holes = if has_holes { (64 << 20) - 300_000 } else { 0 };
-    // Whole blocks, of whatever size.
+    // Filesystems round holes to blocks.
     assert!(
         result["hole_bytes"].as_u64().unwrap() >= holes / 2,
         "{result}"
@@ -119,7 +120,7 @@ fn what_a_tree_has_besides_its_bytes_is_restored_however_hosts_are_killed() {
         "--strict",
         "--json",
     ];
-    // Who is not root has all files himself.
+    // All files of an ordinary user are its own.
     all.extend(is_root.then_some("--owners"));
     let unpacked: Value = serde_json::from_str(&outlive(all).succeeds()).unwrap();
     assert_eq!(unpacked["not_kept"], serde_json::json!([]));
@@ -141,7 +142,7 @@ fn what_a_tree_has_besides_its_bytes_is_restored_however_hosts_are_killed() {
         let kept = xattr(&format!("{copied}/deep/same"), "user.outlive");
         assert_eq!(kept.unwrap(), b"kept\0as it is");
     }
-    // The archive of the copy is the same, to the last byte.
+    // The archive of the copy is identical to the last byte.
     let archived = fs::read(&file).unwrap();
     assert!(
         archive(
@@ -169,7 +170,7 @@ fn what_was_archived_and_is_not_restored_is_said() {
     let is_said = said.contains("extended attributes were not restored: --xattrs");
     assert_eq!(is_said, has_xattrs, "{said}");
     if rustix::process::geteuid().is_root() {
-        // Programs that would run with the rights of whoever unpacks them.
+        // Such programs would run with the rights of the unpacking user.
         assert!(
             said.contains("zeros: its setuid or setgid bit was not kept"),
             "{said}"
@@ -177,7 +178,7 @@ fn what_was_archived_and_is_not_restored_is_said() {
         let mode = |name: &str| fs::metadata(stage.path(name)).unwrap().mode() & 0o7777;
         assert_eq!(mode("one/tree/zeros"), 0o751);
         assert_eq!(mode("one/tree/deep/again"), 0o755);
-        // Asked for, they are restored on files that have the owner that they had.
+        // With --set-ids the bits are restored on files with an unchanged owner.
         let asked = ["unpack", &file, &stage.path("asked"), "--set-ids"];
         let said = outlive(asked).succeeds();
         assert!(
@@ -226,7 +227,7 @@ fn what_is_excluded_or_cannot_be_archived_is_left_out_and_named() {
         "run", "dedup", &top, "--json", "--hosts", "1", "--output", &output,
     ];
     all.extend(exclude);
-    // Special files have no content that would be lost.
+    // Special files are no failure.
     let summary: Value = serde_json::from_str(&outlive(all.clone()).succeeds()).unwrap();
     assert_nothing_is_left(&summary);
     let result = &summary["result"];
@@ -270,7 +271,7 @@ fn what_is_excluded_or_cannot_be_archived_is_left_out_and_named() {
     outlive(["run", "dedup", &top, "--exclude", "[a"]).fails(2, "--exclude");
 }
 
-/// Whether an ordinary user finds this program and the stage.
+/// Returns whether an ordinary user can reach `path`.
 fn is_open_to_all(path: &Path) -> bool {
     { path.ancestors() }.all(|it| fs::metadata(it).is_ok_and(|it| it.mode() & 0o5 == 0o5))
 }
@@ -288,9 +289,9 @@ fn what_cannot_be_read_is_named_and_the_rest_is_archived() {
     let (top, output) = (stage.path("t"), stage.path("out/archive"));
     let mut run = command(["run", "dedup", &top, "--hosts", "1", "--output", &output]);
     if rustix::process::geteuid().is_root() {
-        // Root reads everything.
+        // Root can read all files.
         if !is_open_to_all(Path::new(run.get_program())) || !is_open_to_all(&stage.directory) {
-            println!("skipped: an ordinary user does not find the program");
+            println!("skipped: an ordinary user cannot reach the program or the files");
             return;
         }
         run.uid(65_534).gid(65_534);

@@ -1,33 +1,36 @@
-//! The archive's format, version 3, and how it is written and read.
+//! The format of archives, version 3, and their writer and reader.
 //!
-//! All numbers are little-endian; of 32 bits where nothing else is said. A text is its length (64 bits) and its bytes.
+//! All numbers are little-endian, and have 32 bits unless stated otherwise. A text is its length
+//! (64 bits) and its bytes.
 //!
 //! | what | of what |
 //! | --- | --- |
 //! | header | `OutDedup`, the version, 0 |
 //! | chunks | what is kept of each different chunk, in the order in which they first occur: raw deflate, or the chunk itself if that is not longer |
 //! | index: chunks | how many (64 bits); of each: length as kept, length, CRC-32 of what is kept, SHA-256 of the chunk |
-//! | index: size | how many bytes the chunks of all files have together (64 bits) |
-//! | index: entries | how many (64 bits); of each: attributes, name (a text), content |
+//! | index: size | the number of bytes of the chunks of all files together (64 bits) |
+//! | index: entries | their number (64 bits); of each: attributes, name (a text), content |
 //! | trailer | where the index begins (64 bits), its length (64 bits), SHA-256 of index and these two, `pudeDtuO` |
 //!
 //! The attributes of an entry:
 //!
-//! | what | of what |
+//! | attribute | encoding |
 //! | --- | --- |
 //! | kind | 8 bits: 0 directory, 1 file, 2 link, 3 hard link |
-//! | parts | 8 bits: 1 if there is an owner, plus 2 if there are extended attributes |
-//! | mode | its lower twelve bits |
-//! | modified | seconds (64 bits, signed) and nanoseconds |
-//! | owner | user and group, if there is one |
-//! | extended attributes | how many (64 bits), and of each its name and its value (texts), in the order of the names, if there are any |
+//! | parts | 8 bits: 1 if it has an owner, plus 2 if it has extended attributes |
+//! | mode | the lower twelve bits of the mode |
+//! | modified | seconds since 1970 (64 bits, signed) and nanoseconds |
+//! | owner | if it has one: user ID and group ID |
+//! | extended attributes | if any: number (64 bits); name, value (texts) of each; ordered by name |
 //!
-//! The content of an entry: nothing of a directory. Of a file: how many holes it has (64 bits), of each where it begins and its length
-//! (64 bits each); how many chunks (64 bits), and their numbers. The chunks stand one after the other, and the holes between them: each
-//! begins where a chunk ends, or the file begins. Of a link: where it leads (a text). Of a hard link: the number of the entry of the
-//! file that it is another name of, which comes before it (64 bits).
+//! The content of an entry depends on its kind. A directory has none. A file has the number of its
+//! holes (64 bits), the offset and length of each hole (64 bits each), the number of its chunks (64
+//! bits), and the chunk numbers. A hole begins at the start of the file or at the end of a chunk;
+//! the chunks fill the rest, in their order. A link has its target (a text). A hard link has the
+//! entry number of its file (64 bits), which is an earlier entry.
 //!
-//! Version 2 is read as well. Its entries have neither parts nor times nor holes, their modes have nine bits, and there are no hard links.
+//! Version 2 is read as well. Its entries have no parts, times or holes, and modes of nine bits. It
+//! has no hard links.
 //!
 //! No byte is without a check: what is kept of chunks has its CRC-32, and the chunks have their SHA-256, too; the index has its SHA-256; header
 //! and trailer can only be what they are. So a damaged archive is refused and says where it is damaged. One that was made to do harm
@@ -58,7 +61,7 @@ pub const INDEX: u64 = 128 << 20;
 pub struct Entry {
     /// What it is called: names with `/` between them.
     pub name: Vec<u8>,
-    /// Its mode, its time and what else is archived of it.
+    /// Its archived attributes.
     pub attributes: Attributes,
     /// What it is.
     pub content: Content,
@@ -71,19 +74,19 @@ pub enum Content {
     Directory,
     /// A file.
     File {
-        /// The numbers of its chunks.
+        /// The numbers of its chunks, in the order of the file.
         chunks: Vec<u32>,
-        /// Its holes, between which they stand.
+        /// Its holes.
         holes: Vec<Span>,
     },
     /// A symbolic link, and where it leads.
     Link(Vec<u8>),
-    /// Another name of the file that is the entry with this number.
+    /// A hard link to the file with this entry number.
     HardLink(usize),
 }
 
 impl Entry {
-    /// How many bytes its holes have together.
+    /// Returns the number of bytes of its holes.
     fn hole_bytes(&self) -> u64 {
         match &self.content {
             Content::File { holes, .. } => holes.iter().map(|hole| hole.len).sum(),
@@ -453,13 +456,13 @@ impl<S: ReadAt> Archive<S> {
         &self.index.entries
     }
 
-    /// How many bytes all its files have together, without their holes.
+    /// Returns the number of bytes of all files, without holes.
     pub fn bytes(&self) -> u64 {
         self.index.bytes
     }
 
     /// How many bytes it takes where whole blocks of `block` bytes are given out: every file at least one, and every directory and
-    /// every link. So an archive of many things that have nothing in them is not small. A hard link takes none.
+    /// every link. A hard link takes no block. So an archive of many empty entries is not small.
     pub fn bytes_in_blocks(&self, block: u64) -> u64 {
         let block = block.max(1);
         let each = self.entries().iter().map(|entry| match &entry.content {
@@ -471,9 +474,9 @@ impl<S: ReadAt> Archive<S> {
         blocks.saturating_mul(block)
     }
 
-    /// How many blocks a file takes.
+    /// Returns the number of blocks that a file takes.
     pub(super) fn blocks_of(&self, chunks: &[u32], holes: &[Span], block: u64) -> u64 {
-        // The first block that is not counted yet.
+        // `next` is the first block that is not counted yet.
         let (mut blocks, mut next) = (0, 0);
         for (at, number) in self.pieces(chunks, holes) {
             let end = at + u64::from(self.index.chunks[number as usize].len);
@@ -484,7 +487,7 @@ impl<S: ReadAt> Archive<S> {
         blocks.max(1)
     }
 
-    /// The chunks of a file, and where each begins in it.
+    /// Returns the offset and number of each chunk of a file.
     pub(super) fn pieces(
         &self,
         chunks: &[u32],
@@ -501,7 +504,7 @@ impl<S: ReadAt> Archive<S> {
         })
     }
 
-    /// How long a file of these chunks and holes is.
+    /// Returns the length of a file with these chunks and holes.
     pub(super) fn len_of(&self, chunks: &[u32], holes: &[Span]) -> u64 {
         let chunks = chunks
             .iter()
@@ -509,7 +512,7 @@ impl<S: ReadAt> Archive<S> {
         chunks.chain(holes.iter().map(|hole| hole.len)).sum()
     }
 
-    /// Whether the owners of all entries are archived.
+    /// Returns whether the owners of all entries are archived.
     pub fn has_owners(&self) -> bool {
         let mut entries = self.entries().iter();
         entries.all(|entry| entry.attributes.owner.is_some())

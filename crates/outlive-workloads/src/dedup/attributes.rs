@@ -1,4 +1,4 @@
-//! What a filesystem keeps of files, directories and links beside their content.
+//! The attributes of files, directories and links.
 
 use rustix::fs as system;
 use rustix::io::Errno;
@@ -6,9 +6,9 @@ use std::fs::Metadata;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::Path;
 
-/// The bits of a mode that are archived.
+/// The mode bits that are archived.
 pub(super) const MODE: u32 = 0o7777;
-/// The setuid and the setgid bit.
+/// The setuid and setgid bits.
 pub(super) const SET_IDS: u32 = SET_USER | SET_GROUP;
 pub(super) const SET_USER: u32 = 0o4000;
 pub(super) const SET_GROUP: u32 = 0o2000;
@@ -16,28 +16,28 @@ pub(super) const SET_GROUP: u32 = 0o2000;
 /// The attributes of a file, a directory or a link.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Attributes {
-    /// The lower twelve bits of its mode: permissions, the setuid, the setgid and the sticky bit.
+    /// The lower twelve bits of the mode: permissions, setuid, setgid and sticky bit.
     pub mode: u32,
-    /// When its content was last modified. Archives of format 2 have no times.
+    /// The time of the last modification. Archives of format 2 have no times.
     pub modified: Option<Time>,
-    /// Its owner, if that is archived. For files with a setuid or setgid bit it always is: what such a file is allowed to do
-    /// depends on it.
+    /// Its owner, if that is archived. It always is for files with a setuid or setgid bit, whose
+    /// rights depend on it.
     pub owner: Option<Owner>,
-    /// Its extended attributes in the order of their names, if they are archived.
+    /// The extended attributes, sorted by name; empty if they are not archived.
     pub xattrs: Vec<Xattr>,
 }
 
-/// A time, in seconds and nanoseconds since 1970.
+/// A time since the beginning of 1970 (UTC), in seconds and nanoseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Time {
     /// The seconds; negative before 1970.
     pub seconds: i64,
-    /// The nanoseconds after these.
+    /// The nanoseconds within the second, from 0 to 999,999,999.
     pub nanos: u32,
 }
 
 impl Time {
-    /// Returns when the content was last modified that `found` describes.
+    /// Returns the time of the last modification.
     pub(super) fn modified(found: &Metadata) -> Self {
         Self {
             seconds: found.mtime(),
@@ -46,17 +46,17 @@ impl Time {
     }
 }
 
-/// A user and a group, by their numbers.
+/// A user and a group, as numeric IDs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Owner {
-    /// The user.
+    /// The user ID.
     pub user: u32,
-    /// The group.
+    /// The group ID.
     pub group: u32,
 }
 
 impl Owner {
-    /// Returns the owner of what `found` describes.
+    /// Returns the owner.
     pub(super) fn of(found: &Metadata) -> Self {
         Self {
             user: found.uid(),
@@ -68,14 +68,14 @@ impl Owner {
 /// An extended attribute.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Xattr {
-    /// Its name, with its namespace: `user.mime_type`.
+    /// The name with its namespace, such as `user.mime_type`.
     pub name: Vec<u8>,
-    /// Its value.
+    /// The value.
     pub value: Vec<u8>,
 }
 
 impl Attributes {
-    /// Returns what `found` says, without extended attributes.
+    /// Returns the attributes in `found`; extended ones are not among them.
     pub(super) fn of(found: &Metadata, owners: bool) -> Self {
         let mode = found.permissions().mode() & MODE;
         let needs_owner = found.is_file() && mode & SET_IDS != 0;
@@ -88,11 +88,11 @@ impl Attributes {
     }
 }
 
-/// Returns the extended attributes of `path`, or of the link `path` itself, in the order of their names.
-/// `unreadable` gets those that cannot be read.
+/// Returns the extended attributes of `path`, sorted by name. If `is_link`, they are those of the
+/// link itself, not of its target. Calls `unreadable` with each attribute that cannot be read.
 ///
 /// # Errors
-/// If their names cannot be read.
+/// If the names cannot be read.
 pub(super) fn xattrs(
     path: &Path,
     is_link: bool,
@@ -103,7 +103,7 @@ pub(super) fn xattrs(
         false => system::listxattr(path, buffer),
     };
     let names = match whole(list) {
-        // The filesystem has none.
+        // The filesystem does not support extended attributes.
         Err(Errno::OPNOTSUPP | Errno::NOSYS) => return Ok(Vec::new()),
         names => names?,
     };
@@ -128,9 +128,10 @@ pub(super) fn xattrs(
     Ok(xattrs)
 }
 
-/// Returns all that `read` gives, which returns a length, or `RANGE` if the buffer is too short.
+/// Returns the bytes that `read` stores in a buffer. `read` returns their number, or `RANGE` if the
+/// buffer is too short.
 fn whole(read: impl Fn(&mut [u8]) -> Result<usize, Errno>) -> Result<Vec<u8>, Errno> {
-    // The largest that Linux has.
+    // The limit of Linux, for a list of names as well as for a value.
     let mut buffer = vec![0; 1 << 16];
     let len = read(&mut buffer)?;
     buffer.truncate(len);

@@ -1,4 +1,5 @@
-//! The entries of an index, as they are written and read. [`archive`](super::archive) describes the format.
+//! Encoding and decoding of the entries of an index. [`archive`](super::archive) describes the
+//! format.
 
 use super::archive::{ArchiveError, Content, Entry};
 use super::attributes::{Attributes, MODE, Owner, Time, Xattr};
@@ -11,18 +12,18 @@ const FILE: u8 = 1;
 const LINK: u8 = 2;
 const HARD_LINK: u8 = 3;
 
-/// Parts that an entry has if they were asked for.
+/// Flags of the optional parts of an entry.
 const OWNER: u8 = 1;
 const XATTRS: u8 = 2;
 
-/// How many bytes an entry has at least, by version.
+/// Returns the least size of an entry in bytes.
 const fn least(version: u32) -> usize {
     if version == 2 { 13 } else { 26 }
 }
-/// How many bytes a hole has, and an extended attribute at least.
+/// The size of a hole in bytes, and the least size of an extended attribute.
 const HOLE: usize = 16;
 const XATTR: usize = 17;
-/// How long a file, and the value of an extended attribute can be on Linux.
+/// The limits of Linux for files and for values of extended attributes, in bytes.
 const LONGEST_FILE: u64 = i64::MAX as u64;
 const LONGEST_VALUE: usize = 1 << 16;
 
@@ -85,7 +86,7 @@ fn text(bytes: &mut Vec<u8>, text: &[u8]) {
     bytes.extend_from_slice(text);
 }
 
-/// An entry as it stands in an index.
+/// An entry in its encoded form.
 struct Raw<'b> {
     kind: u8,
     mode: u32,
@@ -101,12 +102,12 @@ struct Raw<'b> {
 }
 
 impl<'b> Raw<'b> {
-    /// Reads the next entry, which takes no memory.
+    /// Reads the next entry without allocating.
     fn read(reader: &mut Reader<'b>, version: u32) -> Result<Self, ArchiveError> {
         let kind = reader.take(1)?[0];
         let parts = if version == 2 { 0 } else { reader.take(1)?[0] };
         if parts & !(OWNER | XATTRS) != 0 {
-            return Err(reader.wrong("an entry has parts that do not exist"));
+            return Err(reader.wrong("an entry has unknown optional parts"));
         }
         let mode = reader.number()?;
         let modified = match version {
@@ -158,7 +159,7 @@ impl<'b> Raw<'b> {
             }
             LINK => raw.target = reader.text()?,
             HARD_LINK if version > 2 => raw.first = reader.long()?,
-            _ => return Err(reader.wrong("an entry is neither file nor directory nor link")),
+            _ => return Err(reader.wrong("an entry is neither a file nor a directory nor a link")),
         }
         Ok(raw)
     }
@@ -170,7 +171,7 @@ impl<'b> Raw<'b> {
             let (name, value) = (inner.text()?, inner.text()?);
             let is_name = !name.is_empty() && name.len() <= 255 && !name.contains(&0);
             if !is_name || value.len() > LONGEST_VALUE {
-                return Err(reader.wrong("an extended attribute cannot be"));
+                return Err(reader.wrong("an extended attribute cannot be set: bad name or length"));
             }
             if xattrs.last().is_some_and(|last| *last.name >= *name) {
                 return Err(reader.wrong("extended attributes are not in their order"));
@@ -184,18 +185,18 @@ impl<'b> Raw<'b> {
     fn attributes(&self, reader: &Reader<'_>, version: u32) -> Result<Attributes, ArchiveError> {
         let most = if version == 2 { 0o777 } else { MODE };
         if self.mode > most {
-            return Err(reader.wrong("an entry has permissions that do not exist"));
+            return Err(reader.wrong("an entry has invalid permissions"));
         }
         if self
             .modified
             .is_some_and(|time| time.nanos >= 1_000_000_000)
         {
-            return Err(reader.wrong("an entry has a time that does not exist"));
+            return Err(reader.wrong("an entry has a time with more than 999999999 nanoseconds"));
         }
-        // To the calls that change an owner, this says not to.
+        // chown(2) takes this value as "leave unchanged".
         let none = u32::MAX;
         if { self.owner }.is_some_and(|owner| owner.user == none || owner.group == none) {
-            return Err(reader.wrong("an entry has an owner that does not exist"));
+            return Err(reader.wrong("an entry has an owner with an invalid ID"));
         }
         Ok(Attributes {
             mode: self.mode,
@@ -205,7 +206,7 @@ impl<'b> Raw<'b> {
         })
     }
 
-    /// The content of a file, and how many bytes its chunks have.
+    /// Returns the content of a file, and the number of bytes of its chunks.
     fn file(&self, reader: &Reader<'_>, chunks: &[Row]) -> Result<(Content, u64), ArchiveError> {
         let numbers = self.chunks.as_chunks::<4>().0;
         let numbers: Vec<u32> = numbers.iter().map(|n| u32::from_le_bytes(*n)).collect();
@@ -219,7 +220,7 @@ impl<'b> Raw<'b> {
             .collect();
         let (mut at, mut bytes, mut left) = (0u64, 0, holes.iter().peekable());
         for number in numbers.iter().map(Some).chain([None]) {
-            // What is longer than a file can be is refused below.
+            // Saturated lengths are refused below.
             if let Some(hole) = left.next_if(|hole| hole.start == at) {
                 if hole.len == 0 {
                     return Err(reader.wrong("a file has a hole without bytes"));
@@ -229,8 +230,8 @@ impl<'b> Raw<'b> {
             if let Some(number) = number {
                 let chunk = chunks.get(*number as usize);
                 let chunk =
-                    chunk.ok_or_else(|| reader.wrong("a file is of a chunk that is not there"))?;
-                // More than 64 bits would take an index of 2^50 bytes.
+                    chunk.ok_or_else(|| reader.wrong("a file has a chunk that is not there"))?;
+                // An overflow would take an index of 2^50 bytes.
                 bytes += u64::from(chunk.len);
                 at = at.saturating_add(chunk.len.into());
             }
@@ -249,7 +250,8 @@ impl<'b> Raw<'b> {
     }
 }
 
-/// Reads the entries of an index of this version, which has these chunks. Returns them, and how many bytes their files have.
+/// Reads the entries of an index with these chunks. Returns them, and the number of bytes of their
+/// files without holes.
 pub fn decode(
     reader: &mut Reader<'_>,
     version: u32,
@@ -258,7 +260,7 @@ pub fn decode(
     let count = reader.count(least(version))?;
     let there = entries_there(*reader, count, version);
     let mut entries: Vec<Entry> = Vec::with_capacity(there);
-    // Which names there are, and whether they are of directories.
+    // The names so far, and whether each is a directory.
     let mut names: HashMap<&[u8], bool> = HashMap::with_capacity(there);
     let mut bytes = 0;
     for _ in 0..count {
@@ -266,7 +268,7 @@ pub fn decode(
         let name = raw.name;
         check_name(name, &names)?;
         if names.insert(name, raw.kind == DIRECTORY).is_some() {
-            return Err(bad_name(name, "it is there twice"));
+            return Err(bad_name(name, "the archive has this name twice"));
         }
         let content = match raw.kind {
             DIRECTORY => Content::Directory,
@@ -276,7 +278,7 @@ pub fn decode(
                 content
             }
             LINK if raw.target.is_empty() || raw.target.contains(&0) => {
-                return Err(bad_name(name, "the link leads nowhere"));
+                return Err(bad_name(name, "the link has an empty target, or NUL in it"));
             }
             LINK => Content::Link(raw.target.to_vec()),
             _ => {
@@ -300,10 +302,10 @@ pub fn decode(
     Ok((entries, bytes))
 }
 
-/// How many of the `count` entries that are to follow are there, which takes no memory: space is allocated for as many, and not
-/// for what a number says, nor again and again as they come.
+/// Returns how many of the declared `count` entries are present, without allocating. The caller
+/// then allocates memory once, for these entries only, even if `count` is too large.
 fn entries_there(mut reader: Reader<'_>, count: usize, version: u32) -> usize {
-    // Those without a name are refused, and many of them are many zeros.
+    // Entries without a name are refused. A run of zeros would be read as many of them.
     let mut is_there = || Raw::read(&mut reader, version).is_ok_and(|entry| !entry.name.is_empty());
     (0..count).take_while(|_| is_there()).count()
 }
@@ -313,7 +315,8 @@ fn bad_name(name: &[u8], what: &'static str) -> ArchiveError {
     ArchiveError::Name { name, what }
 }
 
-/// Whether `name` stays within the place where the archive is unpacked, in a directory that came before.
+/// Checks that `name` stays inside the target directory, and that its parent directory is an
+/// earlier entry.
 fn check_name(name: &[u8], names: &HashMap<&[u8], bool>) -> Result<(), ArchiveError> {
     let leads_away = |part: &[u8]| matches!(part, b"" | b"." | b"..") || part.contains(&0);
     if name.split(|byte| *byte == b'/').any(leads_away) {

@@ -1,13 +1,16 @@
-//! Patterns of what is not archived.
+//! Patterns that exclude entries from an archive.
 
 use globset::{Glob, GlobBuilder, GlobMatcher};
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::str::FromStr;
 
-/// A pattern of names, as in a `.gitignore` file: without a `/` it is compared with the last part of a name, at any
-/// depth; with one, with the whole name in the archive. A `/` at its end restricts it to directories. `*` and `?`
-/// match no `/`, `**` matches any number of directories, `[…]` one of several characters, `{a,b}` one of several texts.
+/// A pattern of names, similar to a line of a `.gitignore` file (without negation).
+///
+/// A pattern without a `/` is compared with the last part of a name, at any depth. A pattern with a
+/// `/` is compared with the whole name in the archive. A `/` at the end restricts the pattern to
+/// directories. `*` and `?` do not match a `/`. `**` matches any number of directories, `[…]` one
+/// of several characters, and `{a,b}` one of several texts.
 ///
 /// ```
 /// use outlive_workloads::dedup::exclude::Pattern;
@@ -27,14 +30,14 @@ pub struct Pattern {
     directories_only: bool,
 }
 
-/// Why a text is not a pattern.
+/// The errors of parsing a pattern.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum PatternError {
-    /// It has no characters but `/`.
-    #[error("the pattern is empty; it would match nothing")]
+    /// The text has no characters other than `/`.
+    #[error("the pattern is empty and would not match any name")]
     Empty,
-    /// Its syntax is wrong.
+    /// The syntax is wrong.
     #[error("{0}; put [ ] around a character that is meant literally, such as [*]")]
     Syntax(#[from] globset::Error),
 }
@@ -61,7 +64,7 @@ impl FromStr for Pattern {
 }
 
 impl Pattern {
-    /// Returns whether the pattern matches what is called `name` in the archive.
+    /// Returns whether the pattern matches the archive name `name`.
     pub fn matches(&self, name: &[u8], is_directory: bool) -> bool {
         (is_directory || !self.directories_only) && self.matcher.is_match(OsStr::from_bytes(name))
     }

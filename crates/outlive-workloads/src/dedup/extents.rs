@@ -1,4 +1,4 @@
-//! Where a file has bytes, and where it has holes: ranges that read as zeros and take no space.
+//! Extents and holes of files. A hole is a range that reads as zeros and takes no space.
 
 use rustix::fs::{SeekFrom, seek};
 use rustix::io::Errno;
@@ -8,7 +8,7 @@ use std::io;
 /// A range of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Span {
-    /// Its first byte.
+    /// The offset of its first byte.
     pub start: u64,
     /// Its length in bytes.
     pub len: u64,
@@ -26,7 +26,8 @@ impl Span {
     }
 }
 
-/// Returns the ranges of `file`, which has `len` bytes, that are not holes. A filesystem that knows no holes has one.
+/// Returns the ranges of a file of `len` bytes that are not holes. Without support for holes that
+/// is the whole file.
 pub(super) fn data(file: &File, len: u64) -> io::Result<Vec<Span>> {
     let (mut data, mut at) = (Vec::new(), 0);
     while at < len {
@@ -40,7 +41,7 @@ pub(super) fn data(file: &File, len: u64) -> io::Result<Vec<Span>> {
             break;
         }
         at = end_of_data(file, start)?.map_or(len, |end| end.min(len));
-        // A filesystem that answers nonsense has no holes.
+        // An inconsistent answer counts as no support for holes.
         if at <= start {
             at = len;
         }
@@ -49,7 +50,7 @@ pub(super) fn data(file: &File, len: u64) -> io::Result<Vec<Span>> {
     Ok(data)
 }
 
-/// Returns the first hole of `file` after `start`, if the filesystem knows holes.
+/// Returns the first hole of `file` after `start`, if the filesystem supports holes.
 fn end_of_data(file: &File, start: u64) -> io::Result<Option<u64>> {
     match seek(file, SeekFrom::Hole(start)) {
         Ok(end) => Ok(Some(end)),
@@ -113,7 +114,7 @@ mod tests {
             ]
         );
         assert!(is_hole(&file, between) && !is_hole(&file, found[0]));
-        // At the end too.
+        // A hole at the end of the file is found as well.
         file.set_len(1 << 23).unwrap();
         let last = *data(&file, 1 << 23).unwrap().last().unwrap();
         let hole = *holes(&[last], 1 << 23).last().unwrap();

@@ -7,7 +7,7 @@ use super::{chunk, entries};
 /// What an archive begins with, and what it ends with.
 pub const BEGINS: &[u8; 8] = b"OutDedup";
 pub const ENDS: &[u8; 8] = b"pudeDtuO";
-/// The version that is written here, and the oldest that is read.
+/// The version that is written, and the oldest version that is read.
 pub const VERSION: u32 = 3;
 pub const OLDEST: u32 = 2;
 /// How long what stands before the first chunk is, and what stands behind the index.
@@ -36,7 +36,8 @@ pub struct Row {
 pub struct Index {
     pub chunks: Vec<Row>,
     pub entries: Vec<Entry>,
-    /// How many bytes the chunks of all files have together: to be known before any is made, since a chunk may be named very often.
+    /// The number of bytes of all files without holes. It must be known before a file is created,
+    /// since a chunk can occur very often.
     pub bytes: u64,
 }
 
@@ -68,7 +69,7 @@ impl Index {
         bytes
     }
 
-    /// Reads the index `bytes` of this version, which begins at byte `at` of the archive: where the chunks end.
+    /// Decodes the index `bytes`, which begins at byte `at` of the archive, the end of the chunks.
     pub fn decode(bytes: &[u8], at: u64, version: u32) -> Result<Self, ArchiveError> {
         let mut reader = Reader {
             at,
@@ -107,7 +108,7 @@ impl<'b> Reader<'b> {
         Self { bytes, len, at }
     }
 
-    /// How many bytes are left.
+    /// Returns the number of bytes left.
     pub fn left(&self) -> usize {
         self.bytes.len()
     }
@@ -147,7 +148,7 @@ impl<'b> Reader<'b> {
         }
     }
 
-    /// The next text: its length and its bytes.
+    /// Reads the next text.
     pub fn text(&mut self) -> Result<&'b [u8], ArchiveError> {
         let len = self.count(1)?;
         self.take(len)
@@ -191,7 +192,8 @@ mod tests {
     use std::fs;
     use std::sync::LazyLock;
 
-    /// An archive of a directory, a directory in it, a file in that with another name, one that is a hole, and a link.
+    /// An archive of two nested directories, a file with two names, a file that is one hole, and a
+    /// link.
     static SMALL: LazyLock<Vec<u8>> = LazyLock::new(|| {
         let place = tempfile::tempdir().unwrap();
         fs::create_dir_all(place.path().join("t/d")).unwrap();
@@ -293,7 +295,7 @@ mod tests {
             let refused = refused(&[file(&[], holes)]);
             assert!(refused.contains(said), "{holes:?}: {refused}");
         }
-        // Hard links lead to a file of the archive that is there already.
+        // The target of a hard link is an earlier file.
         let hard = |first| Entry {
             content: Content::HardLink(first),
             ..name("h")

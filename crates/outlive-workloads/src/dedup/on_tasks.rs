@@ -257,7 +257,7 @@ impl<'t, W: Write + Send> Archiving<'t, W> {
             return Ok(Some(window()));
         }
         self.write(&mut state, pool, heap, goes_on)?;
-        // Nobody has read what is a hole, so that nobody has seen it filled.
+        // Tasks do not read holes, so they do not notice that one was filled.
         if let Some(path) = self.tree.changed_sparse() {
             return Err(RunError::Changed { path });
         }

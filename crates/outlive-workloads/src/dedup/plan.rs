@@ -92,7 +92,7 @@ const NOW_WORDS: u64 = Now::Fresh as u64 + 1;
 /// How the work is dealt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Plan {
-    /// How many bytes the text has, and how many extents.
+    /// The number of bytes and of extents of the text.
     pub bytes: u64,
     pub extents: u64,
     /// How large stretches are: a multiple of [`bits::BYTES`].
@@ -152,7 +152,8 @@ impl Plan {
         self.bytes.div_ceil(self.window - MAX as u64)
     }
 
-    /// How many chunks so many bytes are of at most: all but the last of an extent have [`MIN`].
+    /// Returns the most chunks that `bytes` bytes can have: all but the last of an extent have at
+    /// least [`MIN`] bytes.
     fn chunks(&self, bytes: u64) -> u64 {
         bytes.min(bytes / MIN as u64 + self.extents).max(1)
     }

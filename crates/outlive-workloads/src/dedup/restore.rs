@@ -1,12 +1,13 @@
-//! The attributes of what was unpacked, and which of them could not be restored.
+//! Restores the attributes of unpacked entries, and records those that could not be restored.
 //!
-//! They are set in an order in which none undoes another: a change of the owner clears the setuid bit and file
-//! capabilities, and an access control list changes the mode. So the owner is first, extended attributes follow, then the
-//! mode, and the time is last.
+//! The order is owner, extended attributes, mode, time, because a change of the owner clears the
+//! setuid bit and file capabilities, and an access control list changes the mode.
 //!
-//! A program with a setuid or setgid bit or a file capability acts with the rights of whoever unpacks it, and what it does
-//! its author has decided: the author of the archive. So these are restored only if that is asked for, and the bits only on a file that has
-//! the user or the group that it had when it was archived.
+//! The author of an archive decides what its programs do. A program with a setuid or setgid bit
+//! acts with the rights of its owner or group, and a file capability gives a program further
+//! rights. So these are restored on request only. Additionally, the setuid bit is restored only on
+//! a file that has its archived user, and the setgid bit only on a file that has its archived
+//! group.
 
 use super::archive::{Content, Entry};
 use super::attributes::{Attributes, MODE, Owner, SET_GROUP, SET_IDS, SET_USER, Time};
@@ -20,40 +21,40 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
-/// The extended attribute that gives a program rights.
+/// The extended attribute that holds file capabilities.
 const CAPABILITY: &str = "security.capability";
-/// Why such rights are not restored.
-const NOT_ASKED: &str = "it gives a program the rights of its owner, \
-                         and is restored by --set-ids, from archives whose author is trusted";
+/// The reason why such rights are not restored.
+const NOT_ASKED: &str = "it gives a program additional rights; \
+                         restore it with --set-ids if you trust the author of the archive";
 
-/// Something that was archived and could not be restored where it was unpacked.
+/// An archived attribute that could not be restored.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NotKept {
     /// The file, directory or link.
     pub path: PathBuf,
-    /// What of it.
+    /// The attribute.
     pub what: What,
-    /// Why not.
+    /// The reason.
     pub why: String,
 }
 
-/// What could not be restored.
+/// The kinds of attributes that can fail to be restored.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum What {
-    /// Its permissions or its sticky bit.
+    /// The permissions or the sticky bit.
     Mode,
-    /// Its setuid or setgid bit.
+    /// The setuid or setgid bit.
     SetIds,
-    /// The time of its last modification.
+    /// The time of the last modification.
     Modified,
-    /// Its owner.
+    /// The owner.
     Owner,
     /// The extended attribute with this name.
     Xattr(String),
-    /// That it is another name of a file: it became a copy.
+    /// The hard link: the entry became a copy.
     HardLink,
-    /// Its holes: they take space.
+    /// Its holes: they take space now.
     Holes,
 }
 
@@ -78,7 +79,7 @@ impl fmt::Display for NotKept {
     }
 }
 
-/// Restores attributes, and notes which could not be.
+/// Restores attributes, and records those that it could not restore.
 #[derive(Debug)]
 pub(super) struct Restorer {
     pub owners: bool,
@@ -105,7 +106,7 @@ impl Restorer {
     /// Restores the attributes of `entry`, which was unpacked as `path`.
     ///
     /// # Errors
-    /// If `path` cannot be found any more.
+    /// If `path` does not exist any more.
     pub fn restore(&mut self, path: &Path, entry: &Entry) -> io::Result<()> {
         let Attributes {
             mode,
@@ -142,7 +143,7 @@ impl Restorer {
         Ok(())
     }
 
-    /// Sets the mode of a directory, or of a file that had `owner`.
+    /// Sets the mode of a directory, or of a file whose archived owner is `file`.
     fn restore_mode(
         &mut self,
         path: &Path,
@@ -165,8 +166,8 @@ impl Restorer {
                 .fold(0, |refused, (bit, _)| refused | bit);
             if refused != 0 {
                 mode &= !refused;
-                let why = "the file has another owner than when it was archived; \
-                           root restores owners by --owners";
+                let why = "the file does not have its archived user or group; \
+                           root can restore owners with --owners";
                 self.note(path, What::SetIds, why);
             }
         }
@@ -178,7 +179,7 @@ impl Restorer {
         let differs = (fs::symlink_metadata(path)?.permissions().mode() & MODE) ^ mode;
         for (bits, what) in [(SET_IDS, What::SetIds), (!SET_IDS, What::Mode)] {
             if differs & bits != 0 {
-                self.note(path, what, "the system has set another one");
+                self.note(path, what, "the operating system has set a different one");
             }
         }
         Ok(())
@@ -202,7 +203,7 @@ impl Restorer {
             self.note(
                 path,
                 What::Modified,
-                "the filesystem keeps a less exact one",
+                "the filesystem stores times less exactly",
             );
         }
         Ok(())

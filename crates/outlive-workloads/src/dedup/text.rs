@@ -1,8 +1,9 @@
-//! The files of a tree as one text: their bytes one after the other, in the order of the archive and without the holes. By its
-//! places in that text, work is dealt to tasks however large or small files are.
+//! The files of a tree as one text: the concatenation of their bytes without holes, in the order of
+//! the archive. Work is divided among tasks by offsets in this text, independent of the sizes of
+//! files.
 //!
-//! The text is of *extents*: ranges of files that have no holes in them. A file without holes is one extent, and one without
-//! bytes is none. No chunk is of two extents.
+//! The text consists of *extents*, ranges of files without holes. A file without holes is one
+//! extent, and a file without data has no extent. A chunk does not cross the end of an extent.
 
 use super::chunk::WINDOW;
 use super::extents::Span;
@@ -17,8 +18,9 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
 
-// The names of the arrays in the pod. Of each extent: where it ends in the text, where it begins in its file, and which file that
-// is. Of each file: its version, and where its path ends among the paths, which stand one after the other.
+// The names of the arrays in the pod. They hold, for each extent, its end in the text, its start in
+// its file and the number of the file; and for each file, its version and the end of its path in
+// the concatenation of all paths.
 const ENDS: &str = "extents end";
 const STARTS: &str = "extents in files";
 const FILES: &str = "files of extents";
@@ -30,7 +32,7 @@ const PATHS_END: &str = "paths end";
 #[derive(Clone, Debug, Default)]
 pub struct Text {
     files: Vec<InputFile>,
-    /// The number of the file of each extent, and where it is in that.
+    /// The file number and the range of each extent.
     extents: Vec<(u64, Span)>,
     bytes: u64,
 }
@@ -39,7 +41,7 @@ impl Text {
     /// Returns the text of the files of `tree`.
     ///
     /// # Errors
-    /// If other processes cannot find one of them.
+    /// If other processes cannot reach one of them.
     pub fn find(tree: &Tree) -> Result<Self, InputError> {
         let mut text = Self::default();
         for source in tree.entries() {
@@ -74,7 +76,7 @@ impl Text {
         self.files.len()
     }
 
-    /// How many extents it is of.
+    /// Returns the number of extents.
     pub(super) fn extents(&self) -> usize {
         self.extents.len()
     }
@@ -122,7 +124,7 @@ impl Text {
     }
 }
 
-/// Returns where things of these lengths end if they stand one after the other.
+/// Returns the end offsets of consecutive items of these lengths.
 fn ends(lens: impl Iterator<Item = u64>) -> Vec<u64> {
     let sum = |end: &mut u64, len| {
         *end += len;
@@ -146,7 +148,7 @@ pub(super) struct Extents {
 pub(super) struct Piece<'b> {
     /// Where in what was read.
     pub at: usize,
-    /// What the extent has before it: [`WINDOW`] - 1 bytes, or all there are.
+    /// The preceding bytes of the extent, at most [`WINDOW`] - 1.
     pub before: &'b [u8],
     /// The bytes.
     pub bytes: &'b [u8],
@@ -165,7 +167,8 @@ impl Extents {
         })
     }
 
-    /// The first extent that ends behind byte `at`; how many there are, if none does.
+    /// Returns the number of the first extent that ends after byte `at`, or the number of extents
+    /// if all end before.
     pub fn at(self, at: u64) -> usize {
         let (mut low, mut high) = (0, self.ends.len());
         while low < high {
@@ -178,7 +181,7 @@ impl Extents {
         low
     }
 
-    /// Where extent `number` is in the text.
+    /// Returns the range of extent `number` in the text.
     pub fn range(self, number: usize) -> Range<u64> {
         let ends = |number| self.ends.get(number);
         number.checked_sub(1).map_or(0, ends)..ends(number)
@@ -192,10 +195,11 @@ impl Extents {
         OsStr::from_bytes(&path).into()
     }
 
-    /// Reads as many bytes as `into` has from byte `from` on, and shows `each` piece of an extent among them.
+    /// Fills `into` with the text from byte `from` on, and passes each piece of an extent to
+    /// `each`.
     ///
     /// # Errors
-    /// If a file cannot be read, or is not as it was.
+    /// If a file cannot be read, or has changed.
     pub fn read(
         self,
         from: u64,

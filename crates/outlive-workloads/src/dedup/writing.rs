@@ -25,18 +25,18 @@ pub(super) struct Occurrence<'p> {
 pub(super) struct Writing<'t, W> {
     writer: Writer<Outbox<W>>,
     catalog: Catalog,
-    /// What is still to be entered.
+    /// The entries that are not entered yet.
     sources: std::slice::Iter<'t, Source>,
     file: Option<Entering<'t>>,
     chunks: Vec<u32>,
 }
 
-/// The file that is being entered; the chunks of it that were are in [`Writing::chunks`].
+/// The file that is being entered. Its chunks so far are in [`Writing::chunks`].
 struct Entering<'t> {
     source: &'t Source,
-    /// How much of its present extent is still to come.
+    /// The bytes left of the present extent.
     left: u64,
-    /// The extents after that.
+    /// The extents after it.
     extents: std::slice::Iter<'t, Span>,
 }
 

@@ -31,15 +31,19 @@ use std::sync::Arc;
     outlive run dedup src/ --output src.dedup --exclude '*.o' --exclude src/target/ --exclude '**/cache/*.tmp'\n  \
     outlive run dedup /home --output home.dedup --owners --xattrs   # for root to restore\n\n\
     Files are cut into chunks where their content says so (2 to 64 KiB, most some 8), chunks are compared by their SHA-256, and each \
-    different one is kept once, compressed. Names, modes with setuid, setgid and sticky bits, times of modification, symbolic links, hard \
-    links and holes are archived as well; owners and extended attributes by --owners and --xattrs. (Hard links of symbolic links, times \
-    of access and device files are not.) The archive is the same to the last byte however many hosts there are, and whichever die.\n\n\
-    Sockets, FIFOs and devices in a directory are reported and left out. A file or directory that cannot be read is reported and left \
-    out too; the archive of all others is written, and the exit code is 1. --strict ends the run before it begins instead. What FILE or \
-    DIR names has to be readable.\n\n\
-    PATTERN is as in a .gitignore file. Without a / it is compared with the last part of a name, at any depth ('*.o'); with one, with the \
-    whole name in the archive (src/target). A / at its end restricts it to directories. * and ? match no /, ** any number of \
-    directories, [ab] one of several characters, {a,b} one of several texts.\n\n\
+    different one is kept once, compressed. Names, modes (with setuid, setgid and sticky bits), \
+    modification times, symbolic links, hard links and holes are archived as well. --owners archives \
+    owners, and --xattrs archives extended attributes. Hard links to symbolic links, access times and \
+    device files are not archived. The archive is identical to the last byte for any number of hosts, \
+    and after any deaths of hosts.\n\n\
+    Sockets, FIFOs and devices in a directory are reported and left out. Files and directories in it that \
+    cannot be read are reported and left out as well. The archive of all others is written, and the exit \
+    code is 1. With --strict, the run fails before it writes the archive. Each FILE and DIR itself has to \
+    be readable.\n\n\
+    PATTERN is similar to a line of a .gitignore file, without negation by !. Without a /, it is compared with the last part of a name, at any \
+    depth ('*.o'). With a /, it is compared with the whole name in the archive (src/target). A / at its end \
+    restricts it to directories. * and ? do not match a /. ** matches any number of directories, [ab] one \
+    of several characters, and {a,b} one of several texts.\n\n\
     Each host is a process tree of its own (--processes), a member of a pod in /dev/shm that is made for the run and removed after it. \
     The pod holds --window of the files at a time, twice as much of the archive, and some 3% of the size of all files. \
     Killed hosts get SIGKILL: --kill of them, spread over the run.\n\n\
@@ -63,19 +67,19 @@ pub struct Command {
     /// How much of the files is in the pod at a time, from 256K to 1G [default: 15M; less for 1 to 3 workers]
     #[arg(long, value_name = "SIZE", value_parser = amount::size)]
     window: Option<u64>,
-    /// Leave out what PATTERN matches, and all in a directory that it matches; may be given several times
+    /// Exclude entries that match PATTERN, with the contents of such directories; may be repeated
     #[arg(long, value_name = "PATTERN")]
     exclude: Vec<Pattern>,
-    /// Archive the owners of everything, as numbers; `outlive unpack --owners` restores them
+    /// Archive owners, as numbers; `outlive unpack --owners` restores them
     #[arg(long)]
     owners: bool,
     /// Archive extended attributes; `outlive unpack --xattrs` restores them
     #[arg(long)]
     xattrs: bool,
-    /// Archive nothing if there is anything that cannot be archived
+    /// Refuse the run if an entry cannot be archived
     #[arg(long)]
     strict: bool,
-    /// Read the archive, and compare it with the files, byte by byte, and their attributes
+    /// Read the archive and compare its bytes and attributes with those of the files
     #[arg(long)]
     verify: bool,
 }
@@ -206,23 +210,24 @@ impl Command {
     }
 }
 
-/// Fails if something could not be read, as `tar` does after it has archived the rest. A special file is no failure: it has no content.
+/// Fails if an entry could not be read, as `tar` does after it has archived the rest. A special
+/// file is no failure, since it has no content.
 fn require_readable(tree: &Tree) -> Result<(), Failure> {
     let unread = tree.left_out().iter().filter(|error| !error.is_special());
     match unread.count() {
         0 => Ok(()),
         count => Err(Failure::new(format_args!(
-            "{count} of the things to be archived could not be read, and the archive is complete but for them: \
-             make them readable, or leave them out with --exclude"
+            "{count} of the things to be archived could not be read; make them readable, or leave \
+             them out with --exclude; the archive has all others"
         ))),
     }
 }
 
-/// Something that is not in the archive, as programs read it.
+/// An entry that is not in the archive, for JSON.
 #[derive(Serialize)]
 struct LeftOut {
     path: String,
-    /// Whether it is a socket, a FIFO or a device; else it could not be read.
+    /// Whether it is a socket, a FIFO or a device. Otherwise it could not be read.
     special: bool,
     message: String,
 }

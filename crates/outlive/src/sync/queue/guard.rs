@@ -7,7 +7,7 @@ use crate::sync::Poison;
 use crate::sync::wait::{lower, ring};
 use outlive_memory::{Memory, Native, Offset, Ordering};
 
-/// The right that a held [`QueueLock`] gives: under it, the owner's [redo](Self::redo) transactions are
+/// The right that a held [`QueueLock`](super::QueueLock) gives: under it, the owner's [redo](Self::redo) transactions are
 /// safe. Dropping it passes the lock on.
 #[derive(Debug)]
 #[must_use = "the lock is released when this is dropped"]
