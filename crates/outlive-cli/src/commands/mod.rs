@@ -7,6 +7,7 @@ mod completions;
 mod create;
 mod destroy;
 mod doctor;
+mod fence_cgroup;
 mod guest;
 mod host;
 mod machine;
@@ -99,6 +100,8 @@ enum PodCommand {
     Check(check::Check),
     /// Say that a host is off of which nothing can be known here
     Bury(bury::Bury),
+    /// As a fence command: kill a host by its control group
+    FenceCgroup(fence_cgroup::FenceCgroup),
     /// Remove a pod
     Destroy(destroy::Destroy),
     /// List or remove what this operating system keeps for pods that are gone
@@ -136,6 +139,7 @@ impl Outlive {
             Command::Pod(PodCommand::Watch(command)) => command.run(),
             Command::Pod(PodCommand::Check(command)) => command.run(),
             Command::Pod(PodCommand::Bury(command)) => command.run(),
+            Command::Pod(PodCommand::FenceCgroup(command)) => command.run(),
             Command::Pod(PodCommand::Destroy(command)) => command.run(),
             Command::Pod(PodCommand::Clean(command)) => command.run(),
             Command::Run(command) => command.run(),

@@ -11,44 +11,25 @@ use std::time::Instant;
 /// Adds the sweep of this file.
 pub fn add_to(suite: &mut Suite) {
     suite.add_real(ComeAndGo);
+    suite.add_real(ComeAndClose);
 }
 
 /// A host, a process and a thread join and leave. Whatever instruction they die at, survivors learn it,
 /// nothing stays claimed, and all three ids can be joined again.
 pub struct ComeAndGo;
 
+/// A whole process comes and goes as programs do: it opens the pod, joins, leaves and closes it, with the side file, the
+/// presence, the cord and the threads that belong to that. Survivors learn it, its ids can be joined again, and nothing of the
+/// pod is left when it is destroyed.
+pub struct ComeAndClose;
+
 /// A pod in /dev/shm that is destroyed with its last user.
 pub struct World {
     path: PathBuf,
 }
 
-impl Drop for World {
-    fn drop(&mut self) {
-        // Whoever died here may still be being torn down, its lock on the side file with it.
-        let until = Instant::now() + PATIENCE;
-        while Pod::destroy(&self.path).is_err() && Instant::now() < until {
-            std::thread::sleep(Duration::from_millis(1));
-        }
-    }
-}
-
-const PATIENCE: Duration = Duration::from_secs(20);
-const HOST: u32 = 1;
-const PROCESS: u32 = 5;
-const THREAD: u32 = 9;
-
-impl RealSweep for ComeAndGo {
-    type World = World;
-
-    fn name(&self) -> String {
-        "instance.join and leave".into()
-    }
-
-    fn declares(&self) -> Vec<&'static PointKind> {
-        vec![PointKind::of::<JoinPoint>(), PointKind::of::<LeavePoint>()]
-    }
-
-    fn prepare(&self) -> Result<World, String> {
+impl World {
+    fn new() -> Result<Self, String> {
         static NEXT: AtomicU32 = AtomicU32::new(0);
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
         let path = format!("/dev/shm/outlive-sweep-{}-{number}", std::process::id());
@@ -65,29 +46,19 @@ impl RealSweep for ComeAndGo {
             .events(64)
             .settings(settings);
         Pod::create(&path, options).map_err(|error| error.to_string())?;
-        Ok(World { path: path.into() })
+        Ok(Self { path: path.into() })
     }
 
-    fn operate(&self, world: &World, window: Window) {
-        let pod = Pod::open(&world.path).expect("the pod opens");
-        let os = pod.os().expect("an operating system");
-        let identity = pod.identity().expect("an operating system");
-        let tables = pod.tables().through(window.mark(pod.segment().memory()));
-        window.begin();
-        proofs::come_and_go(tables, os, identity, HOST, PROCESS, THREAD)
-            .expect("nothing is in the way");
-        window.end();
-    }
-
-    fn recover(&self, world: &World, window: Window, crash: &Crash) {
-        let pod = Pod::open(&world.path).expect("the pod opens");
+    /// A survivor sees the victim's ids be given up, and has them again.
+    fn recover(&self, ids: &[u32], window: Window, crash: &Crash) {
+        let pod = Pod::open(&self.path).expect("the pod opens");
         window.begin();
         let options = ProcessOptions::on_host(0).name("survivor");
         let process = pod.join(options).expect("the survivor joins");
         let generations = pod.tables().generations();
         // The victim's ids, and those of a recoverer that died (its thread is 8), are given up.
         let until = Instant::now() + PATIENCE;
-        for id in [HOST, PROCESS, THREAD] {
+        for &id in ids {
             while generations
                 .state(id)
                 .is_ok_and(|state| state.status.may_write() || state.status == Status::Dead)
@@ -112,8 +83,8 @@ impl RealSweep for ComeAndGo {
         again.leave().expect("no member is left");
     }
 
-    fn check(&self, world: &World, _crash: &Crash) -> Result<(), String> {
-        let pod = Pod::open(&world.path).map_err(|error| error.to_string())?;
+    fn check(&self) -> Result<(), String> {
+        let pod = Pod::open(&self.path).map_err(|error| error.to_string())?;
         let check = pod.check();
         // This is the counting process: without the close it would keep thousands of descriptors.
         pod.close().map_err(|error| error.to_string())?;
@@ -124,5 +95,105 @@ impl RealSweep for ComeAndGo {
             return Err(format!("{} ids are alive and nobody is", check.alive));
         }
         Ok(())
+    }
+
+    fn destroy(&self) {
+        // Whoever died here may still be being torn down, its lock on the side file with it.
+        let until = Instant::now() + PATIENCE;
+        while self.path.exists() && Pod::destroy(&self.path).is_err() && Instant::now() < until {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
+}
+
+impl Drop for World {
+    fn drop(&mut self) {
+        self.destroy();
+    }
+}
+
+const PATIENCE: Duration = Duration::from_secs(20);
+const HOST: u32 = 1;
+const PROCESS: u32 = 5;
+const THREAD: u32 = 9;
+
+impl RealSweep for ComeAndGo {
+    type World = World;
+
+    fn name(&self) -> String {
+        "instance.join and leave".into()
+    }
+
+    fn declares(&self) -> Vec<&'static PointKind> {
+        vec![PointKind::of::<JoinPoint>(), PointKind::of::<LeavePoint>()]
+    }
+
+    fn prepare(&self) -> Result<World, String> {
+        World::new()
+    }
+
+    fn operate(&self, world: &World, window: Window) {
+        let pod = Pod::open(&world.path).expect("the pod opens");
+        let os = pod.os().expect("an operating system");
+        let identity = pod.identity().expect("an operating system");
+        let tables = pod.tables().through(window.mark(pod.segment().memory()));
+        window.begin();
+        proofs::come_and_go(tables, os, identity, HOST, PROCESS, THREAD)
+            .expect("nothing is in the way");
+        window.end();
+    }
+
+    fn recover(&self, world: &World, window: Window, crash: &Crash) {
+        world.recover(&[HOST, PROCESS, THREAD], window, crash);
+    }
+
+    fn check(&self, world: &World, _crash: &Crash) -> Result<(), String> {
+        world.check()
+    }
+}
+
+impl RealSweep for ComeAndClose {
+    type World = World;
+
+    fn name(&self) -> String {
+        "pod.join, leave and close".into()
+    }
+
+    fn declares(&self) -> Vec<&'static PointKind> {
+        Vec::new()
+    }
+
+    fn prepare(&self) -> Result<World, String> {
+        World::new()
+    }
+
+    fn operate(&self, world: &World, window: Window) {
+        window.begin();
+        let pod = Pod::open(&world.path).expect("the pod opens");
+        let options = ProcessOptions::on_host(HOST).id(PROCESS);
+        let process = pod.join(options).expect("the host and the process come");
+        process.leave().expect("no member is left");
+        pod.close().expect("nothing is in use");
+        window.end();
+    }
+
+    fn recover(&self, world: &World, window: Window, crash: &Crash) {
+        world.recover(&[HOST, PROCESS], window, crash);
+    }
+
+    fn check(&self, world: &World, _crash: &Crash) -> Result<(), String> {
+        world.check()?;
+        let number = Pod::number_at(&world.path).ok_or("the pod has no number")?;
+        world.destroy();
+        let number = format!("{number:032x}");
+        let files = std::fs::read_dir("/dev/shm").map_err(|error| error.to_string())?;
+        let names = files.flatten().map(|file| file.file_name());
+        let left: Vec<_> = names
+            .filter(|name| name.to_string_lossy().contains(&number))
+            .collect();
+        match left.is_empty() {
+            true => Ok(()),
+            false => Err(format!("{left:?} is left of a pod that was destroyed")),
+        }
     }
 }

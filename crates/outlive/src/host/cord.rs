@@ -21,12 +21,12 @@
 //! Tests: tests/host_presence.rs.
 
 use super::side_file_header::failed;
-use super::side_file_open::{Access, unfit};
+use super::side_file_open::{Access, hand_over, unfit};
 use super::{OsError, Presence};
 use crate::fork;
 use core::ptr::NonNull;
 use core::time::Duration;
-use rustix::fs::{Gid, Mode, OFlags, Uid};
+use rustix::fs::{AtFlags, CWD, Mode, OFlags};
 use rustix::io::Errno;
 use std::fs::File;
 use std::os::fd::AsRawFd;
@@ -157,10 +157,14 @@ impl Cords {
         matches!(opened, Err(Errno::AGAIN))
     }
 
-    /// Whether there is the cord of that incarnation.
+    /// Whether there is the cord of that incarnation, and this process may pull it.
     pub(super) fn finds(&self, host: u32, generation: u32) -> bool {
-        let metadata = std::fs::symlink_metadata(self.path(host, generation));
-        metadata.is_ok_and(|metadata| metadata.is_file())
+        let path = self.path(host, generation);
+        let is_file = std::fs::symlink_metadata(&path).is_ok_and(|metadata| metadata.is_file());
+        // Asked without opening it, which would pull it.
+        is_file
+            && rustix::fs::accessat(CWD, &path, rustix::fs::Access::WRITE_OK, AtFlags::EACCESS)
+                .is_ok()
     }
 
     /// Removes the cords of other incarnations of `host`, which are no more.
@@ -203,12 +207,8 @@ fn create_or_open(path: &Path, access: Access) -> Result<(File, bool), OsError> 
     );
     let file = match created {
         Ok(file) => {
-            // Without the group its members could not pull it.
-            let group = access.group.map(Gid::from_raw);
-            rustix::fs::fchown(&file, None::<Uid>, group)
-                .map_err(|error| failed("giving away", path, error))?;
-            rustix::fs::fchmod(&file, Mode::from_raw_mode(access.mode))
-                .map_err(|error| failed("setting the mode of", path, error))?;
+            // Else other users of the pod could not pull it.
+            hand_over(&file, path, access)?;
             return Ok((file.into(), true));
         }
         Err(Errno::EXIST) => rustix::fs::open(path, flags, Mode::empty())

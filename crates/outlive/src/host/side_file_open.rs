@@ -10,7 +10,7 @@ use rustix::fs::{AtFlags, CWD, FallocateFlags, Gid, Mode, OFlags, RenameFlags, U
 use rustix::io::Errno;
 use std::fs::File;
 use std::io;
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
@@ -223,11 +223,19 @@ fn fill(file: &OwnedFd, path: &Path, header: &Header, access: Access) -> Result<
         size_of::<Header>(),
         "a short write to a reserved page"
     );
+    hand_over(file, path, access)
+}
+
+/// Gives `file`, which this process has made, to those to whom `access` gives the pod.
+pub(super) fn hand_over(file: impl AsFd, path: &Path, access: Access) -> Result<(), OsError> {
     let is_root = rustix::process::geteuid().is_root();
     let owner = access.owner.filter(|_| is_root).map(Uid::from_raw);
     if access.group.is_some() || owner.is_some() {
-        rustix::fs::fchown(file, owner, access.group.map(Gid::from_raw))
-            .map_err(|error| failed("giving away", path, error))?;
+        match rustix::fs::fchown(&file, owner, access.group.map(Gid::from_raw)) {
+            // Its maker need not be of the group where all have the group's rights.
+            Err(Errno::PERM) if access.mode & 0o002 != 0 => {}
+            given => given.map_err(|error| failed("giving away", path, error))?,
+        }
     }
     // After the owner, whose change would take bits away; and whatever the umask.
     set_mode(file, access.mode).map_err(|error| failed("setting the mode (fchmod) of", path, error))

@@ -30,11 +30,14 @@ pub(crate) fn refuse_the_unfenceable(
     if by_agent {
         return Ok(());
     }
-    if uid != settings.uid {
+    // Members of one user can signal one another; all others have only the cord.
+    let is_foreign = uid != settings.uid;
+    if let (true, Some(error)) = (is_foreign, cord) {
         return Err(JoinError::Unfenceable {
             why: format!(
-                "it runs as user {uid} and the pod's members as user {}, who could not kill it; run it as \
-                 that user, or create the pod with a fence command",
+                "it runs as user {uid} and the pod is user {}'s, who could not kill it, because it has no cord \
+                 ({error}); run it as that user, on a host id of its own where the pod's file lies on a filesystem with \
+                 leases, or create the pod with a fence command",
                 settings.uid
             ),
         });
@@ -49,7 +52,13 @@ pub(crate) fn refuse_the_unfenceable(
     }
     let systems = tables.operating_systems();
     for (id, state) in tables.writers() {
-        if state.level != Some(Level::Host) || state.host == shared.os_number {
+        if state.level != Some(Level::Host) {
+            continue;
+        }
+        if state.host == shared.os_number {
+            if is_foreign && let Some(why) = unreachable_process(tables, os, id) {
+                return Err(JoinError::Unfenceable { why });
+            }
             continue;
         }
         if !systems.absence_is_proof(shared.os_number, state.host) {
@@ -84,7 +93,7 @@ pub(crate) fn refuse_the_unfenceable(
     Ok(())
 }
 
-/// Why a process of the host `id`, of this kernel and another operating system, could not be killed, if there is one.
+/// Why a process of the host `id`, of this kernel and another operating system or user, could not be killed, if there is one.
 fn unreachable_process(tables: Tables, os: &dyn Os, id: InstanceId) -> Option<String> {
     let of_host = tables
         .writers()
@@ -97,9 +106,10 @@ fn unreachable_process(tables: Tables, os: &dyn Os, id: InstanceId) -> Option<St
         let has_cord = record.is_none_or(|record| record.has_cord) && os.finds_cord(id, generation);
         if !has_cord && os.is_present(process) {
             return Some(format!(
-                "process {process} of host {id} runs in another PID namespace or with another /dev/shm, and has no cord by \
-                 which it could be killed from here (all must reach the pod's file in the same directory, writable to \
-                 them, on a filesystem with leases); run all processes in one PID namespace, or create the pod with a fence command"
+                "process {process} of host {id} runs in another PID namespace, with another /dev/shm or as another user, and \
+                 has no cord by which it could be killed from here (all must reach the pod's file in the same directory, \
+                 writable to them, on a filesystem with leases); run all processes in one PID namespace and as one user, or \
+                 create the pod with a fence command"
             ));
         }
     }

@@ -275,12 +275,12 @@ impl Manager {
                 }
                 Ending::Sent(_) => return,
                 Ending::Refused(why) => {
-                    if self.unkillable.replace(holder) != Some(holder) {
-                        tracing::error!(%holder, why, "the fabric manager is silent and cannot be killed");
-                    }
                     // Its host is fenced, unless that is our own.
                     let own = generations.state(self.me.id);
                     if own.is_ok_and(|own| own.host == state.host) {
+                        if self.unkillable.replace(holder) != Some(holder) {
+                            tracing::error!(%holder, why, "the fabric manager is silent and cannot be killed");
+                        }
                         return;
                     }
                 }

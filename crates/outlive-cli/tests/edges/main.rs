@@ -1,6 +1,8 @@
 //! The edge of the operating system, as a user meets it: containers of one kernel, restarts, copies, files that are removed.
 //! What needs root is skipped with a message where it is not to be had.
 
+mod fencing;
+#[path = "../support/mod.rs"]
 mod support;
 
 use outlive::host::Linux;
@@ -322,73 +324,6 @@ fn a_copy_is_joined_to_adopt_it_only() {
     again.ends();
     original.interrupt();
     original.ends();
-}
-
-#[test]
-fn the_fence_command_comes_from_who_joins() {
-    let place = Place::new("fence");
-    let path = place.path();
-    let create = ["pod", "create", path, "--size", "4M", "--ids", "16"];
-    outlive(
-        create
-            .into_iter()
-            .chain(["--fence-command", "/bin/false now"]),
-    )
-    .succeeds();
-    let raw = fs::read(path).unwrap();
-    let text = b"/bin/false";
-    assert!(
-        !raw.windows(text.len()).any(|window| window == text),
-        "it stands in the pod"
-    );
-    let join = ["pod", "host", path, "--host", "0"];
-    outlive(join).fails(1, "OUTLIVE_FENCE_COMMAND");
-    let other = ["--fence-command", "/bin/true"];
-    outlive(join.into_iter().chain(other)).fails(1, "not the one that the pod was created with");
-    let mut given = Running::start(
-        join.into_iter()
-            .chain(["--fence-command", "/bin/false now"]),
-    );
-    given.wait_for(&["joined"]);
-    given.interrupt();
-    given.ends();
-    let mut by_environment = command(join);
-    by_environment.env("OUTLIVE_FENCE_COMMAND", "/bin/false now");
-    let mut by_environment = Running::of(by_environment);
-    by_environment.wait_for(&["joined"]);
-    by_environment.interrupt();
-    by_environment.ends();
-    let plain = Place::new("fenceless");
-    outlive(["pod", "create", plain.path(), "--size", "4M", "--ids", "16"]).succeeds();
-    let join = [
-        "pod",
-        "host",
-        plain.path(),
-        "--host",
-        "0",
-        "--fence-command",
-        "/bin/true",
-    ];
-    outlive(join).fails(1, "was created without one");
-}
-
-#[test]
-fn the_operators_word_is_not_taken_against_evidence() {
-    let place = Place::new("bury");
-    let path = place.path();
-    create(path);
-    outlive(["pod", "bury", path, "--host", "0"]).fails(2, "--yes-it-is-off");
-    let sure = |host| ["pod", "bury", path, "--host", host, "--yes-it-is-off"];
-    outlive(sure("0")).fails(1, "no host that is up");
-    let mut running = Running::start(["pod", "host", path, "--host", "0"]);
-    running.wait_for(&["joined"]);
-    outlive(sure("0")).fails(1, &format!("pid {}", running.id()));
-    running.kill();
-    // Of the dead it may be said.
-    let said = outlive(sure("0")).succeeds();
-    assert!(said.contains("host 0.1 counts as dead"), "{said}");
-    assert_eq!(host(path, 0).map(|(generation, _)| generation), Some(2));
-    outlive(["pod", "check", path]).succeeds();
 }
 
 #[test]

@@ -1,0 +1,205 @@
+//! Who can be killed by whom: the first process of a container, users of a group, hosts by a fence command.
+
+use super::A_WHILE;
+use super::support::edge::*;
+use super::support::{Place, Running, command, outlive};
+use outlive::host::Cgroup;
+use rustix::process::Signal;
+use std::fs;
+use std::os::unix::process::CommandExt;
+use std::process::Command;
+
+/// A container whose first process is a member, which a sibling cannot kill, and nothing from inside.
+#[test]
+fn the_first_process_of_a_container_is_fenced_by_its_control_group() {
+    if !can_contain(&CONTAINER) {
+        return;
+    }
+    let name = format!("outlive-test-{}-1", std::process::id());
+    let group = match Cgroup::create(&name) {
+        Ok(group) => group,
+        Err(error) => return println!("skipped: {error}"),
+    };
+    let pattern = group
+        .path()
+        .to_str()
+        .unwrap()
+        .strip_suffix('1')
+        .unwrap()
+        .to_owned()
+        + "{host}";
+    let program = command(["x"; 0]).get_program().to_str().unwrap().to_owned();
+    let fence = format!("{program} pod fence-cgroup {pattern}");
+    let place = Place::new("cgroup");
+    let path = place.path();
+    let create = ["pod", "create", path, "--size", "4M", "--ids", "32"];
+    outlive(create.into_iter().chain(["--fence-command", &fence])).succeeds();
+    let mut watcher = Running::start([
+        "pod",
+        "host",
+        path,
+        "--host",
+        "0",
+        "--fence-command",
+        &fence,
+    ]);
+    watcher.wait_for(&["joined"]);
+    let mut first = Command::new("unshare");
+    first
+        .args(CONTAINER)
+        .args(["--fork", "--kill-child", &program, "pod", "host", path])
+        .args(["--host", "1", "--name=--help", "--fence-command", &fence]);
+    let mut first = Running::of(first);
+    first.wait_for(&["joined"]);
+    let pids = processes(&fence);
+    let pids: Vec<_> = pids.into_iter().filter(|pid| is_first(*pid)).collect();
+    let [pid] = pids[..] else { panic!("{pids:?}") };
+    group.add(pid).unwrap();
+    signal(pid, Signal::STOP);
+    watcher.wait_for(&["host 1.1", "fenced"]);
+    assert_eq!(host(path, 1).map(|(generation, _)| generation), Some(2));
+    assert!(group.is_empty().unwrap());
+    // What is no host's group, or nobody's, is an error, and fences nothing.
+    outlive([
+        "pod",
+        "fence-cgroup",
+        group.path().to_str().unwrap(),
+        "1",
+        "--help",
+    ])
+    .fails(2, "{host}");
+    outlive(["pod", "fence-cgroup", &pattern, "2", "--help"]).fails(1, "opening cgroup");
+    watcher.interrupt();
+    watcher.ends();
+    first.kill();
+    within(A_WHILE, "the group is removed", || group.remove().is_ok());
+}
+
+/// Whether the process is the first of a PID namespace below this one.
+fn is_first(pid: u32) -> bool {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+    let numbers = status.lines().find(|line| line.starts_with("NSpid:"));
+    numbers.is_some_and(|line| line.ends_with("\t1"))
+}
+
+#[test]
+fn users_of_a_group_share_a_pod_and_a_stopped_one_is_killed_by_another() {
+    if !rustix::process::geteuid().is_root() {
+        return println!("skipped: only root can become other users");
+    }
+    const ALICE: u32 = 61_001;
+    const BOB: u32 = 61_002;
+    let by = |user: u32, arguments: &[&str]| {
+        let mut command = command(arguments);
+        command.uid(user).gid(61_100);
+        command
+    };
+    let place = Place::new("users");
+    let path = place.path();
+    let create = [
+        "pod", "create", path, "--size", "4M", "--ids", "32", "--mode", "660",
+    ];
+    assert!(by(ALICE, &create).output().unwrap().status.success());
+    let hosts = ["0", "1"].map(|id| ["pod", "host", path, "--host", id]);
+    let mut alice = Running::of(by(ALICE, &hosts[0]));
+    alice.wait_for(&["joined"]);
+    let mut bob = Running::of(by(BOB, &hosts[1]));
+    bob.wait_for(&["joined"]);
+    // Of a host of another user he has no cord: only its owner can take a lease on a file.
+    let refused = by(BOB, &hosts[0]).output().unwrap();
+    let errors = String::from_utf8_lossy(&refused.stderr);
+    assert!(
+        !refused.status.success() && errors.contains("it has no cord"),
+        "{errors}"
+    );
+    std::thread::sleep(A_WHILE);
+    assert_eq!(
+        (host(path, 0), host(path, 1)),
+        (Some((1, true)), Some((1, true)))
+    );
+    let stop = |id: u32| {
+        let pids = processes(&format!("{path} --host {id}"));
+        let [pid] = pids[..] else { panic!("{pids:?}") };
+        signal(pid, Signal::STOP);
+    };
+    stop(1);
+    alice.wait_for(&["host 1.1", "fenced"]);
+    let mut bob = Running::of(by(BOB, &hosts[1]));
+    bob.wait_for(&["host 1.3", "joined"]);
+    stop(0);
+    bob.wait_for(&["host 0.1", "fenced"]);
+    assert_eq!(host(path, 0).map(|(generation, _)| generation), Some(2));
+    // A user who is not of the group cannot even look.
+    let mut stranger = command(hosts[1]);
+    stranger.uid(61_003).gid(61_003);
+    assert!(!stranger.output().unwrap().status.success());
+    bob.interrupt();
+    bob.ends();
+}
+
+#[test]
+fn the_fence_command_comes_from_who_joins() {
+    let place = Place::new("fence");
+    let path = place.path();
+    let create = ["pod", "create", path, "--size", "4M", "--ids", "16"];
+    outlive(
+        create
+            .into_iter()
+            .chain(["--fence-command", "/bin/false now"]),
+    )
+    .succeeds();
+    let raw = fs::read(path).unwrap();
+    let text = b"/bin/false";
+    assert!(
+        !raw.windows(text.len()).any(|window| window == text),
+        "it stands in the pod"
+    );
+    let join = ["pod", "host", path, "--host", "0"];
+    outlive(join).fails(1, "OUTLIVE_FENCE_COMMAND");
+    let other = ["--fence-command", "/bin/true"];
+    outlive(join.into_iter().chain(other)).fails(1, "not the one that the pod was created with");
+    let mut given = Running::start(
+        join.into_iter()
+            .chain(["--fence-command", "/bin/false now"]),
+    );
+    given.wait_for(&["joined"]);
+    given.interrupt();
+    given.ends();
+    let mut by_environment = command(join);
+    by_environment.env("OUTLIVE_FENCE_COMMAND", "/bin/false now");
+    let mut by_environment = Running::of(by_environment);
+    by_environment.wait_for(&["joined"]);
+    by_environment.interrupt();
+    by_environment.ends();
+    let plain = Place::new("fenceless");
+    outlive(["pod", "create", plain.path(), "--size", "4M", "--ids", "16"]).succeeds();
+    let join = [
+        "pod",
+        "host",
+        plain.path(),
+        "--host",
+        "0",
+        "--fence-command",
+        "/bin/true",
+    ];
+    outlive(join).fails(1, "was created without one");
+}
+
+#[test]
+fn the_operators_word_is_not_taken_against_evidence() {
+    let place = Place::new("bury");
+    let path = place.path();
+    create(path);
+    outlive(["pod", "bury", path, "--host", "0"]).fails(2, "--yes-it-is-off");
+    let sure = |host| ["pod", "bury", path, "--host", host, "--yes-it-is-off"];
+    outlive(sure("0")).fails(1, "no host that is up");
+    let mut running = Running::start(["pod", "host", path, "--host", "0"]);
+    running.wait_for(&["joined"]);
+    outlive(sure("0")).fails(1, &format!("pid {}", running.id()));
+    running.kill();
+    // Of the dead it may be said.
+    let said = outlive(sure("0")).succeeds();
+    assert!(said.contains("host 0.1 counts as dead"), "{said}");
+    assert_eq!(host(path, 0).map(|(generation, _)| generation), Some(2));
+    outlive(["pod", "check", path]).succeeds();
+}
