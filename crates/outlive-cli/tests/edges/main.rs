@@ -1,6 +1,7 @@
 //! The edge of the operating system, as a user meets it: containers of one kernel, restarts, copies, files that are removed.
 //! What needs root is skipped with a message where it is not to be had.
 
+mod cleaning;
 mod fencing;
 #[path = "../support/mod.rs"]
 mod support;
