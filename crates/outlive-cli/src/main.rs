@@ -16,14 +16,13 @@ mod news;
 mod output;
 mod table;
 
-use clap::Parser;
 use commands::Outlive;
 use std::io::IsTerminal;
 use std::process::ExitCode;
 use tracing_subscriber::EnvFilter;
 
 fn main() -> ExitCode {
-    let command = Outlive::parse();
+    let command = Outlive::read();
     // Quiet unless asked: what matters to people is printed by the commands themselves, the reports of a
     // supervisor among it.
     let quiet = "error,outlive::supervise::report=off";

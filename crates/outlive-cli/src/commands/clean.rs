@@ -1,13 +1,14 @@
-//! `outlive pod clean`: side files of pods that are gone.
+//! `outlive pod clean`: side files and cords of pods that are gone.
 
 use crate::failure::Failure;
 use crate::output;
 use crate::table::Table;
 use clap::Args;
-use outlive::host::{Linux, OsError, SideFileEntry};
+use outlive::host::{CordEntry, Linux, OsError, SideFileEntry};
 use outlive::pod::Pod;
 use serde::Serialize;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
+use std::io::ErrorKind;
 use std::path::PathBuf;
 
 /// Side files: what this operating system keeps beside each pod, also after the pod is gone.
@@ -21,7 +22,8 @@ use std::path::PathBuf;
     it stays if the pod's file is removed in another way (rm, a reboot of another machine). This command lists \
     the side files, which pod each belongs to, and which are in use. It looks for pods in /dev/shm and where \
     temporary files are: name those that are elsewhere with --keep, or their side files count as left over when \
-    nobody uses them. A side file that a process uses is never removed.\n\n\
+    nobody uses them. A side file that a process uses is never removed. The cords of hosts, empty files called \
+    outlive.POD.cord.HOST.GENERATION, are listed and removed if neither their pod nor a side file of it was found.\n\n\
     JSON: an array of {path, pod (its identity), found (its path, or null), in_use (null if it could not be told), \
     removed}.")]
 pub struct Clean {
@@ -49,10 +51,20 @@ struct Kept {
 
 impl Clean {
     pub fn run(self) -> Result<(), Failure> {
+        // Before the pods: a cord that is made after this look is not taken for one whose pod is gone.
+        let cords = Linux::cords()?;
         let pods = self.pods()?;
         let mut kept = Vec::new();
         for file in Linux::side_files()? {
             kept.push(self.treat(&file, pods.get(&file.pod))?);
+        }
+        let has_side_file: HashSet<u128> =
+            Linux::side_files()?.iter().map(|file| file.pod).collect();
+        for cord in cords {
+            // Those of a pod that is there are in use, or its next members remove them.
+            if !pods.contains_key(&cord.pod) && !has_side_file.contains(&cord.pod) {
+                kept.push(self.treat_cord(cord));
+            }
         }
         kept.sort_by(|a, b| a.path.cmp(&b.path));
         if self.json {
@@ -81,6 +93,17 @@ impl Clean {
         table.lines().try_for_each(output::line)
     }
 
+    /// A cord whose pod was not found, and which no process here has a side file for.
+    fn treat_cord(&self, cord: CordEntry) -> Kept {
+        Kept {
+            removed: self.remove && std::fs::remove_file(&cord.path).is_ok(),
+            path: cord.path,
+            pod: format!("{:032x}", cord.pod),
+            found: None,
+            in_use: Some(false),
+        }
+    }
+
     fn treat(&self, file: &SideFileEntry, found: Option<&PathBuf>) -> Result<Kept, Failure> {
         let mut kept = Kept {
             path: file.path.clone(),
@@ -101,6 +124,9 @@ impl Clean {
                     }
                 }
                 Err(OsError::InUse { .. }) => kept.in_use = Some(true),
+                // Another user's. The rest is cleaned.
+                Err(OsError::Call { source, .. })
+                    if source.kind() == ErrorKind::PermissionDenied => {}
                 Err(error) => return Err(error.into()),
             }
         }

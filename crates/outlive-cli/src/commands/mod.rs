@@ -126,6 +126,18 @@ impl Which {
 }
 
 impl Outlive {
+    /// Reads the command line. Ends the process if it makes no sense.
+    pub fn read() -> Self {
+        // A host of a run is started after each death: it does without the description of all commands, which takes
+        // a good part of a start.
+        match run::Host::read(std::env::args_os().skip(1)) {
+            Some(host) => Self {
+                command: Command::Run(Box::new(run::Run::Host(host))),
+            },
+            None => Self::parse(),
+        }
+    }
+
     /// Does what the command line says.
     ///
     /// # Errors

@@ -22,6 +22,7 @@ use clap::{Args, Subcommand};
 use outlive::supervise::Place;
 use outlive_workloads::driver::{die_with, own_program};
 use outlive_workloads::{host, programs};
+use std::ffi::OsString;
 use std::process::{self, Command, Stdio};
 
 /// Which program.
@@ -69,6 +70,9 @@ pub struct Host {
     parent: u32,
 }
 
+/// What precedes the parent's process id in the command line of a [`Host`].
+const HOST: [&str; 3] = ["run", "host", "--parent"];
+
 /// Makes commands that become processes of hosts, started by this process.
 fn host_command() -> Result<impl FnMut() -> Command + Clone + Send + 'static, Failure> {
     let me = own_program().map_err(|error| {
@@ -79,13 +83,25 @@ fn host_command() -> Result<impl FnMut() -> Command + Clone + Send + 'static, Fa
     Ok(move || {
         let mut command = Command::new(&me);
         command
-            .args(["run", "host", "--parent", &process::id().to_string()])
+            .args(HOST)
+            .arg(process::id().to_string())
             .stdin(Stdio::null());
         command
     })
 }
 
 impl Host {
+    /// Reads `arguments` if they are exactly those that [`host_command`] gives.
+    pub fn read(arguments: impl IntoIterator<Item = OsString>) -> Option<Self> {
+        let mut arguments = arguments.into_iter();
+        let is_host = HOST
+            .iter()
+            .all(|word| arguments.next().is_some_and(|it| it == *word));
+        let parent = arguments.next().filter(|_| is_host)?;
+        let parent = parent.to_str()?.parse().ok()?;
+        arguments.next().is_none().then_some(Self { parent })
+    }
+
     fn run(self) -> Result<(), Failure> {
         die_with(self.parent).map_err(Failure::new)?;
         let place = Place::from_env().map_err(Failure::new)?;

@@ -5,6 +5,7 @@ use super::support::edge::*;
 use super::support::{Place, Running, command, outlive};
 use outlive::host::Cgroup;
 use rustix::process::Signal;
+use serde_json::Value;
 use std::fs;
 use std::os::unix::process::CommandExt;
 use std::process::Command;
@@ -100,6 +101,7 @@ fn users_of_a_group_share_a_pod_and_a_stopped_one_is_killed_by_another() {
         "pod", "create", path, "--size", "4M", "--ids", "32", "--mode", "660",
     ];
     assert!(by(ALICE, &create).output().unwrap().status.success());
+    let uuid = status(path)["uuid"].as_str().unwrap().replace('-', "");
     let hosts = ["0", "1"].map(|id| ["pod", "host", path, "--host", id]);
     let mut alice = Running::of(by(ALICE, &hosts[0]));
     alice.wait_for(&["joined"]);
@@ -133,8 +135,26 @@ fn users_of_a_group_share_a_pod_and_a_stopped_one_is_killed_by_another() {
     let mut stranger = command(hosts[1]);
     stranger.uid(61_003).gid(61_003);
     assert!(!stranger.output().unwrap().status.success());
-    bob.interrupt();
-    bob.ends();
+    // Alice cannot remove his cord, whose directory has the sticky bit, and says so; he can.
+    bob.kill();
+    let mut destroy = by(ALICE, &["pod", "destroy", path]);
+    let destroyed = destroy.env("RUST_LOG", "warn").output().unwrap();
+    let errors = String::from_utf8_lossy(&destroyed.stderr);
+    assert!(
+        destroyed.status.success() && errors.contains(".cord.1.3"),
+        "{errors}"
+    );
+    let cleaned = by(BOB, &["pod", "clean", "--remove", "--json"])
+        .output()
+        .unwrap();
+    let cleaned: Value = serde_json::from_slice(&cleaned.stdout).unwrap();
+    let is_cord = |kept: &&Value| {
+        kept["path"]
+            .as_str()
+            .is_some_and(|path| path.contains(&uuid))
+    };
+    let kept: Vec<_> = cleaned.as_array().unwrap().iter().filter(is_cord).collect();
+    assert!(kept.len() == 1 && kept[0]["removed"] == true, "{kept:?}");
 }
 
 #[test]

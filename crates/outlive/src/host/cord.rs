@@ -46,6 +46,15 @@ pub(super) struct Cords {
     pod: u128,
 }
 
+/// A cord that lies in `/dev/shm`, of whatever pod.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CordEntry {
+    /// The number of its pod.
+    pub pod: u128,
+    /// The file.
+    pub path: PathBuf,
+}
+
 /// A lease, and the mapping that keeps it.
 #[derive(Debug)]
 struct Lease {
@@ -181,20 +190,49 @@ impl Cords {
         let _ = rustix::fs::unlink(self.path(host, generation));
     }
 
-    /// Removes all cords.
+    /// Removes all cords. Those of other users stay in a directory with the sticky bit, and are logged.
     pub(super) fn remove_all(&self) {
         let prefix = self.prefix();
         self.remove_named(|name| name.starts_with(&prefix));
+        let left = names(&self.directory).unwrap_or_default();
+        for name in left.iter().filter(|name| name.starts_with(&prefix)) {
+            tracing::warn!(
+                path = %self.directory.join(name).display(),
+                "it stays, because it is another user's; that user, or root, can remove it"
+            );
+        }
     }
 
     fn remove_named(&self, is_one: impl Fn(&str) -> bool) {
-        let entries = std::fs::read_dir(&self.directory).into_iter().flatten();
-        for entry in entries.flatten() {
-            if entry.file_name().to_str().is_some_and(&is_one) {
-                let _ = rustix::fs::unlink(entry.path());
+        for name in names(&self.directory).unwrap_or_default() {
+            if is_one(&name) {
+                let _ = rustix::fs::unlink(self.directory.join(name));
             }
         }
     }
+}
+
+/// The names in `directory` that can be a cord's.
+fn names(directory: &Path) -> std::io::Result<Vec<String>> {
+    let entries = std::fs::read_dir(directory)?;
+    let names = entries.flatten().map(|entry| entry.file_name());
+    Ok(names.filter_map(|name| name.into_string().ok()).collect())
+}
+
+/// All cords in `directory`.
+pub(super) fn list(directory: &Path) -> std::io::Result<Vec<CordEntry>> {
+    let entry = |name: String| {
+        let (pod, of_host) = name.strip_prefix("outlive.")?.split_once(".cord.")?;
+        let (host, generation) = of_host.split_once('.')?;
+        let is_cord =
+            pod.len() == 32 && host.parse::<u32>().is_ok() && generation.parse::<u32>().is_ok();
+        is_cord.then_some(())?;
+        Some(CordEntry {
+            pod: u128::from_str_radix(pod, 16).ok()?,
+            path: directory.join(name),
+        })
+    };
+    Ok(names(directory)?.into_iter().filter_map(entry).collect())
 }
 
 /// The cord at `path`, open for reading, and whether it was made because it was not there.

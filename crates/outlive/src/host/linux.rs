@@ -1,6 +1,6 @@
 //! The real operating system.
 
-use super::cord::Cords;
+use super::cord::{self, CordEntry, Cords};
 use super::proc::Place;
 use super::robust::{OWNER_DIED, RobustList, TID, WAITERS};
 use super::side_file::{SideFile, mark_sleeper};
@@ -225,8 +225,20 @@ impl Linux {
     /// make one.
     pub fn has_side_file(pod: u128) -> bool {
         Place::of_this_process().is_ok_and(|place| {
-            let name = side_file_name::name(pod, place, 0);
-            Path::new(MEETING).join(name).exists()
+            let mut names =
+                (0..side_file_name::NAMES).map(|other| side_file_name::name(pod, place, other));
+            names.any(|name| Path::new(MEETING).join(name).exists())
+        })
+    }
+
+    /// The cords in `/dev/shm`, of all pods: for a clean-up of those whose pod is gone.
+    ///
+    /// # Errors
+    /// If `/dev/shm` cannot be listed.
+    pub fn cords() -> Result<Vec<CordEntry>, OsError> {
+        cord::list(Path::new(MEETING)).map_err(|source| OsError::Call {
+            call: format!("listing {MEETING}"),
+            source,
         })
     }
 
@@ -270,9 +282,12 @@ impl Linux {
 
     /// Whether the thread `tid`, which holds obituary `slot`, is gone.
     fn is_gone(&self, slot: u32, tid: u32) -> bool {
+        // Acquire, paired with the holder's last store, and first: what is read after it is this holder's, not its
+        // predecessor's.
+        let said = self.side.holder(slot).load(Ordering::Acquire);
         let pid = self.side.holder_pid(slot).load(Ordering::Relaxed);
         let start_time = self.side.holder_start(slot).load(Ordering::Relaxed);
-        if self.side.holder(slot).load(Ordering::Relaxed) != tid || start_time == 0 {
+        if said != tid || start_time == 0 {
             // It had not said more of itself, or its start is not known.
             return proc::no_such_tid(tid);
         }
@@ -500,8 +515,10 @@ impl Os for Linux {
             if !held_by(now) || !self.is_gone(slot, tid) {
                 return None;
             }
-            self.side.holder(slot).store(0, Ordering::Relaxed);
-            self.side.holder_start(slot).store(0, Ordering::Relaxed);
+            // Without it what is said of the thread's start counts for nobody. (Not if the kernel has marked the word meanwhile,
+            // and somebody else has cleared it.)
+            let holder = self.side.holder(slot);
+            let _ = holder.compare_exchange(tid, 0, Ordering::Relaxed, Ordering::Relaxed);
             // AcqRel: the next holder sees what was done about this one. The loop is for the waiters bit, which a watcher
             // may set meanwhile.
             let taken = word.fetch_update(Ordering::AcqRel, Ordering::Acquire, |old| {

@@ -27,6 +27,7 @@ pub use bells::Bells;
 pub(crate) use bells::Gathered;
 pub use capabilities::{Capabilities, Capability};
 pub use cgroup::Cgroup;
+pub use cord::CordEntry;
 pub use core_dumps::CoreDumps;
 pub use fence_command::{FenceError, run_fence_command};
 pub use linux::Linux;

@@ -29,6 +29,7 @@ use super::{OsError, futex::last_error};
 use crate::fork;
 use crate::segment::ofd::{self, Held, Kind};
 use core::ptr::NonNull;
+use rustix::io::Errno;
 use std::fs::File;
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::MetadataExt;
@@ -49,6 +50,16 @@ pub struct PodFile {
     file: Arc<File>,
     path: PathBuf,
     granule: usize,
+    /// Which file it was when it was opened.
+    which: Option<Which>,
+}
+
+/// Device, inode, and the number of the device that the file is, if it is one.
+type Which = (u64, u64, u64);
+
+fn which(file: &File) -> Option<Which> {
+    let metadata = file.metadata().ok()?;
+    Some((metadata.dev(), metadata.ino(), metadata.rdev()))
 }
 
 /// A lock on one byte, and the mapping that keeps it. Dropped, it frees the byte.
@@ -84,6 +95,7 @@ impl PodFile {
     /// The pod in `file`, opened by `path`; a mapping of it has a multiple of `granule` bytes.
     pub fn new(file: Arc<File>, path: &Path, granule: u64) -> Self {
         Self {
+            which: which(&file),
             file,
             path: path.to_owned(),
             granule: usize::try_from(granule).expect("a granule is at most a huge page"),
@@ -100,8 +112,7 @@ impl PodFile {
 
     /// Whether it is the same file as `other`.
     pub(super) fn is_same(&self, other: &Self) -> bool {
-        matches!((self.file.metadata(), other.file.metadata()), (Ok(a), Ok(b))
-            if (a.dev(), a.ino(), a.rdev()) == (b.dev(), b.ino(), b.rdev()))
+        self.which.is_some() && self.which == other.which
     }
 
     /// Whether it has a name. A memfd and a file that was removed have none.
@@ -116,13 +127,12 @@ impl PodFile {
 
     /// Whether the process `pid` of this PID namespace has it mapped, as far as `/proc` tells.
     pub(super) fn is_mapped_by(&self, pid: u32) -> bool {
-        let Ok(metadata) = self.file.metadata() else {
+        let Some((device, inode, _)) = self.which else {
             return false;
         };
-        let (major, minor) = (libc::major(metadata.dev()), libc::minor(metadata.dev()));
-        let place = format!(" {major:02x}:{minor:02x} {} ", metadata.ino());
+        let place = (libc::major(device), libc::minor(device), inode);
         let maps = std::fs::read_to_string(format!("/proc/{pid}/maps"));
-        maps.is_ok_and(|maps| maps.lines().any(|line| format!("{line} ").contains(&place)))
+        maps.is_ok_and(|maps| maps.lines().any(|line| mapped(line) == Some(place)))
     }
 
     /// Where those meet who have the pod: the directory of its file, or `/dev/shm` if it is a device or has no name.
@@ -171,7 +181,14 @@ impl PodFile {
 
     /// Whether the byte of `id` is locked.
     pub(crate) fn is_locked(&self, id: u32) -> bool {
-        ofd::is_locked(&self.file, FIRST_BYTE + libc::off_t::from(id)).unwrap_or_else(|error| {
+        let asked = ofd::is_locked(&self.file, FIRST_BYTE + libc::off_t::from(id));
+        // A program that closes descriptors that are not its own may have given the number to another file since, whose
+        // bytes are free.
+        let asked = match asked {
+            Ok(false) if which(&self.file) != self.which => Err(Errno::BADF.into()),
+            asked => asked,
+        };
+        asked.unwrap_or_else(|error| {
             // What cannot be asked proves no death.
             static ONCE: Once = Once::new();
             ONCE.call_once(|| {
@@ -211,7 +228,13 @@ impl PodFile {
 
     /// A new description of the same file.
     fn reopen(&self) -> Result<File, OsError> {
-        ofd::reopen(&self.file, &self.path).map_err(|error| OsError::Call {
+        let opened = ofd::reopen(&self.file, &self.path);
+        let opened = opened.and_then(|file| match which(&file) == self.which {
+            true => Ok(file),
+            // The descriptor's number was closed by the program, and is another file's.
+            false => Err(Errno::BADF),
+        });
+        opened.map_err(|error| OsError::Call {
             call: format!("opening {} once more", self.path.display()),
             source: error.into(),
         })
@@ -249,11 +272,35 @@ impl PodFile {
     }
 }
 
+/// Device and inode of the file that a line of `/proc/PID/maps` shows as mapped. The line ends in the file's name, which is
+/// anybody's to choose.
+fn mapped(line: &str) -> Option<(u32, u32, u64)> {
+    let mut fields = line.split(' ').skip(3);
+    let (major, minor) = fields.next()?.split_once(':')?;
+    let number = |hex| u32::from_str_radix(hex, 16).ok();
+    Some((number(major)?, number(minor)?, fields.next()?.parse().ok()?))
+}
+
 impl Drop for Anchor {
     fn drop(&mut self) {
         if self.of == fork::generation() {
             // SAFETY: the mapping is ours and never accessed.
             unsafe { libc::munmap(self.base.as_ptr(), self.len) };
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_in_the_maps_is_no_file() {
+        let line = "7f00-7f01 rw-s 00001000 00:1b 5445                       /dev/shm/pod";
+        assert_eq!(mapped(line), Some((0, 0x1b, 5445)));
+        let line = "7f00-7f01 rw-s 00000000 fd:01 77                         /tmp/x 00:1b 5445 y";
+        assert_eq!(mapped(line), Some((0xfd, 1, 77)));
+        assert_eq!(mapped("7f00-7f01 rw-p 00000000 00:00 0 "), Some((0, 0, 0)));
+        assert_eq!(mapped(""), None);
     }
 }

@@ -4,9 +4,10 @@ use super::OsError;
 use super::proc::Place;
 use super::robust::RobustList;
 use super::window::WORDS;
+use crate::segment::filesystem::{file_word, is_same_file};
 use bytemuck::{Pod, Zeroable};
 use rustix::io::Errno;
-use std::fs::File;
+use std::fs::{File, Metadata};
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
@@ -17,7 +18,7 @@ pub(crate) const MEETING: &str = "/dev/shm";
 pub(super) const USE_BYTE: libc::off_t = 0;
 
 const MAGIC: [u8; 8] = *b"OUTLside";
-const VERSION: u32 = 2;
+const VERSION: u32 = 3;
 /// Where in page 0 it stands that the file is being cleared: not zero from before the first byte is until after the last.
 pub(super) const DIRTY_AT: u64 = 1024;
 pub(super) const PAGE: usize = 4096;
@@ -49,6 +50,8 @@ pub(super) struct Header {
     namespaces: u64,
     /// What identifies the operating system: random.
     pub(super) id: [u64; 2],
+    /// Which file it is: a copy is not used.
+    file: [u64; 2],
     bells: u32,
     /// Where in its cell an obituary's word is: the creator's C library decided.
     pub(super) word_at: u32,
@@ -67,6 +70,7 @@ impl Header {
             boot: halves(place.boot),
             namespaces: place.namespaces,
             id: halves(uuid::Uuid::new_v4().as_u128()),
+            file: [0; 2],
             bells: BELLS as u32,
             word_at: word_at as u32,
             reserved: 0,
@@ -74,6 +78,13 @@ impl Header {
         };
         header.checksum = header.sum();
         header
+    }
+
+    /// The header of the file of `metadata`.
+    pub(super) fn of(mut self, metadata: &Metadata) -> Self {
+        self.file = halves(file_word(metadata).unwrap_or_default());
+        self.checksum = self.sum();
+        self
     }
 
     fn sum(&self) -> u32 {
@@ -138,7 +149,14 @@ pub(super) fn check(
             header.obituaries
         )));
     }
-    let bytes = file.metadata().map_or(0, |file| file.len());
+    let metadata = file.metadata();
+    let metadata =
+        metadata.map_err(|error| refused(format!("it cannot be looked at ({error})")))?;
+    let word = u128::from(header.file[1]) << 64 | u128::from(header.file[0]);
+    if !is_same_file(word, file_word(&metadata).unwrap_or_default()) {
+        return Err(refused("it is a copy of a side file".into()));
+    }
+    let bytes = metadata.len();
     if bytes != file_bytes(obituaries) as u64 {
         return Err(refused(format!("it has {bytes} bytes")));
     }

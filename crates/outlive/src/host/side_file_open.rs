@@ -216,7 +216,16 @@ fn fill(file: &OwnedFd, path: &Path, header: &Header, access: Access) -> Result<
         }
         Err(error) => return Err(failed("reserving (fallocate)", path, error)),
     }
-    let written = rustix::io::pwrite(file, bytemuck::bytes_of(header), 0)
+    let metadata = File::from(file.try_clone().map_err(|source| OsError::Call {
+        call: format!("dup of {}", path.display()),
+        source,
+    })?)
+    .metadata();
+    let header = header.of(&metadata.map_err(|source| OsError::Call {
+        call: format!("stat of {}", path.display()),
+        source,
+    })?);
+    let written = rustix::io::pwrite(file, bytemuck::bytes_of(&header), 0)
         .map_err(|error| failed("writing", path, error))?;
     assert_eq!(
         written,

@@ -19,12 +19,12 @@ use super::{Pod, PodError};
 use crate::host::PodFile;
 use crate::segment::AreaKind;
 use crate::segment::Superblock;
+use crate::segment::filesystem::{file_word, is_same_file};
 use outlive_memory::{Memory, Native, Offset, Ordering};
 use std::fs::{File, Metadata};
 use std::io::Read;
-use std::os::unix::fs::{FileExt, MetadataExt};
+use std::os::unix::fs::FileExt;
 use std::path::Path;
-use std::time::UNIX_EPOCH;
 use uuid::Uuid;
 
 /// Where the words stand in the settings: behind the extent, before the fence command.
@@ -36,24 +36,6 @@ const NUMBER: u64 = 192;
 pub(super) struct Origin {
     memory: Native,
     settings: Offset,
-}
-
-/// What stands for the file; `None` where nothing does.
-fn file_word(metadata: &Metadata) -> Option<u128> {
-    if !metadata.is_file() {
-        return None;
-    }
-    // Filesystems that keep no time of birth are left with the inode.
-    let born = metadata.created().ok();
-    let born = born.and_then(|time| time.duration_since(UNIX_EPOCH).ok());
-    let born = born.map_or(0, |time| time.as_nanos() as u64);
-    Some(u128::from(metadata.ino()) << 64 | u128::from(born)).filter(|&word| word != 0)
-}
-
-/// Whether two words stand for one file. A time of birth that is not known fits any.
-fn is_same_file(one: u128, other: u128) -> bool {
-    let born = |word: u128| word as u64;
-    one >> 64 == other >> 64 && (born(one) == born(other) || born(one) == 0 || born(other) == 0)
 }
 
 impl Origin {

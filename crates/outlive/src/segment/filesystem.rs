@@ -20,9 +20,11 @@ use rustix::fs::{
     AtFlags, CWD, Mode, StatxAttributes, StatxFlags, fchmod, fstat, fstatfs, linkat, statx,
 };
 use rustix::io::Errno;
-use std::fs::File;
+use std::fs::{File, Metadata};
 use std::os::fd::AsFd;
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
+use std::time::UNIX_EPOCH;
 
 pub(super) const TMPFS: u64 = 0x0102_1994;
 pub(super) const RAMFS: u64 = 0x8584_58f6;
@@ -116,6 +118,24 @@ pub(crate) fn set_mode(file: impl AsFd, mode: u32) -> Result<(), Errno> {
         Err(Errno::PERM | Errno::NOSYS) if fstat(&file)?.st_mode & 0o777 == mode => Ok(()),
         set => set,
     }
+}
+
+/// What stands for the file; `None` where nothing does.
+pub(crate) fn file_word(metadata: &Metadata) -> Option<u128> {
+    if !metadata.is_file() {
+        return None;
+    }
+    // Filesystems that keep no time of birth are left with the inode.
+    let born = metadata.created().ok();
+    let born = born.and_then(|time| time.duration_since(UNIX_EPOCH).ok());
+    let born = born.map_or(0, |time| time.as_nanos() as u64);
+    Some(u128::from(metadata.ino()) << 64 | u128::from(born)).filter(|&word| word != 0)
+}
+
+/// Whether two words stand for one file. A time of birth that is not known fits any.
+pub(crate) fn is_same_file(one: u128, other: u128) -> bool {
+    let born = |word: u128| word as u64;
+    one >> 64 == other >> 64 && (born(one) == born(other) || born(one) == 0 || born(other) == 0)
 }
 
 /// Refuses a file whose mappings are not coherent between the processes that can map it.

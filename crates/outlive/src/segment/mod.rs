@@ -65,7 +65,7 @@ mod completion;
 mod create;
 mod destroy;
 mod error;
-mod filesystem;
+pub(crate) mod filesystem;
 mod layout;
 mod mapping;
 #[cfg(test)]
