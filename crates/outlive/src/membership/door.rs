@@ -1,10 +1,11 @@
 //! The join lock of a host: under it the host comes to life and ends.
 //!
-//! It is two locks at once: the presence of the *host's* id, which processes of all operating systems of this kernel see, and
-//! the obituary of that id, which tells those of one operating system at once when the holder dies. Under them the first
-//! process brings the host to life and the last one lets it leave, so that a host never ends while a process is joining it.
-//! Both are freed by the kernel when their holder dies. A fencing manager does not need the lock: it closes the host's word,
-//! and a joining process sees that (the handshake in `join.rs`).
+//! It is two locks at once: the presence of the *host's* id, which processes of all operating
+//! systems of this kernel see, and the obituary of that id, which tells those of one operating
+//! system at once when the holder dies. Under them the first process brings the host to life and
+//! the last one lets it leave, so that a host never ends while a process is joining it. Both are
+//! freed by the kernel when their holder dies. A fencing manager does not need the lock: it closes
+//! the host's word, and a joining process sees that (the handshake in `join.rs`).
 
 use super::death::{bury_absent_processes, raise, tell_because};
 use super::join::{Claim, JoinError, hold, join_watched, leave_from};
@@ -115,7 +116,8 @@ pub(crate) fn attach_host<M: Memory>(
         let systems = tables.operating_systems();
         if systems.absence_is_proof(os_number, seen.host) {
             bury_absent_processes(tables, os, id, None);
-            // If none is left the host died with the last of them, and this is its next incarnation.
+            // If none is left the host died with the last of them, and this is its next
+            // incarnation.
             let ended = end_host_if_empty(tables, os, os_number, host, Some(None));
             match seen.status {
                 _ if ended => {}
@@ -167,8 +169,8 @@ pub(crate) fn attach_host<M: Memory>(
     join_watched(tables, os, os_number, id, &claim)
 }
 
-/// Refuses to take over the host `id`, in state `seen`, of an operating system for which a free presence proves nothing,
-/// unless it is of an earlier boot of this machine and does not beat.
+/// Refuses to take over the host `id`, in state `seen`, of an operating system for which a free
+/// presence proves nothing, unless it is of an earlier boot of this machine and does not beat.
 fn refuse_what_may_live<M: Memory>(
     tables: Tables<M>,
     os: &dyn Os,
@@ -217,11 +219,11 @@ pub(crate) fn beats_within<M: Memory>(
     false
 }
 
-/// Ends `host` if no process of it is left: called under its join lock. `as_died` if a process of it died, and the
-/// member that has seen that.
+/// Ends `host` if no process of it is left: called under its join lock. `as_died` if a process of
+/// it died, and the member that has seen that.
 ///
-/// The host is named by its incarnation and must be of an operating system whose processes the join lock keeps out: the id
-/// may have gone to another kernel's, where this lock is none.
+/// The host is named by its incarnation and must be of an operating system whose processes the join
+/// lock keeps out: the id may have gone to another kernel's, where this lock is none.
 pub(crate) fn end_host_if_empty<M: Memory>(
     tables: Tables<M>,
     os: &dyn Os,
