@@ -1,7 +1,7 @@
-//! Open-file-description locks on single bytes. The kernel releases them when the last descriptor or
-//! mapping of the description is gone. They lie behind the end of any file, or on bytes of side files.
-//! A failed attempt changes nothing, even if it was to turn a read lock into a write lock (`flock`
-//! would lose the read lock then).
+//! Open-file-description locks on single bytes. The kernel releases them when the last descriptor
+//! or mapping of the description is gone. They lie behind the end of any file, or on bytes of side
+//! files. A failed attempt changes nothing, even if it was to turn a read lock into a write lock
+//! (`flock` would lose the read lock then).
 
 use std::fs::File;
 use std::io;
@@ -36,8 +36,8 @@ pub(crate) fn lock(file: &File, byte: libc::off_t, kind: Kind) -> io::Result<boo
 pub(crate) struct Held {
     file: Arc<File>,
     byte: libc::off_t,
-    /// The number of the process that holds it (`fork::generation`): a child shares the description,
-    /// and leaves the lock to its parent.
+    /// The number of the process that holds it (`fork::generation`): a child shares the
+    /// description, and leaves the lock to its parent.
     of: u64,
 }
 
@@ -80,7 +80,8 @@ pub(crate) fn is_locked(file: &File, byte: libc::off_t) -> io::Result<bool> {
     excludes(file, byte, Kind::Write)
 }
 
-/// Whether a description other than that of `file` has a lock on `byte` that excludes one of this kind.
+/// Whether a description other than that of `file` has a lock on `byte` that excludes one of this
+/// kind.
 pub(super) fn excludes(file: &File, byte: libc::off_t, kind: Kind) -> io::Result<bool> {
     let mut lock = flock(byte, l_type(kind));
     // SAFETY: the descriptor is open and `lock` a valid flock, which the call overwrites.
