@@ -28,14 +28,15 @@ use core::time::Duration;
 use outlive_memory::{Memory, Native, Offset, Ordering};
 use std::time::Instant;
 
-/// How long one spins and yields before one sleeps, and for how long at most one sleeps at a time.
+/// How long a waiter spins and yields before it sleeps, and the longest time of one sleep.
 ///
 /// Over a memory other than [`Native`] a waiter without wake-up futexes does nothing but
 /// [`spin_hint`](outlive_memory::Memory::spin_hint), and each hint counts as a microsecond; so does
 /// each yield of a waiter with wake-up futexes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Waiting {
-    /// How often to spin. (The first hundred times nobody looks whether the holder lives.)
+    /// The number of spins. (The waiter does not check during the first hundred whether the holder
+    /// lives.)
     pub spins: u32,
     /// The time for which to yield the core, after that. A yield that has begun is not cut short.
     pub yielding: Duration,
