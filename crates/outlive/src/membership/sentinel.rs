@@ -27,7 +27,7 @@ use std::path::PathBuf;
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 
-/// How long a process waits in the door of its host for others who come and go.
+/// The time that a process waits for one holder of its host's join lock.
 const DOOR_PATIENCE: Duration = Duration::from_secs(10);
 /// How often `/proc` is asked for threads whose obituaries are missing, and the groups are compared with
 /// the table of generations although nobody died.

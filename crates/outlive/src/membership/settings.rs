@@ -61,8 +61,8 @@ pub struct Settings {
     /// that joins brings the command.
     pub fence_command: Option<FenceCommandDigest>,
     /// Whether every process that joins brings a [`FenceAgent`](super::FenceAgent) of its own for
-    /// that. With neither a command nor agents, a host of another kernel is refused while one that
-    /// may live is in the pod.
+    /// that. With neither a command nor agents, a process is refused while the pod has a host whose
+    /// death could not be proved from the process's operating system.
     pub fence_agents: bool,
 }
 
