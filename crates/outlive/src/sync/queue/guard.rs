@@ -63,9 +63,9 @@ impl<M: Memory> Drop for QueueGuard<'_, M> {
     #[inline(always)]
     fn drop(&mut self) {
         let memory = self.memory;
-        // Relaxed, and read before the lock is passed on, as in `tatas/release.rs`. SAFETY:
-        // `Place::take` has checked the node's words and the entry's, in this memory; also for the
-        // next two.
+        // Relaxed, and read before the lock is passed on, as in `tatas/release.rs`.
+        // SAFETY: `Place::take` has checked the node's words and the entry's, in this memory; also for
+        // the next two.
         let asleep: u32 = unsafe { memory.load_unchecked(self.node + SLEEPER, Ordering::Relaxed) };
         if asleep != 0 {
             return pass_on_and_wake(self.member, self.listed);
