@@ -179,8 +179,8 @@ impl Fence {
             match end_process(tables, os, id, state, is_here) {
                 Ending::Gone => {}
                 Ending::Sent(why) => {
-                    // A presence that is still claimed long after the signal belongs to another
-                    // process too.
+                    // A presence that is still claimed long after the signal does not belong to the
+                    // signalled process, or not to it alone.
                     if now.saturating_sub(self.began) >= self.patience {
                         refused = Some(why.clone());
                     }
