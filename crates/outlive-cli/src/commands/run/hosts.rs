@@ -16,8 +16,8 @@ pub struct Hosts {
     #[arg(long, value_name = "H", default_value_t = 4,
           value_parser = clap::value_parser!(u32).range(1..=1024))]
     hosts: u32,
-    /// How many hosts stand by besides: one takes the place of a host that has died, at once. With --supervise restart, hosts that
-    /// are started again stand by then
+    /// Number of additional hosts that stand by: one takes the place of a host that has died, at
+    /// once. With --supervise restart, restarted hosts then stand by
     #[arg(long, value_name = "N", default_value_t = 0,
           value_parser = clap::value_parser!(u32).range(0..=1023))]
     spares: u32,
