@@ -25,7 +25,7 @@ impl Failure {
         Self::Failed(paragraph.to_string())
     }
 
-    /// The failure to start a thread.
+    /// Returns the failure to start a thread.
     pub fn no_thread(error: io::Error) -> Self {
         Self::new(format_args!(
             "a thread cannot be started: {error}; raise the limits on threads (`ulimit -u`, the \
@@ -43,8 +43,8 @@ impl Failure {
             Self::Failed(paragraph) => (paragraph, 1),
             Self::Usage(paragraph) => (paragraph, 2),
         };
-        // In one write: a process that is killed meanwhile says all or nothing. If standard error is closed too,
-        // the code must do.
+        // In one write: a process that is killed at this moment prints the whole message or none.
+        // If standard error is closed too, only the exit code is left.
         let _ = io::stderr().write_all(format!("outlive: {paragraph}\n").as_bytes());
         ExitCode::from(code)
     }

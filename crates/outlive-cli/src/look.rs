@@ -223,7 +223,7 @@ struct Here {
 impl Here {
     fn of(pod: &Pod) -> Self {
         let find = || {
-            // Only if the members here have made its side file: to look is not to create one.
+            // Only if the members here have created its side file: a look must not create one.
             if !Linux::has_side_file(pod.number()) {
                 return None;
             }
@@ -243,7 +243,7 @@ impl Here {
             return None;
         }
         let presence = self.evidence(pod, status);
-        // It may have left, or been raised, between the two looks.
+        // It may have left, or been raised, between the two checks.
         Some(
             if pod.tables().generations().state(status.id) == Ok(state) {
                 presence
@@ -253,7 +253,7 @@ impl Here {
         )
     }
 
-    /// What the kernel knows of a member that may write.
+    /// Returns what the kernel knows of a member that may write.
     fn evidence(&self, pod: &Pod, status: &MemberStatus) -> Presence {
         let (tables, state) = (pod.tables(), status.state);
         let systems = tables.operating_systems();
@@ -275,7 +275,7 @@ impl Here {
         };
         match (state.level, self.os) {
             (Some(Level::Process), _) => process(status.id),
-            // By its processes, later.
+            // Decided later, by its processes.
             (Some(Level::Host), _) if absence_is_proof && state.status != Status::Joining => {
                 Presence::Here
             }

@@ -22,7 +22,7 @@ pub fn json(value: &impl Serialize) -> Result<(), Failure> {
     To::Output.json(value)
 }
 
-/// How many lines of a long list people are shown.
+/// The number of lines of a long list that are printed.
 const SHOWN: usize = 10;
 
 /// Returns lines that show the first items of a list, indented, and the number of the others.
@@ -38,7 +38,7 @@ pub fn first_lines(items: impl ExactSizeIterator<Item: Display>) -> Vec<String> 
     lines
 }
 
-/// Escapes control characters: a file's name can contain them, and a terminal executes them.
+/// Escapes control characters: the name of a file can contain them, and a terminal executes them.
 fn printable(text: &impl Display) -> String {
     let shown = |c: char| match c.is_control() {
         true => c.escape_default().to_string(),

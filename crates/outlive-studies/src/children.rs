@@ -36,18 +36,18 @@ pub(crate) enum Part {
     Phoenix(lupin_restart::Phoenix),
     /// Has threads that die and are started again.
     Mortals(lupin_restart::Mortals),
-    /// Is a member and waits for events.
+    /// Joins as a member and waits for events.
     Idler(crowd::Idler),
     /// Does what a driver's host does: counts words, or ranks.
     Host,
-    /// Works in a guest.
+    /// Runs a part of the study `guests` in a guest.
     Guest(guests::InGuest),
     /// Says that it is there.
     Bare,
 }
 
 impl Part {
-    /// The environment variable that has a program play it, and the value of that.
+    /// Returns the environment variable that makes a program play this part, and its value.
     pub fn in_environment(&self) -> (&'static str, String) {
         let part = serde_json::to_string(self).expect("a part is plain data");
         (PART, part)
@@ -84,8 +84,8 @@ impl Launcher {
         self.start_command(self.command(part).stdout(Stdio::piped()))
     }
 
-    /// Starts a command that [`command`](Self::command) made; its standard output must be a pipe to
-    /// [await](Playing::await_ready) it.
+    /// Starts a command from [`command`](Self::command). Its standard output must be a pipe if the
+    /// caller [waits](Playing::await_ready) for it.
     pub(crate) fn start_command(&self, command: &mut Command) -> Result<Playing, StudyError> {
         // A group of its own: Ctrl-C is for the study, which ends its parts in good order.
         let child = command.process_group(0).spawn();

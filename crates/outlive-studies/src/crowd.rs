@@ -1,9 +1,9 @@
-//! `crowd`: what hundreds of idle processes cost in one pod.
+//! `crowd`: the cost of hundreds of idle processes in one pod.
 //!
-//! On four hosts, each process a member that waits for the pod's events, with at most 1,024
-//! descriptors: how long it takes until all have joined, how much of a core they take while nothing
-//! happens, and how long until every survivor has been notified of every death when every second
-//! process is killed at the same time.
+//! The processes are on four hosts. Each is a member that waits for the pod's events, with at most
+//! 1,024 descriptors. The study measures the time until all have joined, the part of a core that
+//! they use while nothing happens, and, when every second process is killed at the same time, the
+//! time until every survivor has been notified of every death.
 
 use crate::children::{Part, Playing};
 use crate::row::{Goal, Row};
@@ -95,7 +95,7 @@ impl Idler {
         let tally = Tally::of(&pod);
         let process = pod.join(ProcessOptions::on_host(self.host).name("idler"))?;
         let mut events = process.events();
-        // Release: as a member.
+        // Release: the observer that sees the count sees the membership.
         tally
             .memory
             .fetch_add(tally.joined, 1u64, Ordering::Release);
@@ -120,7 +120,7 @@ impl Idler {
                 Err(other) => last = other,
             }
         }
-        // Release: the time.
+        // Release: the observer that sees the count sees the time.
         memory.fetch_add(tally.notified, 1u64, Ordering::Release);
         crate::children::sleep_for_ever()
     }
@@ -167,7 +167,7 @@ impl Round {
         let all = u64::from(processes);
         tally.await_all("all processes joined", tally.joined, all, &mut round)?;
         let joined = clock::micros(start, clock::now()) / 1e6;
-        // Lets work that follows the joining end first.
+        // Waits until the work that follows the joins is over.
         std::thread::sleep(rest / 4);
         let descriptors = round.members.iter().map(descriptors).max().unwrap_or(0);
         let (before, began) = (round.processor_time(), Instant::now());
@@ -194,7 +194,7 @@ impl Round {
         })
     }
 
-    /// The processor time of all members so far, in seconds.
+    /// Returns the processor time of all members so far, in seconds.
     fn processor_time(&self) -> f64 {
         self.members.iter().map(processor_time).sum()
     }

@@ -21,7 +21,7 @@ impl ScratchPod {
         Self::of_ids(size, settings, 128)
     }
 
-    /// A pod of `size` bytes with `ids` ids.
+    /// Creates a pod of `size` bytes with `ids` ids.
     pub fn of_ids(size: u64, settings: Settings, ids: u32) -> Result<Self, StudyError> {
         Self::with(PodOptions::new().without_heap(), size, settings, ids)
     }

@@ -85,10 +85,10 @@ pub enum StudyError {
         /// What it said, or how it ended.
         what: String,
     },
-    /// The study needs something that is not there.
+    /// A requirement of the study is missing.
     #[error("it needs {what}")]
     Missing {
-        /// What, and how to install it.
+        /// The missing requirement, and how to install it.
         what: String,
     },
     /// The study was told to stop.

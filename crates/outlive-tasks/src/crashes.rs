@@ -1,25 +1,28 @@
 //! The last deaths of workers in tasks: a ring in the pool.
 //!
-//! A worker that has taken over a task from a dead one notes the death before it runs the task. The notes
-//! decide when a task is poisoned, so neither attempts that failed nor workers that
-//! [could not do it](crate::TaskError::unable) count. They also name the workers that died in it, and their signals.
+//! A worker that has taken over a task from a dead one records the death in a *note* before it runs
+//! the task. The notes decide when a task is poisoned, so neither failed attempts nor workers that
+//! [could not do it](crate::TaskError::unable) count. They also name the workers that died in it,
+//! and how their processes ended.
 //!
 //! | word | what |
 //! | --- | --- |
 //! | 0 | the number of the note plus 1, or 0 while the entry is written |
 //! | 8 | the offset of the task's descriptor |
-//! | 16 | which life of the descriptor |
+//! | 16 | the number of the descriptor's life |
 //! | 24 | the dead worker |
 //! | 32 | its process, or 0 |
 //! | 40 | the wait status of that process plus 1, or 0 |
 //!
-//! The first word is cleared before the others are written, and written last; no two notes have the same number. So a
-//! reader that finds one number in it before and after it has read the others has read one note.
+//! The first word is cleared before the others are written, and written last; no two notes have the
+//! same number. So a reader that finds the same number in it before and after it has read the other
+//! words has read one note.
 //!
-//! A worker that dies before its note leaves a task one more attempt. So does a note that overwrites the oldest one, when
-//! more workers have died than the ring has entries: [`ENTRIES_PER_SLOT`] for each slot, and enough for the limit of
-//! one task. Two workers write one entry at the same time only if one of them sleeps between a few stores while all other
-//! entries are written; the mixed entry is wrong about one death.
+//! A worker that dies before it has written its note leaves the task one more attempt. So does a
+//! note that overwrites the oldest one, when more workers have died than the ring has entries:
+//! [`ENTRIES_PER_SLOT`] for each slot, and enough for the limit of one task. Two workers write one
+//! entry at the same time only if one of them sleeps between a few stores while all other entries
+//! are written; the mixed entry is wrong about one death.
 //!
 //! Tests: at the end of this file, and `tests/poison.rs`; proofs: `proofs/deaths.rs`.
 
@@ -33,11 +36,11 @@ use std::time::{Duration, Instant};
 outlive::memory::crash_points! {
     /// Where the note of a death may be cut short.
     pub enum DeathPoint for "tasks.death" {
-        /// It has its entry; the entry is still an older note.
+        /// The note has its number; the entry still holds an older note.
         Numbered,
-        /// The entry is no note.
+        /// The entry holds no note.
         Cleared,
-        /// The death is noted.
+        /// The note is complete.
         Noted,
     }
 }
@@ -55,8 +58,8 @@ const WORKER: u64 = 24;
 const PROCESS: u64 = 32;
 const ENDED: u64 = 40;
 
-/// How long the report of a poisoned task waits for the supervisor of the last dead worker to say how that
-/// ended.
+/// The time that the report of a poisoned task waits for the supervisor of the last dead worker to
+/// record how its process ended.
 const PATIENCE: Duration = Duration::from_millis(200);
 
 /// A death of a worker in a task.
@@ -64,7 +67,7 @@ const PATIENCE: Duration = Duration::from_millis(200);
 pub(crate) struct Crash {
     pub worker: Instance,
     pub process: Option<Instance>,
-    /// The wait status of its process, if its supervisor has noted it.
+    /// The wait status of its process, if its supervisor has recorded it.
     pub ended: Option<i32>,
     at: Offset,
     number: u64,
@@ -83,7 +86,7 @@ impl fmt::Display for Crash {
     }
 }
 
-/// The ring.
+/// A handle on the ring.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Crashes<M: Memory = Native> {
     memory: M,
@@ -92,8 +95,8 @@ pub(crate) struct Crashes<M: Memory = Native> {
 }
 
 impl<M: Memory> Crashes<M> {
-    /// The ring at `at`, zeros at first, of a pool with `slots` slots in which `crash_limit` deaths poison a
-    /// task.
+    /// Returns the ring at `at`, which is zero at first, of a pool with `slots` slots in which
+    /// `crash_limit` deaths poison a task.
     pub fn new(memory: M, at: Offset, slots: u32, crash_limit: u32) -> Self {
         let entries = Self::entries(slots, crash_limit);
         Self {
@@ -103,19 +106,21 @@ impl<M: Memory> Crashes<M> {
         }
     }
 
-    /// Enough for the deaths of one task that make it poisoned while each other slot loses a worker.
+    /// Returns the number of entries: enough for the deaths that poison one task while each other
+    /// slot loses a worker.
     fn entries(slots: u32, crash_limit: u32) -> u64 {
         let for_one = crash_limit.saturating_add(slots);
         let entries = slots.saturating_mul(ENTRIES_PER_SLOT).max(for_one);
         entries.min(MAX_ENTRIES).into()
     }
 
-    /// How many bytes the ring takes that [`new`](Self::new) opens.
+    /// Returns the size in bytes of the ring that [`new`](Self::new) opens.
     pub fn bytes(slots: u32, crash_limit: u32) -> u64 {
         HEAD + Self::entries(slots, crash_limit) * ENTRY
     }
 
-    /// Notes that `dead` died in `task`, in life `life` of its descriptor. `records` say what its process was.
+    /// Records that `dead` died in `task`, in life `life` of its descriptor. `records` name its
+    /// process.
     ///
     /// # Crash
     /// The note exists or does not.
@@ -124,7 +129,7 @@ impl<M: Memory> Crashes<M> {
         self.note_of(task, life, dead, record.and_then(|record| record.process));
     }
 
-    /// Notes the same of a worker of `process`.
+    /// Records the same for a worker of `process`.
     ///
     /// # Crash
     /// As [`note`](Self::note).
@@ -133,7 +138,8 @@ impl<M: Memory> Crashes<M> {
         let (at, number) = self.take_entry();
         memory.crash_point(DeathPoint::Numbered);
         memory.store(at + NUMBER, 0u64, Ordering::Relaxed);
-        // Release fence: a reader that sees a word below does not see the number of the note before.
+        // Release fence: a reader that sees a word below does not see the number of the note
+        // before.
         memory.fence(Ordering::Release);
         memory.crash_point(DeathPoint::Cleared);
         self.fill(at, (task, life), (dead, process));
@@ -143,7 +149,8 @@ impl<M: Memory> Crashes<M> {
         memory.crash_point(DeathPoint::Noted);
     }
 
-    /// Takes the next entry, which may still be an older note: its place, and the number of the note plus 1.
+    /// Takes the next entry, which may still hold an older note. Returns its offset, and the number
+    /// of the note plus 1.
     pub fn take_entry(self) -> (Offset, u64) {
         // Relaxed: the number alone decides.
         let number = self.memory.fetch_add(self.at, 1u64, Ordering::Relaxed);
@@ -191,7 +198,8 @@ impl<M: Memory> Crashes<M> {
                     at,
                     number,
                 };
-                // Acquire fence, then the number again: if a word above is a later note's, it is another one.
+                // Acquire fence, then the number again: if a word above is a later note's, the
+                // number differs.
                 memory.fence(Ordering::Acquire);
                 (word(NUMBER) == number).then_some(crash)
             })
@@ -200,8 +208,8 @@ impl<M: Memory> Crashes<M> {
         all
     }
 
-    /// Adds to `crashes` how their processes ended, as far as `records` still say it: the next death in an
-    /// incarnation of the same id replaces what is known of this one.
+    /// Adds to `crashes` how their processes ended, as far as `records` still have it: the next
+    /// process with the same id that ends replaces the status of this one.
     pub fn learn_ends(self, crashes: &mut [Crash], records: Option<Records<M>>) {
         for crash in crashes.iter_mut().filter(|crash| crash.ended.is_none()) {
             crash.ended = crash
@@ -209,7 +217,8 @@ impl<M: Memory> Crashes<M> {
                 .zip(records)
                 .and_then(|(process, of)| of.ended(process));
             if let Some(status) = crash.ended {
-                // Relaxed: for the report alone. Not if the entry is another death's by now.
+                // Relaxed: for the report alone. The status is not stored if the entry holds
+                // another note by now.
                 let (word, order) = (u64::from(status as u32) + 1, Ordering::Relaxed);
                 let number: u64 = self.memory.load(crash.at + NUMBER, order);
                 if number == crash.number {

@@ -30,7 +30,7 @@ use outlive::recovery::{RecoverError, Recovered, Recoverers};
 use outlive::structures::Map;
 use outlive::sync::GroupBarrier;
 
-/// Its last character is the format's number: 2 since a pool notes deaths in tasks.
+/// The last character is the number of the format: 2 since a pool records deaths in tasks.
 const MAGIC: u64 = u64::from_le_bytes(*b"taskpol2");
 const FIRST_MAGIC: u64 = u64::from_le_bytes(*b"taskpool");
 const NUMBERS: u64 = 0x008;
@@ -85,7 +85,7 @@ pub(crate) struct Shape {
 }
 
 impl Shape {
-    /// Where the barrier, the slots and the ring of deaths begin, and the end.
+    /// Returns the offsets of the barrier, the slots and the ring of deaths, and the end.
     fn places<M: Memory>(slots: u32, roots: u32, crash_limit: u32) -> [u64; 4] {
         let barrier = ROOTS + u64::from(roots) * ROOT;
         let vector = (barrier + GroupBarrier::<M>::bytes(slots)).next_multiple_of(128);

@@ -1,39 +1,43 @@
-//! A worker whose tasks all fail takes a step back.
+//! Pauses of a worker whose tasks all fail.
 //!
-//! A worker that fails at once what others could do (its disk is full, a device of its machine is gone) takes more tasks
-//! than those who work at them, and ruins job after job. So a worker whose last [`LIMIT`] tasks have failed for good, one
-//! after the other, pauses before it takes another one: a millisecond at first, twice as long after each further failure, at
-//! most [`LONGEST`]. It waits where those wait who find nothing to do, and holds nobody up. A task that succeeds ends it.
+//! A worker whose tasks fail at once although other workers could do them (its disk is full, a
+//! device of its machine is missing) takes more tasks than workers that do theirs, and ruins job
+//! after job. So a worker whose last [`LIMIT`] tasks have all failed for good pauses before it
+//! takes another one: a millisecond at first, twice as long after each further failure, at most
+//! [`LONGEST`]. It waits where idle workers wait, and delays no other worker. A task that succeeds
+//! ends the pauses.
 //!
-//! Nothing of it stands in the pool.
+//! This state is not in the pool.
 
 use core::time::Duration;
 use std::time::Instant;
 
-/// So many failures in a row are no accident.
+/// The number of consecutive failures after which a worker pauses.
 const LIMIT: u32 = 3;
 /// The first pause.
 const FIRST: Duration = Duration::from_millis(1);
-/// The longest pause. It is short because failing tasks make all workers pause, and good jobs wait meanwhile.
+/// The longest pause. It is short because tasks that fail on all workers make all of them pause,
+/// and other jobs wait for that time.
 const LONGEST: Duration = Duration::from_millis(100);
 
-/// How a worker's last tasks went.
+/// The failures of a worker's last tasks.
 #[derive(Debug, Default)]
 pub(crate) struct Setback {
-    /// How many have failed since one succeeded.
+    /// The number of failures since the last success.
     failures: u32,
     until: Option<Instant>,
 }
 
 impl Setback {
-    /// A task has succeeded.
+    /// Records that a task has succeeded.
     #[inline]
     pub fn succeeds(&mut self) {
         self.failures = 0;
         self.until = None;
     }
 
-    /// A task has failed for good, at `now`. Returns for how long the worker pauses now.
+    /// Records that a task has failed for good, at `now`. Returns the time for which the worker
+    /// pauses now, if it does.
     pub fn fails(&mut self, now: Instant) -> Option<Duration> {
         self.failures = self.failures.saturating_add(1);
         let beyond = self.failures.checked_sub(LIMIT)?;
@@ -44,7 +48,7 @@ impl Setback {
         Some(pause)
     }
 
-    /// Whether the worker takes no task now.
+    /// Returns whether the worker pauses now.
     #[inline]
     pub fn pauses(&mut self) -> bool {
         match self.until {

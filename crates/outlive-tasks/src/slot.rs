@@ -52,7 +52,7 @@ use outlive::memory::{Memory, Native, Offset, Ordering};
 const MAGIC: u64 = u64::from_le_bytes(*b"outtask2");
 /// The first word of those whose owners could not say so: a guest there would be taken for somebody else.
 const FIRST_MAGIC: u64 = u64::from_le_bytes(*b"outtasks");
-/// Why a pool of the first format is not opened.
+/// The message for a pool of the first format, which is not opened.
 pub(crate) const OF_FORMAT_1: &str = "it is of format 1, and this Outlive reads format 2: end what runs there with the program that \
      began it, and create the pool again";
 const CAPACITY: u64 = 0x08;

@@ -88,7 +88,8 @@ impl Volunteer {
         Self { host, ..self }
     }
 
-    /// The pod's [fence command](ProcessOptions::fence_command), if it was created with one. Default: that of the environment.
+    /// Sets the pod's [fence command](ProcessOptions::fence_command), if the pod was created with
+    /// one. Default: that of the environment.
     pub fn fence_command(self, command: impl Into<String>) -> Self {
         let fence_command = Some(command.into());
         Self {

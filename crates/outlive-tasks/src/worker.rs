@@ -12,9 +12,11 @@
 //! A pool in which nothing is to be done sleeps: each worker looks five times a second whether it is told to stop. Spawning and
 //! stealing make no system call.
 //!
-//! A task that fails, by an error or a panic, is tried again at once, up to the pool's limit; then its job fails. One that this
-//! worker cannot do, for a reason of its own, it leaves to others, and itself leaves the pool. A panic ends neither the
-//! thread nor its membership. A worker whose tasks all fail [takes a step back](crate::setback). A task in which worker after worker dies is poisoned: it is not run again, and its job fails.
+//! A task that fails, by an error or a panic, is tried again at once, up to the pool's limit; then
+//! its job fails. One that this worker cannot do, for a reason of its own, it leaves to others, and
+//! itself leaves the pool. A panic ends neither the thread nor its membership. A worker whose tasks
+//! all fail [pauses between tasks](crate::setback). A task in which worker after worker dies is
+//! poisoned: it is not run again, and its job fails.
 
 use crate::context::Context;
 use crate::crew::{Crew, Judged, ticket_of};
@@ -189,8 +191,8 @@ impl<'w> Worker<'w> {
                 return Ok(ended);
             }
             let moment = self.layout.barrier.moment()?;
-            // Who has no luck looks for nothing, and waits with those who have found nothing; whatever there is keeps the
-            // judge from sending all to sleep.
+            // A worker that pauses does not look for tasks, and waits with the idle ones; the tasks
+            // that exist keep the judge from sending all workers to sleep.
             while !self.steps_back()
                 && let Some(run) = self.crew.find()?
             {
@@ -233,7 +235,8 @@ impl<'w> Worker<'w> {
         }
     }
 
-    /// Whether it takes no task now, as its last ones have failed and there are others to take them.
+    /// Returns whether the worker takes no task now, because its last ones have failed and other
+    /// workers can take them.
     #[inline]
     fn steps_back(&mut self) -> bool {
         self.setback.pauses() && !self.is_alone()
@@ -385,8 +388,8 @@ impl<'w> Worker<'w> {
         }
     }
 
-    /// Notes the death of the worker that the task was taken over from. Returns why the task is poisoned, if it
-    /// has killed `crash_limit` workers.
+    /// Records the death of the worker from which the task was taken over. Returns why the task is
+    /// poisoned, if `crash_limit` workers have died in it.
     fn poisoned(&self, run: &Running, crash_limit: u32) -> Option<String> {
         let dead = run.dead()?;
         let (crashes, records) = (self.layout.crashes, self.hand.heap.member().records());

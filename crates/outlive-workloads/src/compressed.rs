@@ -1,10 +1,11 @@
-//! Text that gzip, xz, zstd or bzip2 compressed, unpacked while it is read.
+//! Decompression, while it is read, of text that gzip, xz, zstd or bzip2 compressed.
 //!
-//! The first bytes tell which of them it was ([`Compression::of`]), the name of a file does not count. Several compressed
-//! files, one after the other, are read as one, as their own commands do. Everything else behind the last one is an error,
-//! except for zeros behind gzip's, with which tapes fill their blocks. Checksums are compared, and a file that ends too
-//! early is an error. What an unpacker allocates is bounded: a file of zstd that demands more than 128 MiB
-//! (`zstd --long=28` and above) and one of xz that demands more than 2 GiB are refused.
+//! The first bytes show the compression ([`Compression::of`]); the name of a file does not count.
+//! Several compressed files, one after the other, are read as one, as the commands of these formats
+//! do. Any other bytes after the last one are an error, except for zeros after gzip's data, with
+//! which tapes fill their blocks. Checksums are compared, and a file that ends too early is an
+//! error. The memory of a decoder is bounded: a file of zstd that demands more than 128 MiB (`zstd
+//! --long=28` and above) and one of xz that demands more than 2 GiB are refused.
 
 use bzip2::bufread::MultiBzDecoder;
 use flate2::bufread::GzDecoder;
@@ -31,7 +32,7 @@ pub enum Compression {
 const XZ_MEMORY: u32 = 2 << 20;
 
 impl Compression {
-    /// The number of bytes that tell a compression.
+    /// The number of bytes by which a compression is recognised.
     pub const TOLD_BY: usize = 10;
 
     /// Returns the compression of a file with these `first` bytes.
@@ -51,7 +52,7 @@ impl Compression {
         })
     }
 
-    /// Returns a reader of what `packed` holds, which begins with its first byte.
+    /// Returns a reader of the contents of `packed`, which begins with its first byte.
     pub fn reader(self, packed: impl BufRead + 'static) -> Box<dyn Read> {
         match self {
             Self::Gzip => Box::new(Gzip(Some(GzDecoder::new(packed)))),
@@ -77,7 +78,8 @@ impl fmt::Display for Compression {
     }
 }
 
-/// Returns the name of a compression that is recognised by its `first` bytes and cannot be unpacked here.
+/// Returns the name of a compression that is recognised by its `first` bytes and cannot be unpacked
+/// here.
 pub fn unsupported(first: &[u8]) -> Option<&'static str> {
     Some(match first {
         [0x04, 0x22, 0x4D, 0x18, ..] | [0x02, 0x21, 0x4C, 0x18, ..] => "lz4",
@@ -97,7 +99,7 @@ fn damaged(what: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> io::Err
     io::Error::new(io::ErrorKind::InvalidData, what)
 }
 
-/// Reads members of gzip, one after the other. `None` behind the last one.
+/// Reads members of gzip, one after the other. `None` after the last one.
 struct Gzip<R>(Option<GzDecoder<R>>);
 
 impl<R: BufRead> Read for Gzip<R> {
@@ -149,7 +151,7 @@ struct Zstd<R> {
 }
 
 impl<R: BufRead> Zstd<R> {
-    /// Begins the next frame with contents; returns whether there is one.
+    /// Begins the next frame with contents. Returns whether there is one.
     fn begin(&mut self) -> io::Result<bool> {
         while !self.packed.fill_buf()?.is_empty() {
             match self.frames.init(&mut self.packed) {
@@ -195,12 +197,12 @@ impl<R: BufRead> Read for Zstd<R> {
     }
 }
 
-/// What the commands make of a small edge list.
+/// The output of the commands for a small edge list.
 #[cfg(test)]
 pub(crate) mod fixtures {
     use super::Compression;
 
-    /// What is packed.
+    /// The uncompressed bytes.
     pub const PLAIN: &str = "1 2\n2 3\n";
 
     pub struct Packed {

@@ -23,7 +23,7 @@ use std::error::Error;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-/// How often a worker polls a gate.
+/// The interval at which a worker polls a gate.
 const GATE_POLL: Duration = Duration::from_micros(200);
 
 /// Why a host of a run ended.
@@ -142,7 +142,7 @@ pub fn may_die_before(unit: u64) {
     });
 }
 
-/// Stops at a gate while one is shut whose unit has a number below `units`, unless the run is called off.
+/// Waits while a gate is shut whose unit has a number below `units`, unless the run is called off.
 pub(crate) fn wait_at_gates(units: u64) {
     HERE.with_borrow(|here| {
         let Some((header, _, process)) = here else {

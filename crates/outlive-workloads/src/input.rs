@@ -1,7 +1,8 @@
-//! What is read: files and pipes, found and looked at before anything starts.
+//! Inputs: files and pipes, found and checked before anything starts.
 //!
-//! Hosts read files by their paths. What cannot be read twice, or by others, is copied by the driver first, and is
-//! put from there into the segment before hosts work: pipes, and files whose length is not what they say (those of /proc and /sys).
+//! Hosts read files by their paths. Inputs that cannot be read twice, or by other processes, are
+//! first copied by the driver, and put from the copy into the segment before hosts work: pipes, and
+//! files that report a wrong length (those of /proc and /sys).
 //!
 //! Tests: outlive-cli's tests/run_files.rs and tests/run_pipes.rs.
 
@@ -26,19 +27,20 @@ pub struct Inputs {
 /// A file and how long it is.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct InputFile {
-    /// Where it is, from the root; where its copy is for this process, if it was copied.
+    /// Its absolute path; if it was copied, the path of the copy for this process.
     pub path: PathBuf,
-    /// Its length in bytes when it was looked at.
+    /// Its length in bytes when it was opened first.
     pub len: u64,
-    /// A number that differs for another file and after a change: from its inode number, its length and the time of
-    /// its last modification. If it differs when the file is read, nothing is counted.
+    /// A number that differs for another file and after a change, computed from its inode number,
+    /// its length and the time of its last modification. If it differs when the file is read,
+    /// nothing is counted.
     pub version: u64,
-    /// What it is a copy of, if hosts cannot read it by its path: its bytes are put into the segment.
+    /// The copy, if hosts cannot read the file by its path: its bytes are put into the segment.
     pub copied: Option<Copied>,
 }
 
 impl InputFile {
-    /// Returns the name for messages: what was named, or found in a directory.
+    /// Returns the name for messages: as it was given, or found in a directory.
     pub fn name(&self) -> &Path {
         self.copied.as_ref().map_or(&self.path, Copied::name)
     }
@@ -52,12 +54,12 @@ impl InputFile {
     }
 }
 
-/// Something in a directory that cannot be read, and so was left out.
+/// An entry of a directory that cannot be read, and so was left out.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LeftOut {
-    /// Where it is.
+    /// Its path.
     pub path: PathBuf,
-    /// Why it cannot be read.
+    /// The reason why it cannot be read.
     pub why: String,
 }
 
@@ -67,10 +69,11 @@ impl fmt::Display for LeftOut {
     }
 }
 
-/// Returns a number that tells a file from another one that has replaced it at its path, and from itself
-/// after a change: from its inode number, its length and the time of its last modification. Changes of the same
-/// inode that keep the length, within one tick of the filesystem's clock (some milliseconds), are not told apart. The device does not
-/// count, since hosts may mount one filesystem as different devices.
+/// Returns a number that differs for another file that has replaced this one at its path, and after
+/// a change of the file. It is computed from the inode number, the length and the time of the last
+/// modification. Changes that keep the length, within one tick of the filesystem's clock (some
+/// milliseconds), are not distinguished. The device does not count, since hosts may mount one
+/// filesystem as different devices.
 pub(crate) fn version_of(metadata: &Metadata) -> u64 {
     let nanos = metadata.mtime_nsec() as u64;
     let modified = (metadata.mtime() as u64).wrapping_mul(1_000_000_000);
@@ -80,10 +83,11 @@ pub(crate) fn version_of(metadata: &Metadata) -> u64 {
         .fold(0, |version, word| mixed(version ^ word))
 }
 
-/// Opens the file at `path`, which was a regular file before. Does not block if a FIFO has replaced it.
+/// Opens the file at `path`, which was a regular file before. Does not block if a FIFO has replaced
+/// it.
 ///
 /// # Errors
-/// If it cannot be opened, or is no regular file any more.
+/// If it cannot be opened, or is not a regular file any more.
 pub(crate) fn open_regular(path: &Path) -> io::Result<File> {
     let nonblocking = rustix::fs::OFlags::NONBLOCK.bits() as i32;
     let mut how = OpenOptions::new();
@@ -94,14 +98,14 @@ pub(crate) fn open_regular(path: &Path) -> io::Result<File> {
     }
 }
 
-/// Returns the path by which other processes find the file at `path`: from the root, and not through a descriptor
-/// of this process such as /dev/stdin.
+/// Returns the path by which other processes find the file at `path`: absolute, and not through a
+/// descriptor of this process such as /dev/stdin.
 pub(crate) fn path_for_all(path: &Path) -> io::Result<PathBuf> {
     let path = std::path::absolute(path)?;
     if !["/dev", "/proc"].iter().any(|of| path.starts_with(of)) {
         return Ok(path);
     }
-    // Other processes find a file that has no name by its descriptor only.
+    // Other processes find a file without a name only by its descriptor.
     fs::canonicalize(&path).or_else(|_| {
         Ok(match path == Path::new("/dev/stdin") {
             true => format!("/proc/{}/fd/0", std::process::id()).into(),
@@ -165,7 +169,7 @@ pub enum InputError {
     },
 }
 
-/// The end of a sentence about the first of `count` things.
+/// Returns the end of a sentence about the first of `count` entries.
 fn others(count: usize) -> String {
     match count {
         ..=1 => String::new(),
@@ -174,13 +178,15 @@ fn others(count: usize) -> String {
 }
 
 impl Inputs {
-    /// Finds what `paths` name: files, pipes, and all files in directories and in the directories in those, in the order of
-    /// their names. Opens each of them once, so that what cannot be read is known now; reads pipes to their
-    /// ends. Links to directories are followed only where `paths` name them. What cannot be read in a directory is
-    /// [left out](Self::left_out): dangling links, unreadable files and directories, pipes, sockets and devices.
+    /// Finds the inputs that `paths` name: files, pipes, and all files in directories and their
+    /// subdirectories, in the order of their names. Opens each of them once, so that an unreadable
+    /// one is known now, and reads pipes to their ends. Links to directories are followed only
+    /// where `paths` name them. Entries of directories that cannot be read are [left
+    /// out](Self::left_out): dangling links, unreadable files and directories, pipes, sockets and
+    /// devices.
     ///
     /// # Errors
-    /// At the first of `paths` that cannot be read, or is a directory without a file that can.
+    /// At the first of `paths` that cannot be read, or is a directory without a readable file.
     pub fn find(paths: &[impl AsRef<Path>]) -> Result<Self, InputError> {
         let mut inputs = Self::default();
         for path in paths.iter().map(AsRef::as_ref) {
@@ -212,7 +218,7 @@ impl Inputs {
         &self.files
     }
 
-    /// Returns what was found in directories and cannot be read.
+    /// Returns the entries of directories that cannot be read.
     pub fn left_out(&self) -> &[LeftOut] {
         &self.left_out
     }
@@ -231,7 +237,7 @@ impl Inputs {
             let path = entry.path();
             match self.add_entry(&path) {
                 Ok(()) => {}
-                // The disk that copies are written to is full for all of them.
+                // An error of the copy (a full disk, for example) would meet all other copies too.
                 Err(error @ InputError::NoCopy { .. }) => return Err(error),
                 Err(error) => self.left_out.push(LeftOut {
                     why: why(&path, error),
@@ -242,7 +248,7 @@ impl Inputs {
         Ok(())
     }
 
-    /// Adds what is at `path`, in a directory.
+    /// Adds the entry `path` of a directory.
     fn add_entry(&mut self, path: &Path) -> Result<(), InputError> {
         let is_link = fs::symlink_metadata(path)
             .map_err(unreadable(path))?
@@ -269,7 +275,8 @@ fn unreadable(path: &Path) -> impl Fn(io::Error) -> InputError {
     }
 }
 
-/// Opens what is at `path` and no directory; copies it if hosts cannot read it by its path.
+/// Opens the input at `path`, which is not a directory; copies it if hosts cannot read it by its
+/// path.
 fn open(path: &Path, found: &Metadata) -> Result<InputFile, InputError> {
     let kind = found.file_type();
     if kind.is_fifo() || kind.is_socket() && copy::is_standard_input(path) {
@@ -279,7 +286,7 @@ fn open(path: &Path, found: &Metadata) -> Result<InputFile, InputError> {
     if !kind.is_file() {
         return Err(InputError::NoFile { path: path.into() });
     }
-    // Its length now, by the file that was opened.
+    // The length now, of the file that was opened.
     let file = File::open(path).map_err(unreadable(path))?;
     let metadata = file.metadata().map_err(unreadable(path))?;
     let (len, version) = (metadata.len(), version_of(&metadata));
@@ -294,14 +301,14 @@ fn open(path: &Path, found: &Metadata) -> Result<InputFile, InputError> {
     })
 }
 
-/// Returns whether the file ends after `len` bytes, where it has fewer or says that it has none. Files of /proc and /sys do
-/// not.
+/// Returns whether the reported length `len` can be right: the last byte before it exists, or, if
+/// it is 0, the file is empty. It is wrong for files of /proc (0) and /sys (a page).
 fn has_length(file: &File, len: u64) -> io::Result<bool> {
     let read = file.read_at(&mut [0], len.saturating_sub(1))?;
     Ok((read == 0) == (len == 0))
 }
 
-/// Returns why what is at `path` was left out, in words that do not repeat the path.
+/// Returns the reason why the entry at `path` was left out, without the path.
 fn why(path: &Path, error: InputError) -> String {
     let source = match error {
         InputError::Unreadable { source, .. } => source,
@@ -315,7 +322,7 @@ fn why(path: &Path, error: InputError) -> String {
     }
 }
 
-/// Names what is at `path` and neither a file nor a directory.
+/// Names the kind of the entry at `path`, which is neither a file nor a directory.
 fn kind_of(path: &Path) -> &'static str {
     match fs::metadata(path).map(|found| found.file_type()) {
         Ok(kind) if kind.is_fifo() => "a named pipe; name it on the command line to read it",
@@ -371,7 +378,7 @@ mod tests {
             ["a link to a file that does not exist", "a socket"]
         );
         assert!(why[2].contains("symbolic links"), "{why:?}");
-        // Named, each is an error.
+        // If it is named explicitly, each is an error.
         for name in ["dangling", "turning", "socket"] {
             assert!(Inputs::find(&[at(name)]).is_err());
         }

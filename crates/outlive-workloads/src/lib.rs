@@ -17,8 +17,8 @@
 //! * [`kmeans`], [`matmul`], [`histogram`], [`blackscholes`] and [`dedup`] are the other programs of LUPIN's Tables 3 and 4: each has its input,
 //!   the work of one task as a function over slices, what puts together what tasks made, a plain program with one thread, and a
 //!   check that shares no line with it. Whoever does what, and however often, the result is the same to the last byte.
-//! * [`graph`] reads graphs, and generates them; [`pagerank`] ranks their vertices. [`compressed`] unpacks files while
-//!   they are read.
+//! * [`graph`] reads graphs, and generates them; [`pagerank`] ranks their vertices. [`compressed`]
+//!   unpacks files while they are read.
 //!
 //! ```no_run
 //! use outlive_workloads::driver::{self, Options};

@@ -1,9 +1,10 @@
-//! NumPy's `.npy`: a short header, then numbers as they stand in memory.
+//! NumPy's `.npy`: a short header, then numbers as they are in memory.
 //!
-//! Tables of numbers are read: arrays of two sides, of floating-point numbers of 4 or 8 bytes or whole numbers of 1 to 8, in
-//! either byte order, row after row or column after column. All become `f64`; what that cannot hold exactly is an error.
+//! Tables of numbers are read: arrays of two dimensions, of floating-point numbers of 4 or 8 bytes
+//! or integers of 1 to 8 bytes, in either byte order, row after row or column after column. All
+//! become `f64`; a number that `f64` cannot represent exactly is an error.
 
-/// What every such file begins with.
+/// The first bytes of every such file.
 pub(crate) const SIGNATURE: &[u8] = b"\x93NUMPY";
 
 /// Numbers in rows and columns.
@@ -11,46 +12,46 @@ pub(crate) const SIGNATURE: &[u8] = b"\x93NUMPY";
 pub(crate) struct Table {
     pub rows: usize,
     pub columns: usize,
-    /// Row after row.
+    /// The elements, row after row.
     pub elements: Vec<f64>,
 }
 
-/// Why an array cannot be read.
+/// The reason why an array cannot be read.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum NpyError {
     /// The header is damaged, or of an array that is not read here.
     #[error("NumPy's header says {found}; {expected}")]
     Header {
-        /// What it says.
+        /// The contents of the header.
         found: String,
-        /// What would do.
+        /// What is expected.
         expected: &'static str,
     },
     /// There are more or fewer elements than the header says.
     #[error("{found} elements, where the header says {rows} times {columns}")]
     Count {
-        /// How many there are (or bytes of them allow).
+        /// The number of elements, as far as there are bytes.
         found: usize,
-        /// Rows, as the header says.
+        /// The number of rows in the header.
         rows: usize,
-        /// Columns, as the header says.
+        /// The number of columns in the header.
         columns: usize,
     },
-    /// A whole number has more digits than an `f64` can hold.
+    /// An integer cannot be represented by an `f64` exactly.
     #[error(
         "element {at} is {found}, which no floating-point number of 64 bits is exactly; round it first: \
          array.astype('<f8')"
     )]
     Inexact {
-        /// Which, as they stand in the file, from 0.
+        /// The number of the element in the file, from 0.
         at: usize,
-        /// What it is.
+        /// Its value.
         found: i128,
     },
 }
 
-/// How an element stands in the file.
+/// The encoding of an element in the file.
 #[derive(Clone, Copy)]
 struct Kind {
     is_big_endian: bool,
@@ -80,7 +81,10 @@ impl Kind {
         })
     }
 
-    /// Returns the number that stands in `bytes`; a whole one if an `f64` cannot hold it.
+    /// Returns the number in `bytes`.
+    ///
+    /// # Errors
+    /// If it is an integer that an `f64` cannot represent. Returns that integer.
     fn number(self, bytes: &[u8]) -> Result<f64, i128> {
         let mut word = [0; 8];
         word[..self.bytes].copy_from_slice(bytes);
@@ -126,7 +130,7 @@ pub(crate) fn table(file: &[u8]) -> Result<Table, NpyError> {
     };
     let (header, data) = rest.split_at_checked(len).ok_or_else(short)?;
     let header = str::from_utf8(header).map_err(|_| wrong("no text".into(), "it is damaged"))?;
-    // What stands behind a key, without quotes or blanks.
+    // The value after a key, without quotes or blanks.
     let after = |key: &str| {
         let from = header.find(&format!("'{key}':"))? + key.len() + 3;
         Some(header[from..].trim_start())
@@ -186,7 +190,7 @@ pub(crate) fn table(file: &[u8]) -> Result<Table, NpyError> {
     })
 }
 
-/// Returns the elements of a table row after row, from those column after column.
+/// Reorders the elements of a table from column after column to row after row.
 pub(crate) fn by_rows(rows: usize, columns: usize, elements: &[f64]) -> Vec<f64> {
     let at = |at: usize| elements[at % columns * rows + at / columns];
     (0..elements.len()).map(at).collect()

@@ -2,8 +2,8 @@
 
 use std::borrow::Cow;
 
-/// Returns the number that `text` is; `None` if it is none. Exponents may have Fortran's letter: `1.5D+05`, `1d5`. (Words that
-/// are numbers to some, `inf` and `nan`, are numbers.)
+/// Parses the number in `text`; `None` if it is not a number. Exponents may have Fortran's letter:
+/// `1.5D+05`, `1d5`. (`inf` and `nan` count as numbers.)
 pub(crate) fn number(text: &[u8]) -> Option<f64> {
     let text = str::from_utf8(text).ok()?;
     let text = match text.find(['d', 'D']) {

@@ -1,10 +1,10 @@
 //! Which process this is, in a chain of forks.
 //!
-//! A forked child inherits the memory of its parent, but not the mappings that this library excludes
-//! from a fork, nor the threads, locks and obituaries of its parent. Process ids do not tell the two
-//! apart: a child may have its parent's id in another PID namespace, and ids are reused. So one
-//! page, which the kernel clears for a child, holds a number that is larger in each child than in
-//! its parent.
+//! A forked child inherits the memory of its parent, but not the mappings that this library
+//! excludes from a fork, nor the threads, locks and obituaries of its parent. Process ids do not
+//! tell the two apart: a child may have its parent's id in another PID namespace, and ids are
+//! reused. So one page, which the kernel clears for a child, holds a number that is larger in each
+//! child than in its parent.
 
 use core::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
 
@@ -37,7 +37,8 @@ pub(crate) fn generation() -> u64 {
 fn own() -> Option<&'static AtomicU64> {
     let mapped = OWN.load(Ordering::Acquire);
     if !mapped.is_null() {
-        // SAFETY: a mapped page, aligned, which is never unmapped, and accessed by this atomic only.
+        // SAFETY: a mapped page, aligned, which is never unmapped, and accessed by this atomic
+        // only.
         return Some(unsafe { &*mapped });
     }
     let (none, rw) = (core::ptr::null_mut(), libc::PROT_READ | libc::PROT_WRITE);

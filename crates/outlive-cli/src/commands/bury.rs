@@ -5,7 +5,7 @@ use crate::failure::Failure;
 use crate::output;
 use clap::Args;
 
-/// The end of a host of which nothing is known.
+/// Arguments of `outlive pod bury`.
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:\n  \
     outlive pod bury /dev/dax0.0 --host 3 --yes-it-is-off\n\n\
@@ -21,7 +21,7 @@ pub struct Bury {
     /// The host's id
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(..=65_535))]
     host: u32,
-    /// Confirms that the host is off and cannot come back to this pod's memory
+    /// Confirm that the host is off and cannot access this pod's memory again
     #[arg(long)]
     yes_it_is_off: bool,
 }

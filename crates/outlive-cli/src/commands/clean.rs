@@ -113,10 +113,11 @@ impl Clean {
             removed: false,
         };
         if self.remove && found.is_none() {
-            // Looked for once more under the file's lock: the pod may have been created since the first look.
+            // The pod is looked for again under the file's lock: it may have been created since the
+            // first look.
             let is_left_over = || self.pods().is_ok_and(|pods| !pods.contains_key(&file.pod));
             match file.remove_if(is_left_over) {
-                // Another process may have been quicker.
+                // Another process may have removed it.
                 Ok(removed) => {
                     kept.removed = removed || !file.path.exists();
                     if kept.removed {

@@ -33,7 +33,7 @@ pub struct Create {
     #[arg(long, default_value_t = 256,
           value_parser = clap::value_parser!(u32).range(1..=i64::from(Generations::<outlive::memory::Native>::MOST)))]
     ids: u32,
-    /// How many control groups there can be, besides the pod's own
+    /// Largest number of control groups, in addition to the pod's own
     #[arg(long, default_value_t = 8, value_parser = clap::value_parser!(u32).range(0..=65_535))]
     groups: u32,
     /// The new file's permissions, octal: who may open it may join, and may destroy what is in it

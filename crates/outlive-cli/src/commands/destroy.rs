@@ -45,7 +45,7 @@ impl Destroy {
             return Ok(());
         };
         let look = Look::at(&pod);
-        // A process that has the pod open prevents its removal.
+        // Closed, because a process that has the pod open prevents its removal.
         pod.close()?;
         let there: Vec<&Seen> = look.there().collect();
         let Some(first) = there.first() else {

@@ -7,10 +7,11 @@ use core::time::Duration;
 use outlive::host::Cgroup;
 use std::ffi::OsString;
 
-/// For how long the processes of a group may take to go: a little less than a pod gives a fence command, which it then kills.
+/// The time that the processes of a group may take to end: a little less than the fence time-out of
+/// a pod, after which the pod kills the command.
 const PATIENCE: Duration = Duration::from_secs(4);
 
-/// Which group.
+/// Arguments of `outlive pod fence-cgroup`.
 #[derive(Args, Debug)]
 #[command(
     after_help = "Example, where host 3 is a container whose group is /sys/fs/cgroup/pod/host-3:\n  \
@@ -22,8 +23,10 @@ const PATIENCE: Duration = Duration::from_secs(4);
 pub struct FenceCgroup {
     /// The directory of the host's control group; `{host}` stands for the id of the host
     group: String,
-    /// The host's id and its name, which the pod adds to its fence command. The name is not used: others chose it
-    // After the id everything is taken as it is: a host may be called `--help`, and the help ends with 0.
+    /// The host's id and its name, which the pod appends to its fence command. The name is not
+    /// used: other users chose it
+    // Arguments after the id are not parsed: a host may be called `--help`, and the help exits with
+    // 0.
     #[arg(value_names = ["ID", "NAME"], required = true, num_args = 1..=2, trailing_var_arg = true, allow_hyphen_values = true)]
     host: Vec<OsString>,
 }

@@ -46,10 +46,12 @@ pub struct Host {
     #[arg(long, value_name = "T", default_value_t = 1,
           value_parser = clap::value_parser!(u32).range(0..=4096))]
     threads: u32,
-    /// The pod's fence command, if it was created with one [default: OUTLIVE_FENCE_COMMAND of the environment]
+    /// The pod's fence command, if it was created with one [default: OUTLIVE_FENCE_COMMAND of the
+    /// environment]
     #[arg(long, value_name = "COMMAND")]
     fence_command: Option<String>,
-    /// Join although the pod's file is a copy, which becomes a pod of its own: the original's members count as dead in it
+    /// Join even if the pod's file is a copy, which becomes a pod of its own: the original's
+    /// members count as dead in it
     #[arg(long)]
     adopt_copy: bool,
     /// Which process of the host this is, started by the first one, whose pid is given
@@ -171,7 +173,7 @@ fn processes_of(pod: &Pod, host: u32) -> Vec<String> {
         .collect()
 }
 
-/// The other processes of the host. Dropped, they are stopped and waited for.
+/// The other processes of the host. A drop stops them and waits for their end.
 #[derive(Default)]
 struct Children {
     running: Vec<Child>,

@@ -98,9 +98,9 @@ enum PodCommand {
     Watch(watch::Watch),
     /// Check every invariant of a pod
     Check(check::Check),
-    /// Say that a host is off of which nothing can be known here
+    /// Declare a host dead on your word that it is off
     Bury(bury::Bury),
-    /// As a fence command: kill a host by its control group
+    /// Kill a host by its control group, as a fence command
     FenceCgroup(fence_cgroup::FenceCgroup),
     /// Remove a pod
     Destroy(destroy::Destroy),

@@ -1,28 +1,31 @@
-//! How the hosts of a new pod watch one another: flags of whatever creates one.
+//! The flags that set how the hosts of a new pod watch one another, for all commands that create a
+//! pod.
 
 use clap::Args;
 use clap::builder::NonEmptyStringValueParser;
 use outlive::membership::{FenceCommandDigest, Settings};
 use std::time::Duration;
 
-/// How the hosts of a new pod watch one another.
+/// The settings by which the hosts of a new pod watch one another.
 #[derive(Args, Debug)]
 pub struct Watching {
-    /// How often each process beats its host's heart [default: 50ms]
+    /// Time between two beats of each host's heart [default: 50ms]
     #[arg(long, value_parser = interval, value_name = "TIME")]
     heartbeat: Option<Duration>,
-    /// How often the fabric manager polls the hearts [default: 100ms]
+    /// Time between two polls of the hearts by the fabric manager [default: 100ms]
     #[arg(long, value_parser = interval, value_name = "TIME")]
     poll: Option<Duration>,
-    /// For how long a host may be silent before it is fenced [default: 2s]
+    /// Time for which a host may be silent before it is fenced [default: 2s]
     #[arg(long, value_parser = interval, value_name = "TIME")]
     suspicion: Option<Duration>,
-    /// Beat every 8ms, poll every 16ms, fence after 16ms or --suspicion: for hosts that a command can power off
+    /// Beat every 8ms, poll every 16ms, fence after 16ms or --suspicion: for hosts that a command
+    /// can power off
     #[arg(long, conflicts_with_all = ["heartbeat", "poll"])]
     real_hosts: bool,
-    /// The program that fences hosts which no process can kill, with its arguments: it gets the host's id and name as well,
-    /// and exits with 0 only when the host is certainly off. The pod keeps a digest of it; every process that joins brings
-    /// the same, by --fence-command or in OUTLIVE_FENCE_COMMAND
+    /// Program that fences hosts which no process can kill, with its arguments. It gets the host's
+    /// id and name as well, and must exit with 0 only when the host is certainly off. The pod keeps
+    /// a digest of it; every process that joins brings the same command, by --fence-command or in
+    /// OUTLIVE_FENCE_COMMAND
     #[arg(long, value_name = "COMMAND", value_parser = NonEmptyStringValueParser::new())]
     fence_command: Option<String>,
 }
@@ -41,7 +44,7 @@ fn interval(text: &str) -> Result<Duration, String> {
 }
 
 impl Watching {
-    /// The settings of a pod of this user.
+    /// Returns the settings for a pod of this user.
     pub fn settings(&self) -> Settings {
         let defaults = if self.real_hosts {
             Settings::real_hosts()
@@ -58,7 +61,7 @@ impl Watching {
         }
     }
 
-    /// The fence command.
+    /// Returns the fence command, if one was given.
     pub fn fence_command(&self) -> Option<&str> {
         self.fence_command.as_deref()
     }

@@ -45,7 +45,8 @@ pub struct Worker {
     /// The host that it is a process of [default: one that nobody is]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(..=65_535))]
     host: Option<u32>,
-    /// The pod's fence command, if it was created with one [default: OUTLIVE_FENCE_COMMAND of the environment]
+    /// The pod's fence command, if it was created with one [default: OUTLIVE_FENCE_COMMAND of the
+    /// environment]
     #[arg(long, value_name = "COMMAND")]
     fence_command: Option<String>,
     /// What it is called, for people

@@ -132,7 +132,8 @@ fn draw_line(line: &Line, axis: &Axis, area: &Area<'_>, y: i32) -> Result<(), Ch
             .map_err(ChartError::of)?;
             continue;
         }
-        // The paper's mark is drawn below the line: it often has the position of the goal or of our mark.
+        // The paper's mark is drawn below the line: it often has the position of the goal or of our
+        // mark.
         let below = if *mark == Mark::Paper { 5 } else { 0 };
         let at = (axis.pixel(*value), y + below);
         mark.draw(area, at, color, (0, 7))?;

@@ -1,7 +1,9 @@
-//! The files of a guest, as the kernel unpacks them into its memory: a cpio archive of the format "newc".
+//! Writes the files of a guest as a cpio archive of the format "newc", which the kernel unpacks
+//! into memory.
 //!
-//! An entry is a header of 110 characters, the name with a zero byte, padding, the bytes, padding: both paddings to 4 bytes.
-//! Numbers are 8 hexadecimal digits. The entry `TRAILER!!!` is the last one.
+//! An entry is a header of 110 characters, the name with a zero byte, padding, the bytes, padding:
+//! both paddings to 4 bytes. Numbers are 8 hexadecimal digits. The entry `TRAILER!!!` is the last
+//! one.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -19,7 +21,7 @@ pub struct Archive {
 }
 
 impl Archive {
-    /// Adds an empty directory, and those that it is in.
+    /// Adds an empty directory, and its parent directories.
     pub fn directory(&mut self, path: &Path) {
         let ancestors: Vec<&Path> = path.ancestors().collect();
         for directory in ancestors.into_iter().rev() {
@@ -29,17 +31,17 @@ impl Archive {
         }
     }
 
-    /// Adds a file, and the directories that it is in. A file that is there stays.
+    /// Adds a file, and its parent directories. Does nothing if the path was added before.
     pub fn file(&mut self, path: &Path, bytes: &[u8]) {
         self.add(path, FILE, bytes);
     }
 
-    /// Adds a file that can be executed.
+    /// Adds an executable file, as [`file`](Self::file) does.
     pub fn program(&mut self, path: &Path, bytes: &[u8]) {
         self.add(path, PROGRAM, bytes);
     }
 
-    /// The archive, complete.
+    /// Returns the complete archive.
     pub fn finish(mut self) -> Vec<u8> {
         self.entry(Path::new("TRAILER!!!"), 0, &[]);
         self.bytes

@@ -1,4 +1,4 @@
-//! A guest: a virtual machine of QEMU, its monitor, a shell in it, and what it says.
+//! A guest: a virtual machine of QEMU, its monitor, a shell in it, and the lines that it writes.
 
 use super::needs::Needs;
 use crate::{Run, StudyError};
@@ -12,22 +12,22 @@ use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::Sender;
 use std::time::{Duration, Instant};
 
-/// What every guest of a laboratory is started with.
+/// The parameters with which every guest of a laboratory is started.
 pub struct Machine {
     pub needs: Needs,
-    /// Where the sockets of guests are.
+    /// The directory of the guests' sockets.
     pub directory: PathBuf,
-    /// The archive of files that a guest starts from.
+    /// The archive with the files of a guest.
     pub archive: PathBuf,
-    /// What the first process of a guest has in its environment, as words of the kernel's command line.
+    /// The environment of a guest's first process, as words of the kernel's command line.
     pub environment: String,
     /// The memory of a guest, in MiB.
     pub memory: u64,
-    /// The memory that all guests share, a file, and its size in MiB.
+    /// The file that is the memory shared by all guests, and its size in MiB.
     pub shared: (PathBuf, u64),
 }
 
-/// A line that a guest has said.
+/// A line that a guest has written.
 #[derive(Clone, Debug)]
 pub struct Heard {
     pub guest: &'static str,
@@ -36,34 +36,34 @@ pub struct Heard {
     pub at: Instant,
 }
 
-/// Where a guest says it.
+/// The serial port of a line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Port {
-    /// Its fence command asks.
+    /// Requests of its fence command.
     Fence,
-    /// Its programs tell.
+    /// Output of its programs.
     News,
 }
 
-/// A running guest. Dropped, it is killed.
+/// A running guest. A drop kills it.
 pub struct Guest {
     pub name: &'static str,
     qemu: Child,
     shell: Lines,
     monitor: Lines,
     fence: UnixStream,
-    /// From its start until its shell was ready.
+    /// The time from its start until its shell was ready.
     pub boot: Duration,
     pub started: Instant,
 }
 
-/// How long it may take to start one, and to do what its shell is told.
+/// The time that a guest may take to start, and that a command of its shell may take.
 const PATIENCE: Duration = Duration::from_secs(180);
-/// How often an interruption is looked for.
+/// The interval at which an interruption is checked.
 const INTERVAL: Duration = Duration::from_millis(50);
 
 impl Guest {
-    /// Starts one, and waits until its shell is ready. What it says goes to `heard`.
+    /// Starts a guest, and waits until its shell is ready. Its lines are sent to `heard`.
     pub fn start(
         run: &Run<'_>,
         machine: &Machine,
@@ -82,7 +82,8 @@ impl Guest {
         let mut command = Command::new(&machine.needs.qemu);
         command
             .args(["-machine", "pc", "-accel", "tcg,thread=multi"])
-            // With one processor its atomic instructions would not be atomic for the other guest.
+            // With one processor, the guest's atomic instructions would not be atomic for the other
+            // guest.
             .args(["-cpu", "max", "-smp", "2"])
             .args(["-m", &machine.memory.to_string()])
             .args(["-nodefaults", "-nographic", "-no-reboot"])
@@ -106,7 +107,7 @@ impl Guest {
             .args(["-serial", &shell, "-serial", &fence, "-serial", &news])
             .stdin(Stdio::null())
             .stdout(Stdio::null())
-            // A group of its own: Ctrl-C is for the study.
+            // A process group of its own, so that Ctrl-C interrupts only the study.
             .process_group(0);
         let parent = std::process::id();
         // SAFETY: after the fork the closure makes two system calls, and allocates only to fail.
@@ -152,10 +153,10 @@ impl Guest {
         }
     }
 
-    /// Has its shell run `command`; returns what that printed.
+    /// Runs `command` in its shell. Returns the output.
     ///
     /// # Errors
-    /// If it exits with anything but 0, or takes too long.
+    /// If its exit status is not 0, or it takes too long.
     pub fn shell(&mut self, run: &Run<'_>, command: &str) -> Result<String, StudyError> {
         match self.try_shell(run, command)? {
             (0, said) => Ok(said),
@@ -165,7 +166,7 @@ impl Guest {
         }
     }
 
-    /// Has its shell run `command`; returns its exit status and what it printed.
+    /// Runs `command` in its shell. Returns the exit status and the output.
     pub fn try_shell(&mut self, run: &Run<'_>, command: &str) -> Result<(i32, String), StudyError> {
         self.shell.write(format!("{command}\n").as_bytes())?;
         let (until, mut said) = (Instant::now() + PATIENCE, String::new());
@@ -189,7 +190,7 @@ impl Guest {
         }
     }
 
-    /// Has its monitor do `command`, such as `stop` or `cont`.
+    /// Makes its monitor execute `command`, such as `stop` or `cont`.
     pub fn ask_monitor(&mut self, run: &Run<'_>, command: &str) -> Result<(), StudyError> {
         self.monitor
             .write(format!("{}\n", json!({ "execute": command })).as_bytes())?;
@@ -206,9 +207,10 @@ impl Guest {
         }
     }
 
-    /// Ends it by its monitor, and waits until no process of it is left. What it has ended already stays so.
+    /// Ends it by its monitor, and waits until no process of it is left. Does nothing if it has
+    /// ended.
     pub fn quit(&mut self) -> Result<(), StudyError> {
-        // It may end before it has answered, or have ended before.
+        // The monitor may end before it has answered, or may have ended before.
         let _ = self.monitor.write(b"{\"execute\":\"quit\"}\n");
         let until = Instant::now() + Duration::from_secs(5);
         while !self.has_ended() && Instant::now() < until {
@@ -237,7 +239,7 @@ impl Guest {
 
 impl Drop for Guest {
     fn drop(&mut self) {
-        // Fails only if it was waited for already.
+        // Fails only if the process was reaped already.
         let _ = self.qemu.kill();
         let _ = self.qemu.wait();
     }
@@ -251,7 +253,7 @@ impl Killed {
         self.0.take().expect("kept once")
     }
 
-    /// Connects to a socket that it makes.
+    /// Connects to a socket that the process creates.
     fn connect(
         &mut self,
         run: &Run<'_>,
@@ -304,7 +306,7 @@ fn tell(
         for line in lines.split(b'\n').map_while(Result::ok) {
             let (at, line) = (Instant::now(), String::from_utf8_lossy(&line));
             let line = line.trim().to_owned();
-            // When nobody listens any more, the guest is about to be killed.
+            // If there is no receiver any more, the guest is about to be killed.
             let _ = heard.send(Heard {
                 guest,
                 port,
@@ -318,7 +320,7 @@ fn tell(
         .map_err(StudyError::io("starting a thread"))
 }
 
-/// Lines of a stream, each awaited for some time.
+/// The lines of a stream, each read with a time-out.
 struct Lines {
     stream: UnixStream,
     read: Vec<u8>,

@@ -1,5 +1,5 @@
 #!/bin/busybox sh
-# The first process of a guest: enables the shared memory, makes the text, and runs the lines that come on the second serial port.
+# The first process of a guest: enables the shared memory, creates the text, and runs the lines from the second serial port.
 /bin/busybox --install -s /bin
 export PATH=/bin OUTLIVE_FENCE_COMMAND=/bin/fence
 mount -t proc proc /proc
@@ -16,7 +16,7 @@ for device in /sys/bus/pci/devices/*; do
     fi
 done
 
-# The same file in both guests, as a filesystem that they share would have it: one inode number, one time, one length.
+# The same file in both guests, as on a shared filesystem: the same inode number, time and length.
 mount -t tmpfs text /text
 copy=0
 while [ $copy -lt $COPIES ]; do

@@ -1,4 +1,5 @@
-//! Two guests that share one memory, and the director, which holds their monitors and answers their fence commands.
+//! Two guests that share one memory, and their control: it uses their monitors and answers their
+//! fence commands.
 
 use super::archive::Archive;
 use super::guest::{Guest, Heard, Machine, Port};
@@ -17,7 +18,7 @@ use std::time::{Duration, Instant};
 pub const STAYS: &str = "guest-a";
 pub const GOES: &str = "guest-b";
 
-/// Where guests find the pod.
+/// The path of the pod in the guests.
 pub const POD: &str = "/pod";
 
 /// Two guests.
@@ -27,19 +28,19 @@ pub struct Lab {
     machine: Machine,
     heard: Receiver<Heard>,
     tell: Sender<Heard>,
-    /// What was heard since the last [`forget`](Self::forget) and nobody has waited for.
+    /// The lines since the last [`forget`](Self::forget) that no call has returned.
     pending: Vec<Heard>,
-    /// The last field: it goes when the guests are gone.
+    /// The last field: the directory is removed after the guests have ended.
     _directory: Directory,
 }
 
-/// For how long something is waited for that a guest should say.
+/// The longest wait for a line of a guest.
 const PATIENCE: Duration = Duration::from_secs(120);
 const INTERVAL: Duration = Duration::from_millis(20);
 const MIB: u64 = 1 << 20;
 
 impl Lab {
-    /// Starts two guests, whose text is the shipped one, `copies` times.
+    /// Starts two guests. Their text is `copies` times the shipped one.
     pub fn start(run: &Run<'_>, needs: Needs, copies: u64) -> Result<Self, StudyError> {
         let directory = Directory::new("guests")?;
         let mut libraries = BTreeSet::new();
@@ -63,7 +64,7 @@ impl Lab {
             .map(|path| path.to_string_lossy())
             .collect();
         let text_size = copies * text.len() as u64;
-        // The archive is there twice while it is unpacked.
+        // The archive is in memory twice while it is unpacked.
         let memory = 256 + (2 * archive.len() as u64 + text_size) / MIB;
         let place = directory.path("archive");
         fs::write(&place, archive).map_err(StudyError::io("writing the files of the guests"))?;
@@ -81,7 +82,7 @@ impl Lab {
             shared: (shared, size),
         };
         let (tell, heard) = channel();
-        // One after the other: two that start at once take longer than that on few processors.
+        // One after the other: on few processors it takes longer to start both at once.
         let stays = Guest::start(run, &machine, STAYS, &tell)?;
         let goes = Guest::start(run, &machine, GOES, &tell)?;
         Ok(Self {
@@ -95,13 +96,14 @@ impl Lab {
         })
     }
 
-    /// Starts the guest again that has gone.
+    /// Restarts the guest [`GOES`], which has ended.
     pub fn restart(&mut self, run: &Run<'_>) -> Result<(), StudyError> {
         self.goes = Guest::start(run, &self.machine, GOES, &self.tell)?;
         Ok(())
     }
 
-    /// Waits for a line of a guest's programs that `is_it`. No fence command may ask meanwhile.
+    /// Waits for a line of a guest's programs for which `is_it` is true. A request of a fence
+    /// command in the meantime is an error.
     pub fn hear(
         &mut self,
         run: &Run<'_>,
@@ -111,7 +113,7 @@ impl Lab {
         self.listen(run, what, |heard| heard.port == Port::News && is_it(heard))
     }
 
-    /// Waits for the fence command of the guest that stays, asking about `host`.
+    /// Waits for a request of the fence command in the guest [`STAYS`] about `host`.
     pub fn hear_fence(&mut self, run: &Run<'_>, host: u32) -> Result<Heard, StudyError> {
         let request = format!("fence {host} ");
         self.listen(run, "a fence command", |heard| {
@@ -119,13 +121,13 @@ impl Lab {
         })
     }
 
-    /// Whether a line of a guest's programs was said that `is_it` and that nobody has waited for.
+    /// Returns whether there is a pending line for which `is_it` is true.
     pub fn has_heard(&mut self, is_it: impl Fn(&Heard) -> bool) -> bool {
         self.pending.extend(self.heard.try_iter());
         self.pending.iter().any(is_it)
     }
 
-    /// Forgets what was said so far.
+    /// Discards all lines so far.
     pub fn forget(&mut self) {
         self.pending.clear();
         self.heard.try_iter().for_each(drop);
@@ -163,7 +165,7 @@ impl Lab {
         }
     }
 
-    /// What was said last.
+    /// Describes the last lines, for an error.
     fn said(&self) -> String {
         let last = self.pending.iter().rev().take(12).rev();
         let said = |heard: &Heard| format!("{}: {}", heard.guest, heard.line);

@@ -1,21 +1,28 @@
-//! `guests`: a pod of two operating systems, as LUPIN's evaluation has it with 16 virtual machines.
+//! `guests`: a pod of two operating systems, like that of LUPIN's evaluation with 16 virtual
+//! machines.
 //!
-//! Two guests of QEMU, emulated (TCG, `-smp 2`), see one memory as the BAR of a PCI device (`ivshmem-plain`). They have nothing
-//! else in common: no kernel, so a death in one is not told by a lock or a futex in the other, but by a heart that stands still
-//! and by the fence command. That one asks the study, which holds the guests' monitors, by a serial port; the study ends the
-//! virtual machine, waits until its process is gone, and answers. So a host is certainly off when its generation rises.
+//! Two guests of QEMU, emulated (TCG, `-smp 2`), see one memory as the BAR of a PCI device
+//! (`ivshmem-plain`). They share nothing else, in particular no kernel. So a death in one guest is
+//! not reported to the other by a lock or a futex, but detected by a heart that stops, and
+//! confirmed by the fence command. The fence command sends a request through a serial port to the
+//! study, which controls the guests' monitors. The study ends the virtual machine, waits until its
+//! process is gone, and answers. So a host is certainly off when its generation rises.
 //!
-//! First both guests increment the same words: an emulator can translate atomic instructions into plain ones, and then nothing
-//! else means anything. Then words are counted by workers of both guests, and compared with a plain count. Then, again and
-//! again, one guest is killed by its monitor while its worker counts; it is started again and joins. At last it is only stopped:
-//! the first fence is refused, so its generation must not rise, and it goes on; the second one ends it.
+//! First both guests increment the same words: an emulator may translate atomic instructions into
+//! plain ones, and then no other result is valid. Then workers of both guests count words, and the
+//! counts are compared with a plain count. Then, several times, one guest is killed by its monitor
+//! while its worker counts; it is restarted and joins again. Finally it is only stopped: the first
+//! fence is refused, so its generation must not rise, and the guest continues; the second fence
+//! ends it.
 //!
-//! The hearts beat every 8 ms and are polled every 16 ms, as in the paper (`pod create --real-hosts`). A host is suspected after
-//! [`SUSPICION`] and not after 16 ms: emulated processors share the machine's, and a process that starts in a guest translates
-//! its code first. With 16 ms a healthy host was fenced or killed in each of six word counts; with 50 ms in none of five, with 100
-//! to 500 ms in none of eight. A poll that is late counts as no silence at first, so detection takes longer than the suspicion.
+//! The hearts beat every 8 ms and are polled every 16 ms, as in the paper (`pod create
+//! --real-hosts`). A host is suspected after [`SUSPICION`] and not after 16 ms: emulated processors
+//! share the machine's, and a process that starts in a guest translates its code first. With 16 ms
+//! a healthy host was fenced or killed in each of six word counts; with 50 ms in none of five, with
+//! 100 to 500 ms in none of eight. A poll that is late counts as no silence at first, so detection
+//! takes longer than the suspicion.
 //!
-//! All times are taken by the study, from lines that guests write to serial ports.
+//! The study takes all times itself, from lines that guests write to serial ports.
 
 mod archive;
 mod guest;
@@ -41,7 +48,7 @@ pub const STUDY: Study = Study {
     body: study,
 };
 
-/// For how long a guest may be silent.
+/// The time for which a guest may be silent.
 const SUSPICION: Duration = Duration::from_secs(1);
 
 fn study(run: &mut Run<'_>) -> Result<(), StudyError> {

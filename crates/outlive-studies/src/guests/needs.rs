@@ -1,4 +1,5 @@
-//! What guests need that may be absent: QEMU, a kernel, a shell, and the program that runs in them.
+//! The requirements of guests that may be missing: QEMU, a kernel, a shell, and the program that
+//! runs in them.
 
 use crate::StudyError;
 use std::fs::{self, File};
@@ -16,7 +17,7 @@ pub struct Needs {
 }
 
 impl Needs {
-    /// Finds them. `outlive` is the command, if this process knows where it is.
+    /// Finds them. `outlive` is the path of the command, if this process knows it.
     ///
     /// # Errors
     /// [`StudyError::Missing`], which names everything that is missing, and how to install it.
@@ -65,7 +66,8 @@ fn on_path(program: &str) -> Option<PathBuf> {
     { places }.find(|place| place.is_file())
 }
 
-/// The named kernel; or one in /boot: one for virtual machines if there is one, and the last by name.
+/// Returns the named kernel; or one in /boot: preferably one for virtual machines, and the last by
+/// name.
 fn kernel() -> Option<PathBuf> {
     if let Some(named) = std::env::var_os(KERNEL) {
         return Some(named.into());

@@ -1,4 +1,5 @@
-//! What a guest does besides running commands: increments with the other guest, and looks at a host.
+//! The parts of this study that run in a guest: increments together with the other guest, and the
+//! observation of a host.
 
 use crate::StudyError;
 use crate::children::Part;
@@ -11,51 +12,53 @@ use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-/// A part in a guest.
+/// A part of the study that runs in a guest.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub enum InGuest {
     /// Increments two words of the pod's payload at the same time as another guest does.
     Increment {
         pod: PathBuf,
-        /// How often.
+        /// The number of increments.
         times: u64,
     },
-    /// Waits for a pod, and looks at one of its hosts until that is recovered.
+    /// Waits for a pod, and observes one of its hosts until that has died and been recovered.
     LookAt {
         pod: PathBuf,
-        /// The pool that it works in.
+        /// The pool in which the host works.
         pool: String,
         host: InstanceId,
-        /// Another host, which it tells of the death.
+        /// Another host, whose processes report the death.
         beside: InstanceId,
-        /// How many processes the two have when all is prepared.
+        /// The number of processes that the two hosts have when everything is prepared.
         processes: usize,
     },
 }
 
-/// What [`InGuest::LookAt`] prints: the pod is there; all processes have come and the host's worker counts; nothing of the host
-/// is left to be recovered.
+/// The lines that [`InGuest::LookAt`] prints: when the pod exists; when all processes have joined
+/// and the host's worker counts; when nothing of the host is left to be recovered.
 pub const IS_THERE: &str = "the pod is there";
 pub const WORKS: &str = "it works";
 pub const RECOVERED: &str = "it is recovered";
 /// The longest silence of its heart before its death, in microseconds.
 pub const SILENCE: &str = "longest silence:";
 
-/// Where the words are, from the payload on: how many guests have come and how many are done, and the two that are incremented.
+/// The offsets of the words in the payload: the number of guests that have come, the number of
+/// those that are done, and the two words that are incremented.
 const CAME: u64 = 0;
 const DONE: u64 = 128;
 const SMALL: u64 = 256;
 const LARGE: u64 = 384;
 
-/// How long a guest waits for the other one.
+/// The time that a guest waits for the other one.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// A task that has taken so long goes on for a while: the reading of a unit is over by then, and it is being counted.
+/// The time after which a task is sure to take a while longer: by then the unit has been read, and
+/// is being counted.
 const LONG: Duration = Duration::from_millis(25);
-/// How often a host is looked at.
+/// The interval at which a host is observed.
 const INTERVAL: Duration = Duration::from_millis(1);
 
 impl InGuest {
-    /// The shell command that plays it, with the `outlive` on the guest's path.
+    /// Returns the shell command that runs this part, by the `outlive` on the guest's path.
     pub fn shell_command(&self) -> String {
         let (variable, part) = Part::Guest(self.clone()).in_environment();
         format!("{variable}='{part}' outlive study-part")
@@ -87,7 +90,8 @@ impl InGuest {
     }
 }
 
-/// Prints the sums of both guests' increments: by additions to a word, and by compare-and-swaps of two.
+/// Increments, and prints the sums of both guests' increments: those by atomic additions to a word
+/// of 64 bits, and those by compare-and-swaps of a word of 128 bits.
 fn increment(pod: &Pod, times: u64) -> Result<(), StudyError> {
     let (memory, at) = (pod.segment().memory(), payload(pod));
     meet(memory, at + CAME)?;
@@ -111,7 +115,7 @@ fn increment(pod: &Pod, times: u64) -> Result<(), StudyError> {
     Ok(())
 }
 
-/// Waits until both guests have come here.
+/// Waits until both guests have called this with the word at `at`.
 fn meet(memory: Native, at: Offset) -> Result<(), StudyError> {
     let until = Instant::now() + PATIENCE;
     memory.fetch_add(at, 1u64, Ordering::AcqRel);
@@ -124,7 +128,7 @@ fn meet(memory: Native, at: Offset) -> Result<(), StudyError> {
     Ok(())
 }
 
-/// Opens a pod that may not be there yet.
+/// Opens a pod that may not exist yet.
 fn open(path: &Path) -> Result<Pod, StudyError> {
     let until = Instant::now() + PATIENCE;
     loop {
@@ -136,7 +140,8 @@ fn open(path: &Path) -> Result<Pod, StudyError> {
     }
 }
 
-/// Says when `host` `works`, and when it is recovered after its death; and for how long its heart stood still before.
+/// Prints lines when `host` `works` and when it is recovered after its death, and the longest
+/// silence of its heart before.
 fn look_at(pod: &Pod, host: InstanceId, mut works: impl FnMut() -> bool) -> Result<(), StudyError> {
     let (tables, records) = (pod.tables(), pod.tables().records());
     let generations = tables.generations();
@@ -146,7 +151,7 @@ fn look_at(pod: &Pod, host: InstanceId, mut works: impl FnMut() -> bool) -> Resu
     loop {
         let now = records.beats(host);
         if now != beats {
-            // Before the first beat there was no host.
+            // Before the first beat the host did not exist.
             if beats != 0 {
                 longest = longest.max(moved.elapsed());
             }
@@ -173,7 +178,7 @@ fn look_at(pod: &Pod, host: InstanceId, mut works: impl FnMut() -> bool) -> Resu
     Ok(())
 }
 
-/// How many processes `hosts` have that live.
+/// Returns the number of live processes of `hosts`.
 fn processes_of(pod: &Pod, hosts: [InstanceId; 2]) -> usize {
     let is_one = |state: State| {
         state.level == Some(Level::Process)
@@ -184,8 +189,8 @@ fn processes_of(pod: &Pod, hosts: [InstanceId; 2]) -> usize {
     writers.filter(|(_, state)| is_one(*state)).count()
 }
 
-/// Returns which task a worker of `host` is at that counts words: its heartbeat and the status of the task. `None` if it is at no
-/// such task.
+/// Identifies the task in which a worker of `host` counts words: returns the worker's heartbeat and
+/// the status of the task; `None` if it is in no such task.
 fn task_of(pod: &Pod, pool: &str, host: InstanceId) -> Option<(u64, TaskStatus)> {
     let pool = WorkerPool::inspect(pod, pool).ok()?;
     let generations = pod.tables().generations();
@@ -197,14 +202,14 @@ fn task_of(pod: &Pod, pool: &str, host: InstanceId) -> Option<(u64, TaskStatus)>
     })
 }
 
-/// Whether nothing of the members of `host` is left to be recovered.
+/// Returns whether no member of `host` is left to be recovered.
 fn has_recovered(pod: &Pod, host: InstanceId) -> bool {
     let generations = pod.tables().generations();
     let mut states = (0..generations.capacity()).filter_map(|id| generations.state(id).ok());
     !states.any(|state| is_of(state, host) && state.status == Status::Dead)
 }
 
-/// Whether a process or a thread is of `host`.
+/// Returns whether `state` is that of a process or a thread of `host`.
 fn is_of(state: State, host: InstanceId) -> bool {
     state.level != Some(Level::Host) && u32::from(state.host) == host
 }

@@ -1,4 +1,5 @@
-//! A program of this machine in the archive of a guest: what of it is loaded, and the shared libraries that it needs.
+//! Adds a program of this machine to the archive of a guest: the part of it that is loaded, and the
+//! shared libraries that it needs.
 
 use super::archive::Archive;
 use crate::StudyError;
@@ -7,8 +8,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-/// Adds the program at `from` as `to`, with its libraries at the paths that they have here, whose directories are put
-/// into `libraries`.
+/// Adds the program at `from` as `to`, and its libraries at the paths that they have here. Inserts
+/// the directories of the libraries into `libraries`.
 ///
 /// # Errors
 /// If it cannot be read, or is not an ELF file of 64 bits.
@@ -43,16 +44,17 @@ fn read(path: &Path) -> Result<Vec<u8>, StudyError> {
     fs::read(path).map_err(StudyError::io(format!("reading {}", path.display())))
 }
 
-/// What is known of an ELF file from its program headers.
+/// The properties of an ELF file that its program headers show.
 struct Elf {
-    /// How many of its bytes are loaded, from the first on. What follows is for debuggers.
+    /// The number of bytes, from the first on, that are loaded. The rest is for debuggers.
     loaded: usize,
     /// Whether a dynamic loader starts it.
     is_dynamic: bool,
 }
 
-/// Where an ELF header of 64 bits has the offset of the program headers, that of the section headers, the size of a program
-/// header, the number of those, and the number of section headers with, after it, the index of their names.
+/// The offsets in an ELF header of 64 bits of: the offset of the program headers, the offset of the
+/// section headers, the size of a program header, the number of program headers, and the number of
+/// section headers, after which is the index of their names.
 const PROGRAM_HEADERS: usize = 32;
 const SECTION_HEADERS: usize = 40;
 const PROGRAM_HEADER_SIZE: usize = 54;
@@ -89,7 +91,7 @@ impl Elf {
     }
 }
 
-/// The same file without section headers, which nothing that runs needs.
+/// Returns the same file without section headers, which a running program does not need.
 fn without_sections(bytes: &[u8]) -> Vec<u8> {
     let mut bytes = bytes.to_vec();
     bytes[SECTION_HEADERS..SECTION_HEADERS + 8].fill(0);
@@ -97,8 +99,8 @@ fn without_sections(bytes: &[u8]) -> Vec<u8> {
     bytes
 }
 
-/// The names and paths of the libraries of `program`, as its dynamic loader lists them (which is what `ldd` shows), the
-/// loader among them.
+/// Returns the names and paths of the libraries of `program`, including the loader, as the dynamic
+/// loader lists them (and `ldd` shows them).
 fn needed(program: &Path) -> Result<Vec<(PathBuf, PathBuf)>, StudyError> {
     let listed = Command::new(program)
         .env("LD_TRACE_LOADED_OBJECTS", "1")

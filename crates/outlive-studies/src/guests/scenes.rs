@@ -1,4 +1,4 @@
-//! What is done with two guests: increments, a word count, a kill, a stop.
+//! The scenarios with two guests: increments, a word count, a kill, a stop.
 
 use super::SUSPICION;
 use super::guest::Heard;
@@ -13,51 +13,53 @@ use std::collections::HashMap;
 use std::fmt::Write;
 use std::time::{Duration, Instant};
 
-/// The host of the guest that stays with which it watches, and the one of the other guest. The run itself has the first two.
+/// The id of the watching host in the guest that stays, and that of the other guest's host. The run
+/// itself has the first two ids.
 const WATCHES: u32 = 40;
 const HOST: u32 = 50;
 
-/// Counted by both guests.
+/// The outcome of a count by both guests.
 pub struct Together {
     pub is_exact: bool,
-    /// How many tasks the second guest has done.
+    /// The number of tasks that the second guest has executed.
     pub tasks: u64,
 }
 
-/// A guest was killed. Times are since then.
+/// The outcome of the kill of a guest. Times are since the kill.
 pub struct Death {
     pub is_exact: bool,
-    /// How many units were done again.
+    /// The number of units that were re-executed.
     pub redone: u64,
-    /// The fence command asks.
+    /// The request of the fence command.
     pub asked: Duration,
-    /// It is answered, after the guest is gone.
+    /// The answer to it, after the guest is gone.
     pub answered: Duration,
-    /// The death is told.
+    /// The report of the death.
     pub told: Duration,
     pub recovered: Duration,
-    /// The count is complete.
+    /// The end of the count.
     pub done: Duration,
     /// The longest silence of its heart while it worked.
     pub silence: Duration,
-    /// From its next start until its shell was ready, and until it had joined.
+    /// The times from its next start until its shell was ready, and until it had joined.
     pub boot: Duration,
     pub rejoined: Duration,
 }
 
-/// A guest was stopped. Times are since then.
+/// The outcome of the stop of a guest. Times are since the stop.
 pub struct Stop {
     pub is_exact: bool,
     pub redone: u64,
-    /// The first fence is refused.
+    /// The refusal of the first fence.
     pub refused: Duration,
-    /// Whether its death was told, or its generation rose, before a fence had succeeded.
+    /// Whether its death was reported, or its generation rose, before a fence had succeeded.
     pub rose_without_fence: bool,
     pub answered: Duration,
     pub told: Duration,
 }
 
-/// The SHA-256 of what a run writes that counts `copies` of the text right: a line for each word, by falling count.
+/// Returns the SHA-256 of the output of a correct count of `copies` of the text: a line for each
+/// word, by falling count.
 pub fn expected(copies: u64) -> String {
     let mut counts = HashMap::new();
     count_plainly(&shipped_text(), Tokens::default(), &mut counts);
@@ -81,7 +83,7 @@ pub fn expected(copies: u64) -> String {
         })
 }
 
-/// How a pod of guests is made.
+/// Returns the flags with which a pod of guests is created.
 fn settings() -> String {
     let suspicion = SUSPICION.as_millis();
     format!("--real-hosts --suspicion {suspicion}ms --fence-command /bin/fence")
@@ -109,7 +111,8 @@ pub fn increment(run: &Run<'_>, lab: &mut Lab, times: u64) -> Result<u64, StudyE
     Ok((2 * times).abs_diff(small) + (2 * times).abs_diff(large))
 }
 
-/// Starts a count in the guest that stays, with one worker there and one in the other guest, which waits for the pod.
+/// Starts a count in the guest that stays, with one worker there and one in the other guest, which
+/// waits for the pod.
 fn start_counting(run: &Run<'_>, lab: &mut Lab) -> Result<(), StudyError> {
     let settings = settings();
     let work = format!(
@@ -123,7 +126,8 @@ fn start_counting(run: &Run<'_>, lab: &mut Lab) -> Result<(), StudyError> {
     lab.stays.shell(run, &count).map(drop)
 }
 
-/// Waits for the end of the count. Returns whether it is exact, and how many units were done again.
+/// Waits for the end of the count. Returns whether it is exact, and the number of units that were
+/// re-executed.
 fn finish_counting(
     run: &Run<'_>,
     lab: &mut Lab,
@@ -144,8 +148,10 @@ fn finish_counting(
     Ok((sum.split_whitespace().next() == Some(expected), redone))
 }
 
-/// Starts a count as [`start_counting`] does, beside it a host in the guest that stays, which tells of deaths, and a process that
-/// looks at the other guest's host; with `guarded` one more process of that host. Waits until all are there and the host's worker counts.
+/// Starts a count as [`start_counting`] does. Additionally starts, in the guest that stays, a host
+/// that reports deaths and a process that observes the other guest's host; with `guarded`, also one
+/// more process of the other guest's host. Waits until all have joined and that host's worker
+/// counts.
 fn count_and_watch(run: &Run<'_>, lab: &mut Lab, guarded: bool) -> Result<(), StudyError> {
     lab.forget();
     let look = InGuest::LookAt {
@@ -177,7 +183,7 @@ fn count_and_watch(run: &Run<'_>, lab: &mut Lab, guarded: bool) -> Result<(), St
     .map(drop)
 }
 
-/// Ends what [`count_and_watch`] has started, and removes the pod.
+/// Ends the processes that [`count_and_watch`] has started, and removes the pod.
 fn leave(run: &Run<'_>, lab: &mut Lab) -> Result<(), StudyError> {
     let leave = format!("kill -TERM $watches; wait; outlive pod destroy {POD}");
     lab.stays.shell(run, &leave).map(drop)
@@ -188,7 +194,7 @@ fn is_death(heard: &Heard) -> bool {
     heard.guest == STAYS && heard.line.contains(&host) && heard.line.contains("died")
 }
 
-/// Words are counted by workers of both guests. The run removes its pod when it ends.
+/// Lets workers of both guests count words. Checks that the run removes its pod when it ends.
 pub fn count_together(
     run: &Run<'_>,
     lab: &mut Lab,
@@ -212,7 +218,7 @@ pub fn count_together(
     Ok(Together { is_exact, tasks })
 }
 
-/// One guest is killed by its monitor while it counts, is fenced, and comes again.
+/// Kills one guest by its monitor while it counts. It is fenced, restarted, and joins again.
 pub fn kill(run: &Run<'_>, lab: &mut Lab, expected: &str) -> Result<Death, StudyError> {
     count_and_watch(run, lab, false)?;
     let killed = Instant::now();
@@ -254,7 +260,8 @@ pub fn kill(run: &Run<'_>, lab: &mut Lab, expected: &str) -> Result<Death, Study
     })
 }
 
-/// Answers the fence command when the guest that goes is gone. Returns when.
+/// Ends the guest [`GOES`] and answers the fence command when it is gone. Returns the time of the
+/// answer.
 fn switch_off(lab: &mut Lab) -> Result<Instant, StudyError> {
     lab.goes.quit()?;
     let answered = Instant::now();
@@ -262,12 +269,13 @@ fn switch_off(lab: &mut Lab) -> Result<Instant, StudyError> {
     Ok(answered)
 }
 
-/// For how long a guest goes on that was stopped.
+/// The time for which a stopped guest continues before the second fence.
 const GOES_ON: Duration = Duration::from_millis(500);
 
-/// One guest is stopped while it counts. The first fence is refused, and it goes on; the second one ends it.
+/// Stops one guest while it counts. The first fence is refused, and the guest continues; the second
+/// one ends it.
 pub fn stop(run: &Run<'_>, lab: &mut Lab, expected: &str) -> Result<Stop, StudyError> {
-    // The second guest's host has a process that is there when the work is done.
+    // The second guest's host has one more process, which stays when the work is done.
     count_and_watch(run, lab, true)?;
     let stopped = Instant::now();
     lab.goes.ask_monitor(run, "stop")?;

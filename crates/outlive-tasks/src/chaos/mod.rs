@@ -179,7 +179,7 @@ pub fn run(
     let member = process.enter(None, "chaos driver").map_err(text)?;
     let heap = member.heap(&pod).map_err(text)?;
     let workers = options.processes.iter().sum();
-    // Kills are no fault of a task.
+    // The kills are not caused by the tasks.
     let shape = PoolOptions::new().workers(workers).crash_limit(200);
     let pool = WorkerPool::create(&pod, &heap, Scene::POOL, shape).map_err(text)?;
     pool.put(&heap, RUNS, &[0; 8]).map_err(text)?;

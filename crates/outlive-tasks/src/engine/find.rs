@@ -344,8 +344,9 @@ impl<M: Memory> Engine<'_, M> {
         Ok(Some(Running::new(task, next)))
     }
 
-    /// Returns the dead holder of a held task, as `status` names it, once its log is settled: the last owner of
-    /// its slot, or `None` in the option if that owner left the slot. `None` if the task is not to be taken now.
+    /// Returns the dead holder of a held task, as `status` names it, once its log is settled:
+    /// `Some` with the last owner of its slot, or `Some(None)` if that owner left the slot. `None`
+    /// if the task cannot be taken now.
     #[expect(
         clippy::option_option,
         reason = "the task may be taken from no known worker"

@@ -1,8 +1,9 @@
-//! Workers that do not come out of a task, as an observer sees them.
+//! Detection of workers that do not finish a task, by an observer.
 //!
-//! Nothing of it stands in the pool: whoever looks remembers by which tenure (see [`status`](crate::status)) each worker
-//! holds which task, and since when it has seen that. A task that is tried again, or taken over from a dead worker, has
-//! its whole time once more; what a task takes in all, with its retries, is not limited.
+//! This state is not in the pool: the observer remembers by which tenure (see
+//! [`status`](crate::status)) each worker holds which task, and since when it has seen that. The
+//! time begins anew for a task that is retried, or taken over from a dead worker. The total time of
+//! a task with its retries is not limited.
 
 use super::WorkerPool;
 use crate::worker::shown;
@@ -17,15 +18,15 @@ use std::time::Instant;
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Overdue {
-    /// Who it is.
+    /// The worker.
     pub worker: Instance,
     /// The number of its slot.
     pub slot: u32,
-    /// The task with its arguments, for people.
+    /// The task with its arguments, as text.
     pub task: String,
-    /// How often the task was begun before.
+    /// The number of earlier attempts of the task.
     pub attempt: u8,
-    /// For how long the observer has seen it in the worker's hands.
+    /// The time for which the observer has seen the worker hold the task.
     pub since: Duration,
 }
 
@@ -41,7 +42,7 @@ impl fmt::Display for Overdue {
     }
 }
 
-/// One observer's notes of who is in which task, and since when: for a limit to the time that a worker may take for one.
+/// An observer of workers: it finds those that hold a task for longer than a limit.
 ///
 /// ```
 /// # use outlive::membership::ProcessOptions;
@@ -70,9 +71,9 @@ impl fmt::Display for Overdue {
 #[derive(Debug)]
 pub struct Deadlines {
     limit: Duration,
-    /// The time of the last look.
+    /// The time of the last check.
     looked: Option<Instant>,
-    /// For each slot what was seen there last.
+    /// The last observation of each slot.
     seen: Vec<Option<Seen>>,
 }
 
@@ -83,7 +84,7 @@ struct Seen {
     is_told: bool,
 }
 
-/// A worker's hold of a task: no two are equal.
+/// A worker's hold of a task. Two holds are never equal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Held {
     worker: Instance,
@@ -92,7 +93,7 @@ struct Held {
 }
 
 impl Deadlines {
-    /// Of an observer who has seen nothing yet.
+    /// Returns an observer that has not checked any pool yet.
     pub fn new(limit: Duration) -> Self {
         Self {
             limit,
@@ -101,13 +102,15 @@ impl Deadlines {
         }
     }
 
-    /// Looks at all workers of `pool`. Returns those that have held their task for the limit, and
-    /// were not returned for it before: to be reported, and
-    /// [fenced](outlive::membership::Process::fence) if that is wanted. A worker that is fenced has died in its task: it counts
-    /// for the [crash limit](super::Options::crash_limit), and another one does the task again.
+    /// Checks all workers of `pool`. Returns those that have held their task for the limit, and
+    /// were not returned for it before. The caller reports them, and may request that they are
+    /// [fenced](outlive::membership::Process::fence). A fenced worker has died in its task: this
+    /// counts for the [crash limit](super::Options::crash_limit), and another worker re-executes
+    /// the task.
     ///
-    /// The observer must look at least twice within the limit. A longer interval between two looks counts
-    /// as half the limit: a suspended machine or a paused container stops the workers as well.
+    /// The observer must check at least twice within the limit. A longer interval between two
+    /// checks counts as half the limit: a suspended machine or a paused container stops the workers
+    /// as well.
     ///
     /// # Errors
     /// If the pool is damaged.
@@ -126,7 +129,8 @@ impl Deadlines {
             let view = layout.slots.look(slot)?;
             let owner = view.owner.map(|owner| owner.worker);
             let worker = owner.filter(|worker| !generations.is_gone(*worker));
-            // The note of a task that is over may lead to another worker's.
+            // The slot may still refer to a task that is over, whose descriptor another worker
+            // uses.
             let running = view
                 .running
                 .filter(|(_, status)| status.state().is_held() && status.runner() == slot);

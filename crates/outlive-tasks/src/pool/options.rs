@@ -20,8 +20,9 @@ impl Default for Options {
 }
 
 impl Options {
-    /// Room for 64 workers, all of them wanted, and for 64 jobs that are open at a time; a task that fails is tried three times,
-    /// and one in which five workers died is poisoned.
+    /// The defaults: a capacity of 64 workers, all of them requested, and of 64 jobs that are open
+    /// at a time; a task that fails is tried three times, and one in which five workers died is
+    /// poisoned.
     pub fn new() -> Self {
         Self {
             shape: Shape {
@@ -83,13 +84,16 @@ impl Options {
         self
     }
 
-    /// How many workers may die in one task, 1 to 200, 5 by default. Then it is poisoned: it is not run again,
-    /// and its job fails with the task, its arguments, the dead workers, and how their processes ended as far as
-    /// a [`ProcessSupervisor`](outlive::supervise::ProcessSupervisor) has noted it. Other jobs go on.
+    /// Sets the number of workers that may die in one task: 1 to 200, 5 by default. After them the
+    /// task is poisoned: it is not run again, and its job fails with the task, its arguments, the
+    /// dead workers, and how their processes ended, if a
+    /// [`ProcessSupervisor`](outlive::supervise::ProcessSupervisor) has recorded it. Other jobs
+    /// continue.
     ///
-    /// Attempts that failed, and workers that [could not do it](crate::TaskError::unable), do not count. The
-    /// pool remembers its last deaths only (four for each worker of its capacity, and enough for the limit; at most 256),
-    /// so a task may kill more workers while many others die in other tasks.
+    /// Attempts that failed, and workers that [could not do it](crate::TaskError::unable), do not
+    /// count. The pool remembers its last deaths only (four for each worker of its capacity, and
+    /// enough for the limit; at most 256), so a task may kill more workers while many others die in
+    /// other tasks.
     ///
     /// ```
     /// use outlive_tasks::Options;

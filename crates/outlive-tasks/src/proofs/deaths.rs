@@ -1,10 +1,10 @@
-//! Notes of deaths in tasks: whole, or not there.
+//! Proofs that notes of deaths in tasks exist completely or not at all.
 //!
-//! *Killed at every instruction.* The victim notes a death in an entry that was an older note; a survivor then notes the
-//! death of the victim.
+//! *Killed at every instruction.* The victim notes a death in an entry with an older note; a
+//! survivor then notes the death of the victim.
 //!
-//! *Under interleavings.* A reader looks for the notes of a task while a writer turns one of them into another note of the
-//! same task.
+//! *Under interleavings.* A reader reads the notes of a task while a writer overwrites one of them
+//! with another note of the same task.
 
 use crate::crashes::{Crashes, DeathPoint, NUMBER};
 use outlive::membership::Instance;
@@ -19,7 +19,7 @@ pub fn add_to(suite: &mut Suite) {
     suite.declare::<DeathPoint>();
 }
 
-/// Ways to get the sweep wrong: they must fail, each with a part of what must be said.
+/// Broken variants of the sweep, which must fail, each with a part of the message.
 pub fn broken_sweeps() -> Vec<(Box<dyn Sweep>, &'static str)> {
     vec![(Box::new(Notes(Way::NumberFirst)), "is no note of that task")]
 }
@@ -35,7 +35,8 @@ pub fn all() -> Vec<Proof> {
     )]
 }
 
-/// Scenarios that must fail within these bounds, each with a part of what must be said.
+/// Broken variants of the scenario, which must fail within these bounds, each with a part of the
+/// message.
 pub fn broken() -> Vec<(Scenario, Bounds, &'static str)> {
     let bounds = Bounds::default().preemptions(2).stale_reads(1).deaths(0);
     vec![(
@@ -45,13 +46,13 @@ pub fn broken() -> Vec<(Scenario, Bounds, &'static str)> {
     )]
 }
 
-/// How a death is noted.
+/// The variants of noting a death.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Way {
     Sound,
     /// Broken: the number is written before the rest.
     NumberFirst,
-    /// Broken: the entry stays the older note while it is written.
+    /// Broken: the entry is not cleared before it is written.
     NotCleared,
 }
 
@@ -109,7 +110,8 @@ fn noted<M: Memory>(memory: M, task: Offset) -> Result<Vec<u32>, String> {
     .collect()
 }
 
-/// The victim, number 5, notes a death in the task `NEW` where the first of four deaths in `OLD` was noted.
+/// The victim, number 5, notes a death in the task `NEW` where the first of four deaths in `OLD`
+/// was noted.
 struct Notes(Way);
 
 impl Sweep for Notes {
@@ -146,7 +148,8 @@ impl Sweep for Notes {
     }
 }
 
-/// One thread reads the notes of `OLD` while another notes a fifth death in it, where the first was.
+/// One thread reads the notes of `OLD` while another notes a fifth death in it, where the first
+/// was.
 fn overwritten(way: Way) -> Scenario {
     schedule::scenario(&named("tasks: a note is overwritten", way))
         .memory(BYTES)

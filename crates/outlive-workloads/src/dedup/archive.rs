@@ -461,8 +461,9 @@ impl<S: ReadAt> Archive<S> {
         self.index.bytes
     }
 
-    /// How many bytes it takes where whole blocks of `block` bytes are given out: every file at least one, and every directory and
-    /// every link. A hard link takes no block. So an archive of many empty entries is not small.
+    /// How many bytes it takes where whole blocks of `block` bytes are given out: every file at
+    /// least one, and every directory and every link. A hard link takes no block. So an archive of
+    /// many empty entries is not small.
     pub fn bytes_in_blocks(&self, block: u64) -> u64 {
         let block = block.max(1);
         let each = self.entries().iter().map(|entry| match &entry.content {

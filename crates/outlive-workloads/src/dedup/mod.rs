@@ -1,10 +1,11 @@
 //! Dedup: files are archived so that what occurs more than once is kept once (PARSEC's program, which LUPIN runs).
 //!
-//! A file is cut into chunks where its content says so, so that what is inserted moves no cuts but those around it; chunks
-//! are compared by their SHA-256; each different one is compressed and kept at its first occurrence. The archive says
-//! for each file which chunks it is of; [`unpack`](unpack::unpack) restores files, directories and links to the
-//! identical bytes. All bits of modes, modification times, hard links and holes are kept as well; owners and extended attributes
-//! are optional. (Two chunks with equal SHA-256 would be taken for equal.)
+//! A file is cut into chunks where its content says so, so that what is inserted moves no cuts but
+//! those around it; chunks are compared by their SHA-256; each different one is compressed and kept
+//! at its first occurrence. The archive says for each file which chunks it is of;
+//! [`unpack`](unpack::unpack) restores files, directories and links to the identical bytes. All
+//! bits of modes, modification times, hard links and holes are kept as well; owners and extended
+//! attributes are optional. (Two chunks with equal SHA-256 would be taken for equal.)
 //!
 //! **The same archive, whoever did what.** Where a chunk ends depends on the bytes of its file alone and not on how
 //! the work was cut ([`chunk`] has the argument); a chunk's compressed bytes depend on the chunk alone; and chunks are

@@ -64,7 +64,8 @@ pub struct FileContent {
     pub len: u64,
     /// Its ranges that are not holes, in their order.
     pub data: Vec<Span>,
-    /// A value that changes when the file changes: see [`InputFile::version`](crate::input::InputFile::version).
+    /// A value that changes when the file changes: see
+    /// [`InputFile::version`](crate::input::InputFile::version).
     pub version: u64,
 }
 
@@ -77,7 +78,8 @@ pub struct Selection {
     pub xattrs: bool,
     /// Exclude the entries that match one of these patterns, and the contents of such directories.
     pub exclude: Vec<Pattern>,
-    /// Fail at the first entry that cannot be archived, instead of [leaving it out](Tree::left_out).
+    /// Fail at the first entry that cannot be archived, instead of [leaving it
+    /// out](Tree::left_out).
     pub strict: bool,
 }
 
@@ -223,7 +225,8 @@ impl Tree {
         &self.left_out
     }
 
-    /// Returns the number of entries that a pattern excludes. The contents of excluded directories are not counted.
+    /// Returns the number of entries that a pattern excludes. The contents of excluded directories
+    /// are not counted.
     pub fn excluded(&self) -> u64 {
         self.excluded
     }
@@ -339,8 +342,8 @@ fn names_in(path: &Path) -> Result<Vec<std::ffi::OsString>, TreeError> {
     Ok(names)
 }
 
-/// Opens the file `path` to find out now whether it can be read, and updates `found`. The opened file must have the inode of `found`, so
-/// a link that has replaced the file is not followed.
+/// Opens the file `path` to find out now whether it can be read, and updates `found`. The opened
+/// file must have the inode of `found`, so a link that has replaced the file is not followed.
 fn look(path: &Path, found: &mut Metadata) -> Result<FileContent, TreeError> {
     let mut file = open_regular(path).map_err(unreadable(path))?;
     let opened = file.metadata().map_err(unreadable(path))?;

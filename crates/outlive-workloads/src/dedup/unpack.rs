@@ -1,8 +1,9 @@
 //! An archive's files, directories and links, made anew.
 //!
-//! They are made in a directory that was empty: so nothing is overwritten, and nothing is written through a link that was there. Links come
-//! after all files are written, and attributes of directories last, because each new entry changes the time of its directory. The
-//! target of a hard link is a file of the archive that was created before.
+//! They are made in a directory that was empty: so nothing is overwritten, and nothing is written
+//! through a link that was there. Links come after all files are written, and attributes of
+//! directories last, because each new entry changes the time of its directory. The target of a hard
+//! link is a file of the archive that was created before.
 
 use super::archive::{Archive, ArchiveError, Content, Entry, ReadAt};
 use super::extents::{self, Span};
@@ -18,14 +19,15 @@ use std::path::{Path, PathBuf};
 /// Options of unpacking.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Options {
-    /// The most bytes that it may take, in whole [blocks](BLOCK). Empty files, directories and links take one block each.
+    /// The most bytes that it may take, in whole [blocks](BLOCK). Empty files, directories and
+    /// links take one block each.
     pub most: u64,
     /// Restore owners. Requires root.
     pub owners: bool,
     /// Restore extended attributes.
     pub xattrs: bool,
-    /// Restore setuid and setgid bits of files, and file capabilities. The programs of the archive then get the rights of the
-    /// unpacking user, so its author must be trusted.
+    /// Restore setuid and setgid bits of files, and file capabilities. The programs of the archive
+    /// then get the rights of the unpacking user, so its author must be trusted.
     pub set_ids: bool,
 }
 
@@ -133,7 +135,8 @@ pub enum UnpackError {
     },
 }
 
-/// The least number of bytes that a file, directory or link takes, and the granularity of [`Options::most`].
+/// The least number of bytes that a file, directory or link takes, and the granularity of
+/// [`Options::most`].
 pub const BLOCK: u64 = 4 << 10;
 
 /// Unpacks `archive` into the directory `into`, which is empty or is made, if there is room for it.
@@ -218,7 +221,8 @@ impl<S: ReadAt> Unpacking<'_, S> {
         for entry in entries {
             let path = self.place(entry);
             match &entry.content {
-                // Private until the end, also if unpacking ends early: directories get their modes last.
+                // Private until the end, also if unpacking ends early: directories get their modes
+                // last.
                 Content::Directory => DirBuilder::new()
                     .mode(0o700)
                     .create(&path)
@@ -280,7 +284,8 @@ impl<S: ReadAt> Unpacking<'_, S> {
         Ok(())
     }
 
-    /// Creates `path` as a hard link to the file with entry number `number`, or as a copy where the filesystem refuses the link.
+    /// Creates `path` as a hard link to the file with entry number `number`, or as a copy where the
+    /// filesystem refuses the link.
     fn hard_link(&mut self, path: &Path, number: usize) -> Result<(), UnpackError> {
         let first = &self.archive.entries()[number];
         let there = self.copies.get(&number).cloned();
@@ -318,7 +323,8 @@ fn has_no_links(error: i32) -> bool {
     errors.iter().any(|no| no.raw_os_error() == error)
 }
 
-/// Returns the number of free bytes, or fails if the archive needs more. Metadata of the filesystem is not counted.
+/// Returns the number of free bytes, or fails if the archive needs more. Metadata of the filesystem
+/// is not counted.
 fn look_for_room<S: ReadAt>(archive: &Archive<S>, into: &Path) -> Result<u64, UnpackError> {
     // What is there of the path; the rest is made there.
     let whole = std::path::absolute(into).map_err(unwritable(into))?;

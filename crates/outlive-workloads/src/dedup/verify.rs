@@ -52,7 +52,8 @@ pub enum Wrong {
     },
 }
 
-/// Checks that `archive` has the entries of `tree`, and that its files have the bytes of the present files.
+/// Checks that `archive` has the entries of `tree`, and that its files have the bytes of the
+/// present files.
 ///
 /// # Errors
 /// The first that is different.
@@ -94,7 +95,8 @@ pub fn verify<S: ReadAt>(archive: &Archive<S>, tree: &Tree) -> Result<(), Wrong>
     Ok(())
 }
 
-/// Returns whether the archived attributes `found` equal `expected`. Archives of format 2 have no times.
+/// Returns whether the archived attributes `found` equal `expected`. Archives of format 2 have no
+/// times.
 fn are_same(found: &Attributes, expected: &Attributes) -> bool {
     let modified = found.modified.and(expected.modified);
     let expected = Attributes {
@@ -107,8 +109,8 @@ fn are_same(found: &Attributes, expected: &Attributes) -> bool {
 /// The number of bytes of a hole that are read at a time.
 const PIECE: usize = 64 << 10;
 
-/// Checks that the file at `path` consists of the chunks `pieces` and of zeros in the `holes`. The holes are read: the
-/// filesystem's own report of them was the source of the archive.
+/// Checks that the file at `path` consists of the chunks `pieces` and of zeros in the `holes`. The
+/// holes are read: the filesystem's own report of them was the source of the archive.
 fn compare<S: ReadAt>(
     archive: &Archive<S>,
     pieces: impl Iterator<Item = (u64, u32)>,

@@ -14,7 +14,7 @@ use std::os::unix::process::ExitStatusExt;
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
-/// For how long a host that was sent SIGKILL may still run, in seconds.
+/// The time in seconds that a host may take to die after it was sent SIGKILL.
 const KILL_PATIENCE: u64 = 10;
 /// Watches a run, and kills hosts.
 pub(super) struct Director<'o, R> {
@@ -28,7 +28,7 @@ pub(super) struct Director<'o, R> {
     running: Running,
     began: Instant,
     failures: Vec<Failure>,
-    /// The process groups of those hosts, as far as they are known.
+    /// The process group of the host of each failure, if it is known.
     groups: Vec<Option<Arc<Mutex<Group>>>>,
     /// The failures that are not over.
     open: Vec<usize>,
@@ -41,8 +41,8 @@ pub(super) struct Director<'o, R> {
 }
 
 impl<'o, R: Program> Director<'o, R> {
-    /// A director of `run`, whose hosts are started now and found in `running`. Arms the halts, or
-    /// shuts the gates.
+    /// Returns a director of `run`, whose hosts are started now and found in `running`. Arms the
+    /// halts, or shuts the gates.
     pub fn new(
         run: R,
         (tables, logs, os): (Tables, Logs, &'static dyn Os),
@@ -83,7 +83,7 @@ impl<'o, R: Program> Director<'o, R> {
         Ok(self.failures)
     }
 
-    /// Whether the run has to end because a host did not die when it was killed.
+    /// Returns whether the run has to end because a host did not die when it was killed.
     pub fn is_powerless(&self) -> bool {
         self.unkillable.is_some()
     }
@@ -112,7 +112,7 @@ impl<'o, R: Program> Director<'o, R> {
         self.is_waiting() || self.kills.is_more()
     }
 
-    /// Kills the hosts that are to be killed now, and checks how far the failures are.
+    /// Kills the hosts that are to be killed now, and checks the progress of the failures.
     pub fn look(&mut self) {
         self.members.note(self.tables, &self.crew);
         for host in self.kills.halted() {
@@ -129,7 +129,7 @@ impl<'o, R: Program> Director<'o, R> {
     }
 
     fn next_kill(&mut self) -> Next {
-        // A host that was killed has members for a moment: its death is not read yet.
+        // A host that was killed still has members for a moment, until its death is noticed.
         let dying = |host: u32| {
             let mut failures = self.failures.iter();
             failures.any(|failure| failure.host == host && !failure.is_read)
@@ -199,8 +199,9 @@ impl<'o, R: Program> Director<'o, R> {
         self.groups.push(group);
     }
 
-    /// Kills the processes among `lost` by handles that cannot come to mean others: who was in the host's group is dead
-    /// by now, and who had left it dies as well.
+    /// Kills the processes among `lost` by handles that cannot come to mean other processes.
+    /// Processes of the host's group are dead by now; this also kills those that had left the
+    /// group.
     fn kill_members(&self, lost: &[Instance]) {
         for record in lost.iter().filter_map(|it| self.tables.records().read(*it)) {
             if let Ok(Some(handle)) = self.os.open_process(record.thread.process) {
@@ -250,8 +251,9 @@ impl<'o, R: Program> Director<'o, R> {
         }
     }
 
-    /// Returns the process group of the incarnation that has died: the one that has its pid, if its record is
-    /// still there; or else the first group of the host that has died and is not reported, or the last one.
+    /// Returns the process group of the incarnation that has died: the one that has its pid, if its
+    /// record still exists; else the first group of the host that has died and is not reported, or
+    /// the last one.
     fn group_that_died(&self, failure: &Failure) -> Option<Arc<Mutex<Group>>> {
         let first = self.crew.first_of(failure.host);
         let record = { failure.lost.iter() }
@@ -275,8 +277,8 @@ impl<'o, R: Program> Director<'o, R> {
         Some(Arc::clone(group))
     }
 
-    /// Asks how the host of failure `index` ended, and takes back that it was killed if it was not.
-    /// Returns whether that is known, or not to be known.
+    /// Finds out how the host of failure `index` ended, and corrects the failure if the host did
+    /// not die of its kill. Returns whether that is known, or cannot become known.
     fn note_end(&mut self, index: usize) -> bool {
         let (now, failure) = (self.now(), &mut self.failures[index]);
         let Some(group) = &self.groups[index] else {
@@ -297,7 +299,7 @@ impl<'o, R: Program> Director<'o, R> {
                 return true;
             }
             Ok(None) => {}
-            // It has ended, and how is not to be known: this process ignores SIGCHLD.
+            // It has ended, and its status is not available: this process ignores SIGCHLD.
             Err(_) => return true,
         }
         let waits = failure

@@ -4,37 +4,39 @@ use super::{KillAt, Options, Supervise};
 use crate::header::Header;
 use crate::random::Random;
 
-/// For how long the host that was drawn for a kill may be on its way into the pod before another one is
-/// killed instead, in seconds.
+/// The time in seconds that the host which was drawn for a kill may take to join the pod, before
+/// another host is killed instead.
 const JOIN_PATIENCE: f64 = 5.0;
-/// For how long workers wait at a gate while no host can be killed, in seconds. Then the kill is missed.
+/// The time in seconds that workers wait at a gate while no host can be killed. Then the kill is
+/// missed.
 const GATE_PATIENCE: f64 = 20.0;
 
 /// The kills of a run, in their order.
 #[derive(Debug)]
 pub(super) struct Kills {
     header: Header,
-    /// How many are over: sent, or missed.
+    /// The number of kills that are over: sent, or missed.
     over: usize,
-    /// After how many begun units each happens, at random. Empty if they happen before commits.
+    /// For each kill at random, the number of begun units after which it happens. Empty if kills
+    /// happen before commits.
     units: Vec<u64>,
     /// The host that was drawn for each of those.
     hosts: Vec<u32>,
-    /// Since when the next one is due.
+    /// The time since which the next one is due.
     due_since: Option<f64>,
-    /// Whether dead hosts are started again.
+    /// Whether dead hosts are restarted.
     restarts: bool,
     random: Random,
 }
 
-/// What happens to a kill that is due.
+/// The decision about a kill that is due.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Next {
     /// It waits for its host.
     Wait,
-    /// It takes this host.
+    /// This host is to be killed.
     Kill(u32),
-    /// It is missed: no host can be killed.
+    /// The kill is missed: no host can be killed.
     Miss,
 }
 
@@ -78,26 +80,26 @@ impl Kills {
         self.header.halted().skip(self.over).collect()
     }
 
-    /// Whether the next kill is due after `begun` units and nothing has been tried for it yet, or a worker
-    /// has halted.
+    /// Returns whether the next kill is due after `begun` units and has not been tried yet, or a
+    /// worker has halted.
     pub fn is_news(&self, begun: u64) -> bool {
         self.header.halted().nth(self.over).is_some()
             || self.due_since.is_none() && self.is_due(begun)
     }
 
-    /// Whether the next kill at random is due after `begun` units.
+    /// Returns whether the next kill at random is due after `begun` units.
     pub fn is_due(&self, begun: u64) -> bool {
         self.units.get(self.over).is_some_and(|unit| begun > *unit)
     }
 
-    /// Whether a kill at random is to come.
+    /// Returns whether a kill at random is still to come.
     pub fn is_more(&self) -> bool {
         self.over < self.units.len()
     }
 
-    /// Decides about the kill that is due at `now`: it takes the host that was drawn for it, or one of `alive`
-    /// if that one does not work. `is_to_work` says whether a host takes part in the work, and `has_failed` whether it
-    /// failed before.
+    /// Decides about the kill that is due at `now`: the host that was drawn for it is killed, or
+    /// one of `alive` if the drawn host is not working. `is_to_work` returns whether a host takes
+    /// part in the work, and `has_failed` whether it failed before.
     pub fn next(
         &mut self,
         now: f64,
@@ -119,7 +121,8 @@ impl Kills {
         }
     }
 
-    /// Notes that the next kill was sent or missed, and opens its gate. Returns its unit if it was at random.
+    /// Records that the next kill was sent or missed, and opens its gate. Returns its unit if it
+    /// was a kill at random.
     pub fn is_over(&mut self) -> Option<u64> {
         let unit = self.units.get(self.over).copied();
         if unit.is_some() {
@@ -131,13 +134,13 @@ impl Kills {
     }
 }
 
-/// Numbers of units at even distances.
+/// Returns the numbers of `kills` units at even distances.
 fn evenly(units: u64, kills: u32) -> Vec<u64> {
     let kills = u64::from(kills);
     (1..=kills).map(|kill| kill * units / (kills + 1)).collect()
 }
 
-/// `kills` of `hosts` hosts in random order: all of them once, then all of them again.
+/// Returns `kills` of `hosts` hosts in random order: each of them once, then each of them again.
 fn drawn(hosts: u32, kills: usize, random: &mut Random) -> Vec<u32> {
     let mut all = Vec::new();
     while all.len() < kills {

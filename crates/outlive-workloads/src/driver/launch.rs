@@ -74,7 +74,7 @@ pub(super) struct Group {
     ended: Option<ExitStatus>,
     /// Whether all have been waited for.
     is_gone: bool,
-    /// Whether a failure of the report is that of this group.
+    /// Whether a failure of the report has been assigned to this group.
     pub(super) is_reported: bool,
 }
 
@@ -117,13 +117,13 @@ impl Group {
         Ok(self.ended)
     }
 
-    /// Kills all of them at once, unless all have ended. A child that is just being started is in the group
-    /// before it runs. Returns whether the signal was sent.
+    /// Kills all processes of the group at once, unless all have ended. A child that is just being
+    /// started is in the group before it runs. Returns whether the signal was sent.
     pub(super) fn kill(&mut self) -> bool {
         if matches!(self.try_wait(), Ok(Some(_))) {
             return false;
         }
-        // A process of the group has not been waited for, so the number is its own.
+        // A process of the group has not been reaped, so the group still owns its number.
         let group = self.number();
         group.is_some_and(|group| kill_process_group(group, Signal::KILL).is_ok())
     }

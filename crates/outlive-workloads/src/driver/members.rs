@@ -1,4 +1,5 @@
-//! The members of each host that were seen alive: when a host dies by itself, they say what died with it.
+//! The members of each host that were seen alive. When a host dies by itself, they are those that
+//! died with it.
 
 use crate::crew::Crew;
 use outlive::membership::{Instance, InstanceId, Level, Status, Tables};
@@ -18,7 +19,7 @@ struct Incarnation {
 }
 
 impl Members {
-    /// Notes the members of `crew` that live now.
+    /// Records the members of `crew` that live now.
     pub fn note(&mut self, tables: Tables, crew: &Crew) {
         let generations = tables.generations();
         for (id, state) in tables.writers() {

@@ -75,16 +75,17 @@ pub struct Options {
     pub elastic: Option<Elastic>,
     /// How long a worker's heart may stand still while others' go on, before the worker is suspected; 10 s by default.
     pub freeze: Option<Duration>,
-    /// For how long a worker may be in one task; for as long as it takes by default.
+    /// The time that a worker may take for one task; without it there is no limit.
     pub deadline: Option<Deadline>,
     /// Where the pod is made; by default somewhere in /dev/shm.
     pub pod: Option<PathBuf>,
     /// How large it is; by default as large as the program estimates.
     pub size: Option<u64>,
-    /// How the pod's members watch one another. What they say of a fence command is that of [`fence_command`](Self::fence_command).
+    /// The settings by which the pod's members watch one another. Their fence command is replaced
+    /// by [`fence_command`](Self::fence_command).
     pub settings: Settings,
-    /// The program that fences hosts of other machines, with its arguments; without it none can join
-    /// ([`ProcessOptions::fence_command`]).
+    /// The program that fences hosts of other machines, with its arguments; without it such hosts
+    /// cannot join ([`ProcessOptions::fence_command`]).
     pub fence_command: Option<String>,
     /// Decides what the program leaves to chance, and when hosts are killed at random.
     pub seed: u64,
@@ -172,7 +173,8 @@ pub fn run<P: Program>(
     Ok(outcome)
 }
 
-/// A command of the same, whose process finds the fence command in its environment.
+/// Returns a command source like `command`, whose processes find the fence command in their
+/// environment.
 fn with_fence_command(
     mut command: impl FnMut() -> Command + Clone + Send + 'static,
     fence_command: Option<String>,

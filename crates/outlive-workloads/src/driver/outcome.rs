@@ -38,7 +38,8 @@ pub struct Outcome<T> {
     pub failures: Vec<Failure>,
     /// How many units were begun and not committed, in all.
     pub units_redone: u64,
-    /// How many kills were asked for and did not happen: the run was over, or the host ended otherwise.
+    /// The number of requested kills that did not happen, because the run was over or the host
+    /// ended otherwise.
     pub kills_missed: u32,
     /// Which workers came and went meanwhile.
     pub turns: Turns,
@@ -83,7 +84,8 @@ pub struct Turns {
     pub went_on_request: u64,
     /// Those that were suspected, by their numbers, and how often.
     pub suspected: Vec<(u32, u64)>,
-    /// Those that were in one task for longer than [they may](super::Deadline), by their numbers, and how often.
+    /// The workers that exceeded the [deadline](super::Deadline) of a task, by their numbers, and
+    /// how often.
     pub overdue: Vec<(u32, u64)>,
 }
 
@@ -95,9 +97,9 @@ pub struct Failure {
     /// When the driver sent SIGKILL to it, if it was seen to have died of that signal; `None` if it
     /// ended otherwise.
     pub killed_at: Option<f64>,
-    /// After how many units were begun it was to be killed, if it was killed at random.
+    /// The number of begun units after which it was to be killed, if it was killed at random.
     pub killed_at_unit: Option<u64>,
-    /// Whether it was silent and survivors fenced it.
+    /// Whether survivors fenced it because it was silent.
     pub fenced: bool,
     /// How its first process ended; `None` if that is not known.
     pub ended: Option<ExitStatus>,
@@ -117,7 +119,7 @@ pub struct Failure {
     pub taken_over_by: Vec<u32>,
     /// When the last of its places was taken that was: somebody who stood by began a task there.
     pub taken_over_at: Option<f64>,
-    /// The instances that died with it, processes and threads, of its whole tree.
+    /// The instances that died with it: all processes and threads of its tree.
     pub lost: Vec<Instance>,
     /// How many of these were threads; the others were processes.
     pub threads_lost: usize,
@@ -256,7 +258,7 @@ pub enum RunError {
          (`ulimit -u`, the pids limit of a container, `ulimit -v`)"
     )]
     Launch(#[source] std::io::Error),
-    /// A host that was to be killed lives on.
+    /// A host that was to be killed did not die.
     #[error(
         "host {host} was sent SIGKILL and its process {pid} still runs {seconds} s later: a filter \
          (seccomp) may answer kill(2) without making the call; run where processes can be killed"
@@ -266,7 +268,7 @@ pub enum RunError {
         host: u32,
         /// Its first process.
         pid: u32,
-        /// How long the driver waited.
+        /// The time in seconds that the driver waited.
         seconds: u64,
     },
     /// A thread of the driver cannot be started.

@@ -112,7 +112,7 @@ impl<R: super::Running> Scene<R> {
                     director
                 }
             });
-            // No host is started if no thread would direct the run.
+            // No host is started without a thread that directs the run.
             let outlooks = match director.is_ok() {
                 true => supervisor.run(),
                 false => Vec::new(),

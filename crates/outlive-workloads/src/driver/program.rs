@@ -80,9 +80,9 @@ pub struct Attendant<'a> {
     pub pod: &'a Pod,
     /// The driver's process.
     pub process: &'a Process,
-    /// The thread's way to the pod's heap.
+    /// The thread's heap handle.
     pub heap: &'a LocalHeap<'a>,
-    /// For how long a worker may be in one task, if that was said.
+    /// The limit for one task, if there is one.
     pub deadline: Option<Deadline>,
 }
 
@@ -99,13 +99,13 @@ pub struct Order {
     pub freeze: Option<Duration>,
 }
 
-/// For how long a worker may be in one task. That is seen from outside, by the driver
+/// The time that a worker may take for one task, as measured by the driver
 /// ([`Deadlines`](outlive_tasks::Deadlines)).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Deadline {
-    /// The limit. A worker beyond it is reported.
+    /// The limit. A worker that exceeds it is reported.
     pub limit: Duration,
-    /// Whether its host is fenced, too, so that others do the task.
+    /// Whether its host is fenced too, so that another worker re-executes the task.
     pub fences: bool,
 }
 

@@ -30,8 +30,9 @@ pub(super) struct Scene<R> {
 /// The pod at a path, which is destroyed when this is dropped.
 struct Made {
     path: PathBuf,
-    /// The pod, once no thread of this process uses it any more. It is closed first: a process may have many runs, and memory is
-    /// freed only when the last mapping is removed; and a device that is open here is in use, and keeps what it holds.
+    /// The pod, once no thread of this process uses it any more. It is closed before it is
+    /// destroyed: a process may have many runs, and memory is freed only when the last mapping is
+    /// removed; and a device that is open here counts as in use, and would keep its contents.
     unused: Option<Pod>,
 }
 
@@ -43,8 +44,8 @@ impl Drop for Made {
         if let Some(Err(error)) = self.unused.take().map(|pod| pod.close()) {
             tracing::warn!(%error, "the pod of a run stays mapped");
         }
-        // Others who came to work are about to leave: until then a device is in use, and the file stays by which the kernel
-        // tells of them.
+        // Other workers are about to leave. Until then a device is in use, and the side file stays
+        // by which the kernel reports their deaths.
         let until = Instant::now() + LEAVING;
         let mut is_left = loop {
             match Pod::destroy(&self.path) {
@@ -118,7 +119,7 @@ impl<R: Running> Scene<R> {
     }
 }
 
-/// Why a run could not begin in a pod.
+/// The reason why a run could not begin in a pod.
 enum Unbegun {
     /// The pod is too small for an allocation of this many bytes.
     Full(u64),
@@ -177,7 +178,8 @@ fn begin<R: Running>(
     })
 }
 
-/// What to ask for instead of a segment of `had` bytes that was too small, though `needed` may be less.
+/// Returns the size to ask for instead of a segment of `had` bytes that was too small, though
+/// `needed` may be less.
 pub(super) fn ask_for(had: u64, needed: u64) -> u64 {
     let more = if needed > had {
         needed
@@ -187,8 +189,8 @@ pub(super) fn ask_for(had: u64, needed: u64) -> u64 {
     more.next_multiple_of(1 << 20)
 }
 
-/// How long one waits at the end for those to leave who were not started by the driver; who takes longer removes himself
-/// what he keeps.
+/// The time for which the driver waits at the end for workers to leave that it has not started. If
+/// one takes longer, the last of them removes the side file itself.
 const LEAVING: Duration = Duration::from_secs(1);
 
 impl<R> Drop for Scene<R> {
@@ -229,7 +231,7 @@ fn create(
         Ok(pod) => Ok((pod, path, None)),
         Err(PodError::Create(CreateError::NoRoom(full))) => {
             let elsewhere = elsewhere.join(&name);
-            // The first refusal says what is missing.
+            // The first error says what is missing.
             let pod = make(&elsewhere)
                 .map_err(|_| PodError::Create(CreateError::NoRoom(full.clone())))?;
             Ok((pod, elsewhere, Some(full)))

@@ -1,4 +1,4 @@
-//! Edge lists: a line for each edge, from where and to where, with a separator between them.
+//! Edge lists: a line for each edge, with its source and its target and a separator between them.
 //!
 //! ```text
 //! # a comment, also with %            source,target,weight
@@ -7,39 +7,43 @@
 //! 3 1              # a comment
 //! ```
 //!
-//! What separates fields, what quotes do and where comments stand:
+//! # Separators
+//! The whole list has one separator: white space (any run of spaces and tabs), one tab, one comma
+//! or one semicolon. The caller may choose the [`Separator`]. Otherwise the text between the first
+//! two fields of the first line with fields decides:
 //!
-//! # What separates them
-//! One separator is for the whole list: white space (any run of spaces and tabs), one tab, one comma or one semicolon.
-//! A [`Separator`] that is asked for says which, or what stands between the first two fields of the first line that has any decides:
-//!
-//! * a comma or a semicolon, with or without white space around it: that;
+//! * a comma or a semicolon, with or without white space around it: that one;
 //! * a single tab: a tab, so names may have spaces in them;
 //! * other white space: white space.
 //!
-//! Something else behind the second field makes the line ambiguous, which is an error: `New York,Boston` may be two
-//! fields or two others. If both are numbers, spaces and tabs may be mixed, and are white space. Later lines keep to the
-//! separator: one that has a single field is an error, and in a list whose separator was decided to be white space so is a name
-//! with a comma or a semicolon in it, or one that a tab and a space surround.
+//! If the text after the second field does not fit this separator, the line is ambiguous, which is
+//! an error: `New York,Boston` may be separated by the space or by the comma. If both fields are
+//! numbers, spaces and tabs may be mixed, and are white space. All later lines have the same
+//! separator. A line with a single field is an error. In a list whose separator was decided to be
+//! white space, so is a name with a comma or a semicolon in it, or one with a tab on one side and a
+//! space on the other.
 //!
 //! # Quotes and comments
-//! A field that begins with `"` ends with the next one, and `""` in it is a quote (RFC 4180); it has to end in its line.
-//! White space around fields does not count. A line that begins with `#` or `%` is a comment; if white space
-//! separates, so is what follows a field that begins so.
+//! A field that begins with `"` ends with the next one, and `""` in it is a quote (RFC 4180). It
+//! must end in its line. White space around fields does not count. A line that begins with `#` or
+//! `%` is a comment. If white space separates, a field that begins with one of these begins a
+//! comment too.
 //!
-//! # What is read
-//! Empty lines are skipped; what follows the first two fields is not used. If all vertices are numbers
-//! less than 2^32, written in the usual way (no sign, no zero before them), they are put in the order of the numbers;
-//! otherwise all are names, in the order in which they come. So `7` and `07` are two vertices. Names are UTF-8 without control
-//! characters. A graph has the vertices that its edges have: a number that is not in the list is no vertex.
+//! # Vertices and the header
+//! Empty lines are skipped; fields after the first two are not used. If all vertices are numbers
+//! less than 2^32, written in the usual way (no sign, no leading zero), they are ordered by number;
+//! otherwise all are names, in the order in which they first occur. So `7` and `07` are two
+//! vertices. Names are UTF-8 without control characters. A graph has only the vertices of its
+//! edges: a number that does not occur in the list is not a vertex.
 //!
-//! The first line is a header and no edge if its first two fields are a usual pair of words, `source,target` for
-//! example, in any case and with any signs in it; or if they are no numbers, and all other lines have only numbers. In a
-//! list of names another header cannot be told from an edge: if neither of its names comes again, the graph
-//! [says so](super::FirstLine).
+//! The first line is a header and not an edge if its first two fields are a usual pair of words
+//! (`source,target`, for example), in upper or lower case and with any punctuation; or if they are
+//! not numbers, and all other lines have only numbers. In a list of names any other header cannot
+//! be distinguished from an edge: if neither of its names occurs again, the graph [reports
+//! that](super::FirstLine).
 //!
-//! A list whose first line says, as that of a METIS graph does, how many lines follow and half of how many fields they
-//! have, is refused, unless a separator is asked for.
+//! A list whose first line gives the number of the lines that follow, and half the number of their
+//! fields, as that of a METIS graph does, is refused, unless the caller chooses a separator.
 
 use super::error::shown;
 use super::fields::{Fields, count_plain, is_blank, two_numbers};
@@ -95,7 +99,8 @@ pub(super) fn read_lines(
     list.graph(lines.path())
 }
 
-/// Reads up to the first line with fields; `None` if there is none.
+/// Reads up to the first line with fields, and begins the list by it. Returns `None` if there is
+/// none.
 fn first_line(
     lines: &mut Lines<impl BufRead>,
     asked: Option<Separator>,
@@ -117,14 +122,14 @@ fn first_line(
     Ok(None)
 }
 
-/// Why a line cannot be read.
+/// The reason why a line cannot be read.
 enum Wrong {
     Line(Mistake),
     Graph(GraphError),
 }
 
 impl Wrong {
-    /// The error that the line that came last of `lines` is wrong so.
+    /// Returns the error for the last line of `lines` that was read.
     fn within(self, lines: &Lines<impl BufRead>) -> GraphError {
         match self {
             Self::Line(mistake) => lines.mistake(mistake),
@@ -145,11 +150,11 @@ impl From<GraphError> for Wrong {
     }
 }
 
-/// What the vertices of a list that is being read are called.
+/// The labels of the vertices of a list that is being read.
 enum Reading {
-    /// By numbers; the edges have them.
+    /// Numbers, which are those in the edges.
     Numbers,
-    /// By names; the edges have the numbers of these.
+    /// Names; the edges have their numbers.
     Names(Numbering),
 }
 
@@ -167,9 +172,9 @@ struct First {
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum FirstIs {
     Header,
-    /// No edge as long as all other lines have only numbers.
+    /// A header, unless another line has something other than numbers.
     HeaderBeforeNumbers,
-    /// An edge of names, the first one.
+    /// An edge between two names.
     EdgeOfNames,
     Edge,
 }
@@ -177,19 +182,19 @@ enum FirstIs {
 /// A list that is being read.
 struct List {
     separator: Separator,
-    /// Whether the first line has decided what separates fields.
+    /// Whether the first line has decided the separator.
     is_decided: bool,
     first: First,
-    /// How many fields of the first line are not empty.
+    /// The number of fields of the first line that are not empty.
     first_fields: u64,
     edges: Vec<[Vertex; 2]>,
     reading: Reading,
-    /// How many fields other lines have behind their first two.
+    /// The number of fields of the other lines after their first two.
     more: u64,
 }
 
 impl List {
-    /// Begins a list by its first line with fields; `None` if `line` is empty or a comment.
+    /// Begins a list by `line`. Returns `None` if that is empty or a comment.
     fn begin(line: &[u8], asked: Option<Separator>) -> Result<Option<Self>, Wrong> {
         if is_blank(line)? {
             return Ok(None);
@@ -233,7 +238,7 @@ impl List {
         };
         match is {
             FirstIs::Header => list.first.check_columns()?,
-            // Read for what cannot be a name.
+            // Also checks that the fields can be names.
             _ => list.read(line)?,
         }
         Ok(Some(list))
@@ -293,7 +298,7 @@ impl List {
         Ok(())
     }
 
-    /// The names of the vertices, which have been numbers so far perhaps.
+    /// Returns the names of the vertices. If all vertices were numbers so far, they become names.
     fn names(&mut self) -> Result<&mut Numbering, GraphError> {
         if let Reading::Numbers = self.reading {
             let mut names = Numbering::new();
@@ -308,7 +313,8 @@ impl List {
         }
     }
 
-    /// Makes an edge of the first line, which all that has been read comes behind: only numbers, so none of its names.
+    /// Makes the first line an edge, before all others that have been read. Those have only
+    /// numbers, so none of its names.
     fn first_is_edge(&mut self) -> Result<(), GraphError> {
         self.names()?;
         self.first.is = FirstIs::EdgeOfNames;
@@ -330,8 +336,8 @@ impl List {
         Ok(())
     }
 
-    /// Whether the first line describes the others as that of a METIS graph does: N vertices and M edges, then N lines
-    /// with 2M vertices, and not two in each.
+    /// Returns whether the first line describes the others as that of a METIS graph does: N
+    /// vertices and M edges, then N lines with 2M vertices, and not two in each.
     fn is_metis(&self) -> bool {
         let [vertices, edges] = [0, 1].map(|at| number(&self.first.names[at]));
         let others = self.edges.len() as u64 - 1;
@@ -402,7 +408,7 @@ impl First {
         [from, to]
     }
 
-    /// Refuses a header that names other columns than the first two.
+    /// Returns an error if the header names other columns than the first two.
     fn check_columns(&self) -> Result<(), Mistake> {
         match self.columns {
             None | Some([0, 1]) => Ok(()),
@@ -415,7 +421,7 @@ impl First {
     }
 }
 
-/// The number that `field` is if it is written as numbers are.
+/// Returns the number in `field`, if it is written in the usual way.
 #[inline]
 fn as_usual(field: &[u8]) -> Option<u32> {
     if field.first() == Some(&b'0') && field.len() > 1 {

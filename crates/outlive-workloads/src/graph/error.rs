@@ -30,7 +30,7 @@ pub enum GraphError {
         /// Why not.
         source: io::Error,
     },
-    /// It is compressed by what cannot be unpacked here.
+    /// It is compressed by a program whose format is not unpacked here.
     #[error(
         "{} is compressed by {by}, which is not unpacked here: unpack it first, or compress it by gzip, xz, zstd or bzip2",
         .path.display()
@@ -41,7 +41,7 @@ pub enum GraphError {
         /// What compressed it.
         by: &'static str,
     },
-    /// It is compressed, and what was compressed is compressed too.
+    /// It is compressed twice.
     #[error("{} is compressed twice: unpack it once", .path.display())]
     CompressedTwice {
         /// What was to be read.
@@ -55,11 +55,11 @@ pub enum GraphError {
     Foreign {
         /// What was to be read.
         path: PathBuf,
-        /// What it is, with its article.
+        /// The kind, with its article.
         kind: &'static str,
     },
-    /// It looks like a METIS graph: as many lines as its first line says, with twice as many vertices in them as it
-    /// says there are edges.
+    /// It looks like a METIS graph: it has as many lines as its first line says, with twice as many
+    /// vertices in them as that line says there are edges.
     #[error(
         "{} is a METIS graph by what its first line says of its other lines; convert it to an edge list (or read it as one by --separator space)",
         .path.display()
@@ -68,7 +68,7 @@ pub enum GraphError {
         /// What was to be read.
         path: PathBuf,
     },
-    /// A separator is chosen for something else than an edge list.
+    /// A separator is chosen for a file that is not an edge list.
     #[error("{} is a Matrix Market file, in which white space separates: leave out --separator", .path.display())]
     NoList {
         /// What was to be read.
@@ -150,7 +150,7 @@ pub enum Mistake {
     /// One of the first two fields is empty.
     #[error("one of its first two fields is empty: an edge is two vertices, which have names")]
     EmptyField,
-    /// What separates its fields cannot be told.
+    /// The separator of its fields is ambiguous.
     #[error(
         "what separates fields in {0:?} is not clear: say it by --separator space, tab, comma or semicolon, or put names in quotes"
     )]
@@ -160,17 +160,18 @@ pub enum Mistake {
         "{0:?} begins with a quote, and no quote ends it in this line; a quote that is part of a name is written \"\" in quotes"
     )]
     OpenQuote(String),
-    /// Something stands behind a field in quotes.
+    /// A field in quotes is followed by something other than a separator.
     #[error(
         "{0:?} is in quotes and something follows it at once; a quote that is part of a name is written \"\" in quotes"
     )]
     AfterQuote(String),
-    /// A field has white space and a sign in it that begins a comment elsewhere.
+    /// A field has in it, after white space, a character that begins a comment at the start of a
+    /// line.
     #[error(
         "{0:?} may end with a comment or be a name: put comments in lines of their own, and such names in quotes"
     )]
     CommentInField(String),
-    /// The header comes again.
+    /// The header occurs again.
     #[error("{0:?} is the header once more, as if files had been joined: remove the line")]
     HeaderAgain(String),
     /// The header names other columns than the first two.
@@ -185,15 +186,15 @@ pub enum Mistake {
         /// The column of the targets.
         to: usize,
     },
-    /// There is a carriage return in it.
+    /// It has a carriage return in it.
     #[error(
         "there is a carriage return in it, as if lines ended in different ways: end all by line feeds (tr '\\r' '\\n' makes one of the other)"
     )]
     CarriageReturn,
-    /// There is a control character in it.
+    /// It has a control character in it.
     #[error("the byte 0x{0:02X} is in it: this is no text with an edge in each line")]
     Control(u8),
-    /// A name is no UTF-8.
+    /// A name is not valid UTF-8.
     #[error(
         "a name in it is no UTF-8, by the byte 0x{0:02X}: convert the file (iconv -f LATIN1 -t UTF-8, if it is Latin 1)"
     )]

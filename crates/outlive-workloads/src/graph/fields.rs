@@ -1,10 +1,11 @@
-//! The fields of a line of an edge list: by what rules they are parted is said of [edge lists](super::edge_list).
+//! The fields of a line of an edge list. The rules by which they are separated are documented in
+//! [`edge_list`](super::edge_list).
 
 use super::Mistake;
 use super::error::shown;
 use std::borrow::Cow;
 
-/// What stands between the fields of a line.
+/// The separator between the fields of a line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Separator {
     /// Any run of spaces and tabs.
@@ -18,7 +19,8 @@ pub enum Separator {
 }
 
 impl Separator {
-    /// Returns the separator called `name`: `space`, `tab`, `comma` or `semicolon`, or the character itself.
+    /// Returns the separator called `name`: `space`, `tab`, `comma` or `semicolon`, or the
+    /// character itself.
     pub fn named(name: &str) -> Option<Self> {
         Some(match name {
             "space" | " " => Self::WhiteSpace,
@@ -29,7 +31,7 @@ impl Separator {
         })
     }
 
-    /// What it is called in errors.
+    /// Returns its name in errors.
     pub(super) fn shown(self) -> &'static str {
         match self {
             Self::WhiteSpace => "white space",
@@ -39,7 +41,7 @@ impl Separator {
         }
     }
 
-    /// The classes of the bytes that end a field.
+    /// Returns the classes of the bytes that end a field.
     fn ends(self) -> u8 {
         match self {
             Self::WhiteSpace => SPACE | TAB,
@@ -49,7 +51,7 @@ impl Separator {
         }
     }
 
-    /// The classes of the bytes around a field that do not count.
+    /// Returns the classes of the bytes around a field that do not count.
     fn pads(self) -> u8 {
         match self {
             Self::Tab => SPACE,
@@ -57,8 +59,8 @@ impl Separator {
         }
     }
 
-    /// Decides what separates the fields of a list whose first line with fields is `line`; `None` if that has one
-    /// field.
+    /// Decides the separator of a list whose first line with fields is `line`. Returns `None` if
+    /// that has only one field.
     pub(super) fn decide(line: &[u8]) -> Result<Option<Self>, Mistake> {
         let (from, rest) = plain_field(line.trim_ascii_start());
         let Some((gap, rest)) = Gap::of(rest) else {
@@ -89,15 +91,15 @@ impl Separator {
     }
 }
 
-/// What stands between two fields, whatever separates them.
+/// The bytes between two fields, for any separator.
 struct Gap {
     classes: u8,
     len: usize,
 }
 
 impl Gap {
-    /// The gap at the start of `rest`, at most one comma or semicolon with white space around it, and what follows it; `None` at the
-    /// end of the line.
+    /// Returns the gap at the start of `rest`, at most one comma or semicolon with white space
+    /// around it, and the bytes after it; `None` at the end of the line.
     fn of(rest: &[u8]) -> Option<(Self, &[u8])> {
         let (mut classes, mut len) = (0, 0);
         for byte in rest {
@@ -123,7 +125,8 @@ impl Gap {
     }
 }
 
-/// The field at the start of `rest` if everything that may be a separator is one, and what follows it.
+/// Returns the field at the start of `rest` if every byte that may be a separator is one, and the
+/// bytes after it.
 fn plain_field(rest: &[u8]) -> (&[u8], &[u8]) {
     let quoted = rest.strip_prefix(b"\"").and_then(closing_quote);
     let len = match quoted {
@@ -136,7 +139,8 @@ fn plain_field(rest: &[u8]) -> (&[u8], &[u8]) {
     rest.split_at(len)
 }
 
-/// Where the quote stands that ends a field, `rest` being what follows the one that begins it.
+/// Returns the offset of the quote that ends a field in `rest`, the bytes after the quote that
+/// begins it.
 fn closing_quote(rest: &[u8]) -> Option<usize> {
     let mut at = 0;
     loop {
@@ -148,17 +152,17 @@ fn closing_quote(rest: &[u8]) -> Option<usize> {
     }
 }
 
-/// Spaces, and what counts as such.
+/// Spaces, vertical tabs and form feeds.
 const SPACE: u8 = 1;
 const TAB: u8 = 2;
 const COMMA: u8 = 4;
 const SEMICOLON: u8 = 8;
 const QUOTE: u8 = 16;
-/// What begins a comment.
+/// Bytes that begin a comment.
 const COMMENT: u8 = 32;
 /// Control characters, line ends included.
 const CONTROL: u8 = 64;
-/// What is not ASCII.
+/// Bytes that are not ASCII.
 const HIGH: u8 = 128;
 
 const CLASSES: [u8; 256] = {
@@ -188,17 +192,18 @@ fn class(byte: u8) -> u8 {
 
 /// A field of a line.
 pub(super) struct Field<'l> {
-    /// Without the quotes around it.
+    /// Its bytes, without the quotes around it.
     pub bytes: Cow<'l, [u8]>,
-    /// The classes of its bytes, of the padding behind it too.
+    /// The classes of its bytes, including the padding after it.
     classes: u8,
     is_quoted: bool,
-    /// The classes of what white space stands before it.
+    /// The classes of the white space before it.
     before: u8,
 }
 
 impl Field<'_> {
-    /// Refuses what cannot be the name of a vertex. `is_decided` tells that nobody has said what separates fields.
+    /// Returns an error if the field cannot be the name of a vertex. `is_decided`: the first line
+    /// has decided the separator, not the caller.
     pub fn check_name(&self, separator: Separator, is_decided: bool) -> Result<(), Mistake> {
         if self.bytes.is_empty() {
             return Err(Mistake::EmptyField);
@@ -229,7 +234,7 @@ impl Field<'_> {
         Ok(())
     }
 
-    /// Refuses what no text has, in a field that is not used.
+    /// Returns an error if the field has a control character. For fields that are not used.
     pub fn check_unused(&self) -> Result<(), Mistake> {
         match self.classes & CONTROL {
             0 => Ok(()),
@@ -237,7 +242,7 @@ impl Field<'_> {
         }
     }
 
-    /// Whether spaces stand before this field and tabs before the one that follows it, or the other way round.
+    /// Returns whether spaces are before this field and tabs before the next one, or vice versa.
     pub fn is_between_tab_and_space(&self, next: &Self) -> bool {
         (self.before == SPACE && next.before & TAB != 0)
             || (self.before & TAB != 0 && next.before == SPACE)
@@ -252,7 +257,7 @@ fn no_control(bytes: &[u8]) -> Result<(), Mistake> {
     }
 }
 
-/// Whether `line` is empty or a comment, whatever separates fields.
+/// Returns whether `line` is empty or a comment, for any separator.
 pub(super) fn is_blank(line: &[u8]) -> Result<bool, Mistake> {
     match line.trim_ascii_start().first() {
         None => Ok(true),
@@ -265,9 +270,10 @@ pub(super) fn is_blank(line: &[u8]) -> Result<bool, Mistake> {
 pub(super) struct Fields<'l> {
     rest: &'l [u8],
     separator: Separator,
-    /// Whether no field has come yet.
+    /// Whether no field has been read yet.
     is_first: bool,
-    /// Whether a field follows, an empty one perhaps, or white space that one may follow.
+    /// Whether more follows: a field, which may be empty, or white space after which a field may
+    /// follow.
     goes_on: bool,
 }
 
@@ -302,7 +308,7 @@ impl<'l> Fields<'l> {
             Some(rest) => self.quoted(rest)?,
             None => self.unquoted(),
         };
-        // Behind the field is what ends it, or nothing.
+        // After the field is the byte that ends it, or nothing.
         self.goes_on = !self.rest.is_empty();
         if self.goes_on && !is_white {
             self.rest = &self.rest[1..];
@@ -315,7 +321,7 @@ impl<'l> Fields<'l> {
         }))
     }
 
-    /// Skips bytes of these classes; returns which of them there were.
+    /// Skips bytes of these classes. Returns the classes that occurred.
     fn skip(&mut self, classes: u8) -> u8 {
         let mut skipped = 0;
         while let [byte, rest @ ..] = self.rest
@@ -347,7 +353,7 @@ impl<'l> Fields<'l> {
         (field.into(), classes, false)
     }
 
-    /// Reads a field with quotes around it, `rest` being what follows the first of them.
+    /// Reads a field in quotes. `rest` is the bytes after the first quote.
     fn quoted(&mut self, rest: &'l [u8]) -> Result<(Cow<'l, [u8]>, u8, bool), Mistake> {
         let len = closing_quote(rest).ok_or_else(|| Mistake::OpenQuote(shown(self.rest)))?;
         let field = &rest[..len];
@@ -381,8 +387,9 @@ impl<'l> Fields<'l> {
     }
 }
 
-/// The two numbers that `line` begins with, if it is as plain as most are, and what follows them: nothing, or what
-/// begins with a separator. What is not as plain has to be read by [`Fields`].
+/// Returns the two numbers at the start of `line`, if it has the plain form that most lines have,
+/// and the bytes after them: none, or bytes that begin with a separator. All other lines have to be
+/// read by [`Fields`].
 #[inline]
 pub(super) fn two_numbers(line: &[u8], separator: Separator) -> Option<([u32; 2], &[u8])> {
     let (from, rest) = leading_number(line)?;
@@ -402,7 +409,8 @@ pub(super) fn two_numbers(line: &[u8], separator: Separator) -> Option<([u32; 2]
     is_plain.then_some(([from, to], rest))
 }
 
-/// The number that `bytes` begin with, if it is less than 2^32 and has no zero before it, and what follows it.
+/// Returns the number at the start of `bytes`, if it is less than 2^32 and has no leading zero, and
+/// the bytes after it.
 #[inline]
 fn leading_number(bytes: &[u8]) -> Option<(u32, &[u8])> {
     let (mut number, mut len) = (0u64, 0);
@@ -419,7 +427,8 @@ fn leading_number(bytes: &[u8]) -> Option<(u32, &[u8])> {
     is_usual.then(|| (number, &bytes[len..]))
 }
 
-/// How many fields there are in `rest`, which [`two_numbers`] left, if there is nothing in it but plain text.
+/// Returns the number of fields in `rest`, the bytes after [`two_numbers`], if these are only plain
+/// text.
 #[inline]
 pub(super) fn count_plain(rest: &[u8]) -> Option<u64> {
     let (mut fields, mut all, mut is_gap) = (0, 0, true);
@@ -542,7 +551,8 @@ mod tests {
             };
             let fields = all(&line, separator).unwrap();
             prop_assert_eq!(&fields[..2], &edge.map(|vertex| vertex.to_string())[..]);
-            // Without those that are empty, or parted by another separator.
+            // `count_plain` does not count empty fields, and counts the parts between any
+            // separators.
             let parts = |field: &String| {
                 let separators = [' ', '\t', ',', ';'];
                 field.split(separators).filter(|part| !part.is_empty()).count() as u64

@@ -1,8 +1,9 @@
-//! Vertices that are called by numbers, numbered from 0.
+//! Renumbering of vertices whose labels are numbers.
 
 use super::{GraphError, Labels, Vertex};
 
-/// Numbers the vertices from 0, in the order of the numbers that they are called by.
+/// Renumbers the vertices in `edges` from 0, in the order of the numbers that are their labels.
+/// Returns their number and their labels.
 pub(super) fn close_gaps(edges: &mut [[Vertex; 2]]) -> Result<(u32, Labels), GraphError> {
     let all = || edges.iter().flatten().copied();
     let (first, last) = all().fold((u32::MAX, 0), |(first, last), vertex| {
@@ -10,7 +11,7 @@ pub(super) fn close_gaps(edges: &mut [[Vertex; 2]]) -> Result<(u32, Labels), Gra
     });
     let span = u64::from(last - first) + 1;
     let present = if span / 64 <= edges.len() as u64 {
-        // A bit for each number, and how many come before each word.
+        // A bit for each number, and the number of bits before each word.
         let mut bits = vec![0u64; span.div_ceil(64) as usize];
         for vertex in all() {
             let at = vertex - first;
@@ -47,7 +48,7 @@ pub(super) fn close_gaps(edges: &mut [[Vertex; 2]]) -> Result<(u32, Labels), Gra
         numbers.sort_unstable();
         numbers.dedup();
         for vertex in edges.iter_mut().flatten() {
-            // It is there: all of them are.
+            // The number is found, since all of them are in the list.
             *vertex = numbers.partition_point(|number| number < vertex) as u32;
         }
         Some(numbers)

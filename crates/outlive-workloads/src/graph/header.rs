@@ -1,6 +1,6 @@
-//! The first line of an edge list, which may be no edge but say what the columns are.
+//! The first line of an edge list, which may be a header that names the columns.
 
-/// Usual names of the columns that edges come from and lead to, without signs and in lower case.
+/// Usual names of the columns of sources and targets, in lower case and without punctuation.
 const PAIRS: [(&str, &str); 22] = [
     ("source", "target"),
     ("source", "destination"),
@@ -26,7 +26,8 @@ const PAIRS: [(&str, &str); 22] = [
     ("citing", "cited"),
 ];
 
-/// The columns that a usual pair of words names, counted from 0: from where, and to where.
+/// Returns the columns of the source and the target, counted from 0, if a usual pair of words names
+/// them.
 pub(super) fn usual_columns(fields: &[Vec<u8>]) -> Option<[usize; 2]> {
     let plain = |field: &Vec<u8>| {
         let letters = field.iter().filter(|byte| byte.is_ascii_alphanumeric());
@@ -39,7 +40,8 @@ pub(super) fn usual_columns(fields: &[Vec<u8>]) -> Option<[usize; 2]> {
         .find_map(|(from, to)| Some([column(from)?, column(to)?]))
 }
 
-/// Whether `field` looks as a number does: digits, with a sign before them and points in them perhaps.
+/// Returns whether `field` looks like a number: digits, which may have a sign before them and
+/// points in them.
 pub(super) fn is_number(field: &[u8]) -> bool {
     let digits = field.strip_prefix(b"-").unwrap_or(field);
     digits.first().is_some_and(u8::is_ascii_digit)

@@ -37,7 +37,7 @@ impl GraphInput {
         }
     }
 
-    /// Reads it, or makes it. What separates the fields of an edge list is decided by its first line.
+    /// Reads or generates the graph. The first line of an edge list decides its separator.
     ///
     /// # Errors
     /// If it cannot be read, is no graph, or has no room in the memory of this machine.
@@ -45,11 +45,10 @@ impl GraphInput {
         self.load_separated(None)
     }
 
-    /// Reads an edge list with `separator` between its fields, if that is given, or anything as [`load`](Self::load)
-    /// does.
+    /// As [`load`](Self::load), but if `separator` is given, the input is an edge list with it.
     ///
     /// # Errors
-    /// Those of `load`; and if it is a Matrix Market file and there is a separator.
+    /// Those of `load`; also if a separator is given and the input is a Matrix Market file.
     pub fn load_separated(&self, separator: Option<Separator>) -> Result<Graph, GraphError> {
         let path = match self {
             Self::Rmat(rmat) => return rmat.graph(),

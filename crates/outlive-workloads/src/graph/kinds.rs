@@ -1,11 +1,11 @@
-//! Files that are no edge lists or Matrix Market files, told by what they begin with.
+//! Files that are not edge lists or Matrix Market files, recognised by their first bytes.
 //!
-//! Only what is certain is told: a list of names may begin with almost anything.
+//! Only certain cases are recognised: a list of names may begin with almost anything.
 
-/// The bytes of a file that suffice to tell its kind.
+/// The number of bytes from the start of a file by which its kind is recognised.
 pub(super) const TOLD_BY: usize = 4096;
 
-/// What binary files begin with.
+/// The first bytes of binary files.
 const SIGNATURES: [(&[u8], &str); 23] = [
     (b"PK\x03\x04", "a zip archive"),
     (b"PK\x05\x06", "a zip archive"),
@@ -32,7 +32,8 @@ const SIGNATURES: [(&[u8], &str); 23] = [
     (b"\xD0\xCF\x11\xE0\xA1\xB1\x1A\xE1", "an Office document"),
 ];
 
-/// Returns what a file is that begins with `first`, with its article, if it can be no list of edges.
+/// Returns the kind, with its article, of a file that begins with `first`, if it cannot be a list
+/// of edges.
 pub(super) fn recognised(first: &[u8]) -> Option<&'static str> {
     let signature = SIGNATURES
         .iter()
@@ -49,7 +50,7 @@ pub(super) fn recognised(first: &[u8]) -> Option<&'static str> {
     text(first.strip_prefix("\u{FEFF}".as_bytes()).unwrap_or(first))
 }
 
-/// Returns what a text is that begins with `first`.
+/// Returns the kind of a text that begins with `first`, if it is recognised.
 fn text(first: &[u8]) -> Option<&'static str> {
     let first = first.trim_ascii_start();
     let markup: [(&[u8], _); 7] = [

@@ -24,7 +24,7 @@ pub enum Labels {
 pub enum Label<'a> {
     /// By a number.
     Number(u64),
-    /// By a name, of UTF-8 without control characters.
+    /// By a name, in UTF-8 without control characters.
     Name(&'a [u8]),
 }
 
@@ -130,7 +130,7 @@ impl Numbering {
         Ok(number)
     }
 
-    /// How many names have numbers.
+    /// Returns the number of names.
     pub fn len(&self) -> u32 {
         self.names.len() as u32
     }

@@ -19,7 +19,7 @@ pub(super) struct Lines<R> {
     reader: R,
     path: PathBuf,
     compression: Option<Compression>,
-    /// What a line ends with.
+    /// The byte that ends a line.
     end: u8,
     number: u64,
     line: Vec<u8>,
@@ -31,14 +31,14 @@ pub(super) struct Lines<R> {
 pub(super) type Text = BufReader<Box<dyn Read>>;
 
 impl Lines<Text> {
-    /// The lines of the file at `path`, which may be compressed.
+    /// Opens the file at `path`, which may be compressed.
     pub fn open(path: &Path) -> Result<Self, GraphError> {
         let file = File::open(path).map_err(|source| unreadable(path, None, source))?;
         Self::of(BufReader::with_capacity(BUFFER, file), path)
     }
 
-    /// The lines of what `reader` reads, called `path` in errors. What it is compressed by is known by its first bytes, and
-    /// what ends lines by the first end.
+    /// Returns the lines of `reader`, called `path` in errors. The first bytes show the
+    /// compression, and the first line the byte that ends lines.
     pub fn of(mut reader: impl BufRead + 'static, path: &Path) -> Result<Self, GraphError> {
         let mut first = beginning(&mut reader).map_err(|source| unreadable(path, None, source))?;
         let compression = Compression::of(&first);
@@ -73,15 +73,15 @@ impl Lines<Text> {
     }
 }
 
-/// As many bytes as tell what a file is.
+/// Reads the first bytes, by which the kind of a file is recognised.
 fn beginning(reader: &mut impl Read) -> io::Result<Vec<u8>> {
     let mut first = Vec::new();
     reader.take(kinds::TOLD_BY as u64).read_to_end(&mut first)?;
     Ok(first)
 }
 
-/// What ends the lines of a text that begins with `first`: a line feed, with a carriage return before it perhaps, or a carriage
-/// return alone, if the first line ends so.
+/// Returns the byte that ends the lines of a text that begins with `first`: a carriage return if
+/// the first line ends with one alone, else a line feed, which may follow carriage returns.
 fn line_end(first: &[u8]) -> u8 {
     let end = first.iter().position(|byte| matches!(byte, b'\r' | b'\n'));
     let next = end.and_then(|at| first[at..].iter().find(|byte| **byte != b'\r'));
@@ -100,7 +100,7 @@ fn unreadable(path: &Path, compression: Option<Compression>, source: io::Error) 
 }
 
 impl<R: BufRead> Lines<R> {
-    /// The next line without its end.
+    /// Returns the next line without its end.
     pub fn next(&mut self) -> Result<Option<&[u8]>, GraphError> {
         if !std::mem::take(&mut self.again) && !self.read()? {
             return Ok(None);
@@ -118,7 +118,7 @@ impl<R: BufRead> Lines<R> {
         &self.path
     }
 
-    /// The number of the line that came last, counted from 1.
+    /// Returns the number of the line that was read last, counted from 1.
     pub fn number(&self) -> u64 {
         self.number
     }

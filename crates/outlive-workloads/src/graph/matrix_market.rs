@@ -8,10 +8,11 @@
 //! 3 1
 //! ```
 //!
-//! An entry in row *i* and column *j* is an edge from vertex *i* to vertex *j*, whatever its value is, 0 too: the
-//! values are not used. A `symmetric` matrix has its entries in both directions. A vertex without entries
-//! is a vertex all the same. What is read: the format `coordinate`; the fields `pattern`, `real` and `integer`; the
-//! symmetries `general` and `symmetric`. A value's exponent may be written as in Fortran, `1D+5`.
+//! An entry in row *i* and column *j* is an edge from vertex *i* to vertex *j*, whatever its value
+//! is, 0 too: the values are not used. A `symmetric` matrix has its entries in both directions. A
+//! vertex without entries is a vertex all the same. What is read: the format `coordinate`; the
+//! fields `pattern`, `real` and `integer`; the symmetries `general` and `symmetric`. A value's
+//! exponent may be written as in Fortran, `1D+5`.
 
 use super::error::shown;
 use super::lines::{Lines, number};
@@ -22,7 +23,8 @@ use std::path::Path;
 /// What the files begin with.
 pub(super) const BANNER: &[u8] = b"%%MatrixMarket";
 
-/// Whether `line`, which is not the first or does not begin with the [banner](BANNER), was to be that line.
+/// Returns whether `line`, which is not the first line or does not begin with the [banner](BANNER),
+/// is a misspelt or misplaced banner.
 pub(super) fn is_almost_banner(line: &[u8]) -> bool {
     let letters = line.iter().filter(|byte| byte.is_ascii_alphanumeric());
     let letters: Vec<u8> = letters.map(u8::to_ascii_lowercase).collect();
@@ -81,7 +83,8 @@ impl Header {
     }
 }
 
-/// What stands between white space in `line`, up to a comment: a field that begins with `#` or `%`.
+/// Returns the fields of `line`, which white space separates, up to a comment: a field that begins
+/// with `#` or `%`.
 fn fields(line: &[u8]) -> impl Iterator<Item = &[u8]> {
     line.split(|byte| matches!(byte, b' ' | b'\t' | 0x0B | 0x0C))
         .filter(|field| !field.is_empty())

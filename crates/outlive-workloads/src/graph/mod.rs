@@ -16,11 +16,13 @@
 //! had something like them.
 //!
 //! # Inputs
-//! [`GraphInput`] says what they are called: a file, plain or [compressed](crate::compressed), which is an
-//! [edge list](edge_list) or a [Matrix Market file](matrix_market), known by its first line; or `rmat:SCALE[:EDGEFACTOR[:SEED]]`, which is
-//! [generated](rmat). Files are read once, line by line. Of a file only its edges are held while it is read, as pairs of
-//! numbers; a generated graph's are made twice instead. Files of many other kinds are told by their first bytes and refused
-//! by name. Lines end with a line feed, or with a carriage return if the first one does.
+//! [`GraphInput`] says what they are called: a file, plain or [compressed](crate::compressed),
+//! which is an [edge list](edge_list) or a [Matrix Market file](matrix_market), known by its first
+//! line; or `rmat:SCALE[:EDGEFACTOR[:SEED]]`, which is [generated](rmat). Files are read once, line
+//! by line. Of a file only its edges are held while it is read, as pairs of numbers; a generated
+//! graph's are made twice instead. Files of many other kinds are recognised by their first bytes
+//! and refused by name. Lines end with a line feed, or with a carriage return if the first one
+//! does.
 
 mod build;
 pub mod edge_list;
@@ -57,31 +59,31 @@ pub struct Graph {
     notes: Notes,
 }
 
-/// What its reader noticed.
+/// Properties of an input that its reader noticed.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Notes {
     has_more: bool,
     first_line: FirstLine,
 }
 
-/// What the first line of an edge list was read as.
+/// The meaning of the first line of an edge list.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum FirstLine {
-    /// An edge. All other inputs have this too.
+    /// It is an edge. Inputs other than edge lists have this value too.
     #[default]
     Edge,
-    /// A header, which is no edge.
+    /// It is a header, not an edge.
     Header {
         /// The line, counted from 1.
         line: u64,
-        /// What stands in it.
+        /// Its text.
         text: String,
     },
-    /// An edge, between two names that no other line has: so it may be a header.
+    /// It was read as an edge, but no other line has its two names, so it may be a header.
     PerhapsHeader {
         /// The line, counted from 1.
         line: u64,
-        /// What stands in it.
+        /// Its text.
         text: String,
     },
 }
@@ -172,7 +174,7 @@ impl Graph {
         self.notes.has_more
     }
 
-    /// What the first line of its input was read as.
+    /// Returns the meaning of the first line of its input.
     pub fn first_line(&self) -> &FirstLine {
         &self.notes.first_line
     }

@@ -1,13 +1,15 @@
-//! Stopping workers where hosts are killed.
+//! Halts and gates, which stop workers where hosts are to be killed.
 //!
-//! A *halt* stops one worker right before its commit point, so that its host can be killed there: the worst case.
+//! A *halt* stops one worker right before its commit point, so that its host can be killed there:
+//! the worst case.
 //!
 //! Each halt has the number of a unit. The first worker that is about to commit a unit from that number on,
 //! and whose host has no halted worker yet, takes the halt and waits for its death; of hosts that were killed before
 //! only if others have let it pass by. Halts are taken in order, and nobody has to see one taken before the next can be.
 //!
-//! A *gate* stops all workers that have begun a later unit than its own, and the worker of its own unit before that
-//! commits, until the driver has killed a host and opens the gate. So the run cannot be over before the kill.
+//! A *gate* has the number of a unit, too. It stops all workers that have begun a later unit, and
+//! the worker of its own unit before the commit, until the driver has killed a host and opens the
+//! gate. So the run cannot be over before the kill.
 
 use super::{FIXED, HIT, Header, SPARED};
 use outlive::memory::{Memory, Offset, Ordering};
@@ -21,7 +23,7 @@ impl<M: Memory> Header<M> {
         self.at + (FIXED + index * 8)
     }
 
-    /// The words of the halts or gates, in their order.
+    /// Returns the words of the halts or gates, in their order.
     fn halts_now(self) -> impl Iterator<Item = u64> {
         // Acquire: a worker that passes a gate comes after the kill.
         (0..u64::from(self.kills()))
@@ -53,7 +55,7 @@ impl<M: Memory> Header<M> {
             .store(self.halt_at(index), 0u64, Ordering::Release);
     }
 
-    /// Whether a gate is shut whose unit has a number below `units`.
+    /// Returns whether a gate is shut whose unit has a number below `units`.
     pub fn is_gated(self, units: u64) -> bool {
         self.halts_now()
             .any(|word| word & GATE != 0 && word & 0xFFFF_FFFF < units)

@@ -1,4 +1,4 @@
-//! Windows bitmaps: 14 bytes of file header, then a header that says its own length.
+//! Windows bitmaps: 14 bytes of file header, then a header that begins with its own length.
 //!
 //! ```text
 //!  at 10  where the data begin     18  width, height    28  bits of a point    46  colours of the palette
@@ -8,9 +8,9 @@
 use super::layout::{BLUE_GREEN_RED, FormatError, GRAY, Head, Layout, Palette, Points, UNUSED};
 
 const FORMAT: &str = "bitmap";
-/// The lengths that headers have: of OS/2 and of Windows.
+/// The lengths of headers, of OS/2 and of Windows.
 const HEADERS: [u32; 8] = [12, 16, 40, 52, 56, 64, 108, 124];
-/// The compression of points whose bits are told by masks.
+/// The compression number of points whose bits are given by masks.
 const MASKS: u32 = 3;
 
 /// Returns whether a file that begins with `head` is a bitmap: texts may begin with `BM` as well.
@@ -22,13 +22,13 @@ pub(super) fn is_bitmap(head: &[u8]) -> bool {
         && number(head, planes_at, 2) == Some(1)
 }
 
-/// The `len` bytes at `at` as a number; `None` if they are not all there.
+/// Returns the `len` bytes at `at` as a number; `None` if not all of them exist.
 fn number(bytes: &[u8], at: usize, len: usize) -> Option<u32> {
     let bytes = bytes.get(at..at + len)?.iter().rev();
     Some(bytes.fold(0, |number, byte| number << 8 | u32::from(*byte)))
 }
 
-/// Finds where the points of a [bitmap](is_bitmap) stand.
+/// Finds the points of a [bitmap](is_bitmap).
 pub(super) fn bitmap(file: Head<'_>) -> Result<Layout, FormatError> {
     let number = |at: usize, len: usize| -> Result<u32, FormatError> {
         number(file.bytes, at, len).ok_or(FormatError::CutOff {
@@ -84,7 +84,7 @@ pub(super) fn bitmap(file: Head<'_>) -> Result<Layout, FormatError> {
         }
         24 => Points::plain(BLUE_GREEN_RED),
         32 if compression == MASKS => {
-            // Behind the header if that is the short one, else at its end: the same place.
+            // They are after the header if that is the short one, else at its end: the same offset.
             behind = behind.max(54 + 12);
             let mut channel_of = [UNUSED; 4];
             for (channel, at) in [(2, 54), (1, 58), (0, 62)] {
@@ -207,7 +207,7 @@ mod tests {
         let halves = |half: usize| gray.of(0)[2 * half] + gray.of(0)[2 * half + 1];
         assert!((0..128).all(|half| bins.of(1)[half] == halves(half)));
         assert_eq!(bins.of(2)[7], 45);
-        // Fewer colours: the others are black.
+        // With fewer colours the others are black.
         let mut few = coloured.clone();
         few[46..50].copy_from_slice(&1u32.to_le_bytes());
         assert_eq!(counted(&few).1.of(2)[0], 45 - gray.of(0)[0]);

@@ -1,6 +1,6 @@
-//! Pictures whose values cannot be counted as they stand, by their first bytes.
+//! Recognises compressed pictures, whose values cannot be counted directly, by their first bytes.
 
-/// What such files begin with, or have at a place.
+/// The offset and the bytes by which each kind is recognised, and its name.
 const SIGNATURES: [(usize, &[u8], &str); 14] = [
     (0, b"\x89PNG\r\n\x1a\n", "PNG picture"),
     (0, b"\xFF\xD8\xFF", "JPEG picture"),
@@ -18,7 +18,7 @@ const SIGNATURES: [(usize, &[u8], &str); 14] = [
     (0, b"qoif", "QOI picture"),
 ];
 
-/// Returns what a file that begins with `head` is, if it is such a picture.
+/// Returns the kind of a file that begins with `head`, if it is such a picture.
 pub(super) fn name_of_compressed(head: &[u8]) -> Option<&'static str> {
     let is_there = |(at, bytes, _): &&(usize, &[u8], &str)| {
         head.get(*at..).is_some_and(|from| from.starts_with(bytes))

@@ -13,8 +13,8 @@ pub fn bmp(width: u32, height: u32, seed: u64) -> Vec<u8> {
     bitmap((width, height), 24, 0, &[], &points)
 }
 
-/// A bitmap of 32 bits a point of the same colours. `masks` say where red, green and blue stand; without any, the order is
-/// blue, green and red.
+/// A bitmap of 32 bits a point of the same colours. `masks` say where red, green and blue stand;
+/// without any, the order is blue, green and red.
 ///
 /// # Panics
 /// As [`bmp`].
@@ -37,8 +37,8 @@ pub fn bmp_of_32_bits(width: u32, height: u32, seed: u64, masks: Option<[u32; 3]
     bitmap((width, height), 32, compression, &masks, &points)
 }
 
-/// A bitmap of 8 bits a point: each is the number of a colour, the value of the same point of the [`pgm`]. `palette` gives
-/// blue, green and red of each.
+/// A bitmap of 8 bits a point: each is the number of a colour, the value of the same point of the
+/// [`pgm`]. `palette` gives blue, green and red of each.
 ///
 /// # Panics
 /// As [`bmp`].

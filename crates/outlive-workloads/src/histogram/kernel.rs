@@ -5,14 +5,16 @@
 
 use super::{Bins, Layout};
 
-/// How many neighbours have tables of their own: a multiple of one byte a point and of three; of four.
+/// How many neighbours have tables of their own: a multiple of one byte a point and of three; of
+/// four.
 const TABLES: usize = 6;
 const TABLES_OF_FOUR: usize = 8;
 /// How much is counted before counts of 32 bits are added up.
 const MOST: usize = 1 << 30;
 
-/// Counts `bytes`, which stand in the [data](Layout::data) from byte `at` on, and adds the counts to `bins`. A file may be cut
-/// anywhere: within a row, and within a point. When all is counted, [`Layout::of_channels`] gives the channels' counts.
+/// Counts `bytes`, which stand in the [data](Layout::data) from byte `at` on, and adds the counts
+/// to `bins`. A file may be cut anywhere: within a row, and within a point. When all is counted,
+/// [`Layout::of_channels`] gives the channels' counts.
 pub fn count(bytes: &[u8], at: usize, layout: &Layout, bins: &mut Bins) {
     for (number, bytes) in bytes.chunks(MOST).enumerate() {
         let at = at + number * MOST;

@@ -1,4 +1,4 @@
-//! Where in a file the bytes stand that are to be counted, and of which channel each is.
+//! The layout of a file: which of its bytes are counted, and the channel of each.
 
 use super::bitmap::{bitmap, is_bitmap};
 use super::compressed::name_of_compressed;
@@ -26,26 +26,26 @@ pub struct Layout {
     stride: usize,
 }
 
-/// How the values of a point stand.
+/// The layout of the values of a point.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Points {
     pub channels: &'static [&'static str],
-    /// How many bytes a point has: 1, 3 or 4.
+    /// The number of bytes of a point: 1, 3 or 4.
     pub bytes: usize,
-    /// Of which channel each of these is; [`UNUSED`] if of none.
+    /// The channel of each byte; [`UNUSED`] if it has none.
     pub channel_of: [u8; 4],
-    /// What stands for each value of a point, in every channel, if that is the number of a colour.
+    /// The colour of each value of a point, if the values are numbers of colours.
     pub palette: Option<Box<Palette>>,
 }
 
 /// The colours of a picture: blue, green and red of each.
 pub(super) type Palette = [[u8; 3]; 256];
 
-/// The channel of a byte that is not counted: of alpha, or of nothing.
+/// The channel of a byte that is not counted: alpha, or an unused byte.
 pub(super) const UNUSED: u8 = CHANNELS as u8;
 
 impl Points {
-    /// Points that have a byte of each of `channels`.
+    /// Returns the layout of points with one byte for each of `channels`.
     pub const fn plain(channels: &'static [&'static str]) -> Self {
         Self {
             channels,
@@ -155,7 +155,7 @@ impl Layout {
         }
     }
 
-    /// As words, for a segment: all but the palette, which those who count do not need.
+    /// Encodes it as words, for a segment: all but the palette, which is not needed for counting.
     pub(super) fn to_words(&self) -> [u64; 5] {
         let Points {
             channels,
@@ -195,29 +195,29 @@ impl Layout {
         self.data.clone()
     }
 
-    /// What the channels are called, in the order in which they stand in the data, as a rule.
+    /// Returns the names of the channels, in their usual order in the data.
     pub fn channels(&self) -> &'static [&'static str] {
         self.points.channels
     }
 
-    /// Returns how many bytes a point has: 1, 3 or 4.
+    /// Returns the number of bytes of a point: 1, 3 or 4.
     pub(super) fn bytes_of_a_point(&self) -> usize {
         self.points.bytes
     }
 
-    /// Returns the channel of byte `byte` of each point; `None` if that does not count.
+    /// Returns the channel of byte `byte` of each point; `None` if the byte is not counted.
     pub(super) fn channel_of(&self, byte: usize) -> Option<usize> {
         let channel = usize::from(self.points.channel_of[byte]);
         (channel < CHANNELS).then_some(channel)
     }
 
-    /// Returns the colours of which points have the numbers, if they do.
+    /// Returns the palette, if the values of points are numbers of colours.
     pub(super) fn palette(&self) -> Option<&Palette> {
         self.points.palette.as_deref()
     }
 
-    /// Returns the counts of the channels, from those of the [data](super::kernel::count): numbers of colours count as
-    /// the colours.
+    /// Returns the counts of the channels, from those of the [data](super::kernel::count): numbers
+    /// of colours count as the colours.
     pub fn of_channels(&self, data: Bins) -> Bins {
         let Some(palette) = self.palette() else {
             return data;

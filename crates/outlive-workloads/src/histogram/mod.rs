@@ -1,8 +1,9 @@
 //! Histogram: how often each value of a byte is in a picture's channels, or in any data (one of LUPIN's MapReduce
 //! programs; Phoenix's counts the three channels of a 24-bit bitmap).
 //!
-//! * [`Layout`] says where the bytes that count stand: in a bitmap (`BMP` of 8, 24 or 32 bits), in a `PPM` or `PGM` of one byte
-//!   a value, or everywhere. The padding behind a bitmap's rows does not count, nor does alpha.
+//! * [`Layout`] says where the bytes that count stand: in a bitmap (`BMP` of 8, 24 or 32 bits), in
+//!   a `PPM` or `PGM` of one byte a value, or everywhere. The padding behind a bitmap's rows does
+//!   not count, nor does alpha.
 //! * [`kernel::count`] is the work of a task: it counts any stretch of the data, wherever it is cut.
 //!   [`Bins::merge`] puts the counts together, in any order.
 //! * [`Counting`] does it by tasks on hosts, each of which reads the file itself.

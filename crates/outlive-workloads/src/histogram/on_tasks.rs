@@ -1,5 +1,5 @@
-//! The histogram by tasks: every host reads the file for itself, and each task counts a part of it. What only the driver can
-//! read, a pipe for example, is put into the pod by pieces first.
+//! The histogram by tasks: every host reads the file itself, and each task counts a part of it. An
+//! input that only the driver can read, a pipe for example, is first put into the pod in pieces.
 //!
 //! Only where the file is and how its data stand there is in the pod, and a table of counts for each part, which its task
 //! writes as a whole and nobody reads before all are done. Sums of whole numbers are the same in any order.
@@ -28,10 +28,11 @@ const TABLE: usize = CHANNELS * 256;
 /// How much of the file is read at a time: it stays in the processor's cache until it is counted.
 const PIECE: usize = 256 << 10;
 
-/// How many bytes of a copy are one block in the pod, with its header a power of two.
+/// The number of bytes of a piece of a copy. With its header, a piece is a block of a power of two
+/// in the pod.
 const COPIED_PIECE: u64 = (64 << 20) - BYTES_OF_A_NAME;
 
-/// The name of piece `number` of a copy.
+/// Returns the name of piece `number` of a copy.
 fn copied(number: u64) -> String {
     format!("piece {number}")
 }
@@ -90,7 +91,8 @@ impl Counting {
         };
         let mut head = Vec::new();
         let opened = File::open(&file.path).map_err(unreadable)?;
-        // Of the file that is looked at here, should it have been replaced.
+        // The version is that of the file that is read here, even if the path names another file by
+        // now.
         let metadata = opened.metadata().map_err(unreadable)?;
         let read = opened.take(Layout::HEAD as u64).read_to_end(&mut head);
         read.map_err(unreadable)?;
@@ -114,7 +116,7 @@ impl Counting {
         self
     }
 
-    /// Where the file is, from the root; where its copy is for this process, if it was a pipe.
+    /// The absolute path of the file; if it was copied, the path of the copy for this process.
     pub fn path(&self) -> &Path {
         &self.file.path
     }
@@ -133,7 +135,7 @@ impl Counting {
         self.layout.data().len() as u64
     }
 
-    /// Returns how many bytes the pieces of the copy have; none if hosts read the file.
+    /// Returns the number of bytes of the pieces of the copy; 0 if hosts read the file.
     fn pieces(&self) -> impl Iterator<Item = u64> {
         let len = if self.file.copied.is_some() {
             self.file.len
@@ -371,7 +373,7 @@ mod tests {
         let mut bins = of(0..middle).unwrap();
         bins.merge(&of(middle..end).unwrap());
         assert_eq!(bins, count(&picture, layout));
-        // Another file of the same length.
+        // Another file of the same length replaces it.
         std::fs::rename(&path, place.path().join("before")).unwrap();
         std::fs::write(&path, &picture).unwrap();
         let replaced = of(0..middle).unwrap_err().to_string();

@@ -1,4 +1,4 @@
-//! Copies of what only this process can read, or can read only once.
+//! Copies of inputs that only this process can read, or that can be read only once.
 
 use super::{InputError, InputFile, unreadable};
 use rustix::event::{PollFd, PollFlags, poll};
@@ -9,10 +9,10 @@ use std::os::fd::{AsFd, AsRawFd};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// How much is copied at a time.
+/// The number of bytes that are copied at a time.
 const PIECE: usize = 256 << 10;
 
-/// What was copied to a file without a name, which lasts as long as this.
+/// A copy in a file without a name, which exists as long as this value.
 #[derive(Clone, Debug)]
 pub struct Copied {
     name: PathBuf,
@@ -46,7 +46,8 @@ pub(super) fn is_standard_input(path: &Path) -> bool {
         .any(|name| path == Path::new(name))
 }
 
-/// Opens the pipe at `path`. Standard input is not opened again: another user may have made it, and a socket cannot be opened.
+/// Opens the pipe at `path`. Standard input is not opened again: another user may have created it,
+/// and a socket cannot be opened.
 pub(super) fn open_pipe(path: &Path) -> io::Result<File> {
     match is_standard_input(path) {
         true => Ok(File::from(io::stdin().as_fd().try_clone_to_owned()?)),
@@ -54,7 +55,7 @@ pub(super) fn open_pipe(path: &Path) -> io::Result<File> {
     }
 }
 
-/// Copies all that comes from `original`, which is called `name`, to a temporary file.
+/// Copies `original`, which is called `name`, to its end to a temporary file.
 pub(super) fn copy(name: &Path, mut original: File) -> Result<InputFile, InputError> {
     let directory = env::temp_dir();
     let no_copy = |source| InputError::NoCopy {
@@ -69,7 +70,7 @@ pub(super) fn copy(name: &Path, mut original: File) -> Result<InputFile, InputEr
             Ok(0) => break,
             Ok(read) => read,
             Err(error) if error.kind() == ErrorKind::Interrupted => continue,
-            // Who shares the pipe may have made it one that does not wait.
+            // Another process that shares the pipe may have made it nonblocking.
             Err(error) if error.kind() == ErrorKind::WouldBlock => {
                 wait(&original).map_err(unreadable(name))?;
                 continue;
@@ -90,7 +91,7 @@ pub(super) fn copy(name: &Path, mut original: File) -> Result<InputFile, InputEr
     })
 }
 
-/// Waits until something can be read.
+/// Waits until bytes can be read.
 fn wait(pipe: &File) -> io::Result<()> {
     match poll(&mut [PollFd::new(pipe, PollFlags::IN)], None) {
         Ok(_) | Err(rustix::io::Errno::INTR) => Ok(()),
@@ -131,7 +132,7 @@ mod tests {
             });
             assert_eq!((file.len, file.name()), (bytes.len() as u64, &*path));
             assert!(fs::read(&file.path).unwrap() == bytes);
-            // Nothing more comes.
+            // The end of the pipe.
             let inputs = Inputs::find(&[&path]).unwrap();
             assert_eq!((inputs.files().len(), inputs.bytes()), (1, 0));
         }

@@ -54,10 +54,10 @@ pub enum ReadError {
     /// A file of NumPy's cannot be read.
     #[error(transparent)]
     Npy(#[from] NpyError),
-    /// A number in a file of NumPy's is too large or none at all.
+    /// A number in a file of NumPy's is too large, or not a number.
     #[error("row {row}: {found} is not between -{LARGEST:e} and {LARGEST:e}")]
     Element {
-        /// Of which point, from 0.
+        /// The number of the point, from 0.
         row: usize,
         /// What is there.
         found: f64,
@@ -84,11 +84,12 @@ impl Points {
         Self::parse(&whole_file::read(path)?)
     }
 
-    /// Reads points from what a file says: NumPy's `.npy`, with a point in each row, or text.
+    /// Reads points from the contents of a file: NumPy's `.npy`, with a point in each row, or text.
     ///
-    /// Text has a point per line: numbers, Fortran's exponents (`1D+5`) among them, separated by commas, semicolons or white space. Empty lines, and lines that begin
-    /// with `#`, are left out; so is a first line that begins with a letter: the names of columns. (Words that are numbers to
-    /// some, `inf` and `nan`, are none here.)
+    /// Text has a point per line: numbers, Fortran's exponents (`1D+5`) among them, separated by
+    /// commas, semicolons or white space. Empty lines, and lines that begin with `#`, are left out;
+    /// so is a first line that begins with a letter: the names of columns. (Words that are numbers
+    /// to some, `inf` and `nan`, are none here.)
     ///
     /// # Errors
     /// At the first line that is not so, and if there is no point.

@@ -26,7 +26,8 @@ const OWN: u64 = 128;
 
 /// How one unit stands there: file and length, place in the file, cell of the text.
 const UNIT_BYTES: u64 = 24;
-/// How a file does: its length, how many bytes its path has, at which word that begins, and its version.
+/// The number of bytes of a file's words: its length, the length of its path in bytes, the word at
+/// which the path begins, and its version.
 const FILE_BYTES: u64 = 32;
 
 /// The largest unit: what is loaded or mapped at a time.
@@ -118,7 +119,7 @@ fn padded(file: &InputFile) -> u64 {
     (path_of(file).len() as u64).next_multiple_of(8)
 }
 
-/// The path as it stands in the pod.
+/// Returns the path as it is stored in the pod.
 fn path_of(file: &InputFile) -> &[u8] {
     file.path_for_hosts().as_os_str().as_bytes()
 }
@@ -281,7 +282,8 @@ impl<M: Memory> Run<M> {
         (unit, place + 16)
     }
 
-    /// File `number`; `None` if there is none. The path is empty if the driver has put its text into the segment.
+    /// Returns file `number`; `None` if it does not exist. The path is empty if the driver has put
+    /// the file's text into the segment.
     pub fn file(self, number: u32) -> Option<InputFile> {
         let number = u64::from(number);
         if number >= self.shape.files {

@@ -195,7 +195,7 @@ fn load(context: &Context<'_>, run: Run, index: u64) -> Result<(), UnitError> {
         .file(file)
         .ok_or_else(|| damaged("a unit is of no file"))?;
     if input.path.as_os_str().is_empty() {
-        // The driver has put it there.
+        // The driver has put the text there.
         step();
         return match memory.load::<u64>(cell, Ordering::Relaxed) {
             0 => Err(damaged("the text of a pipe is not there").into()),

@@ -182,10 +182,10 @@ pub trait TaskProgram: Sync {
     /// If there is no room.
     fn put(&self, pool: &WorkerPool, heap: &LocalHeap<'_>) -> Result<(), PoolError>;
 
-    /// Puts those inputs into the pool that hosts cannot read by a path, after its [data](Self::put).
+    /// Puts the inputs that hosts cannot read by a path into the pool, after its [data](Self::put).
     ///
     /// # Errors
-    /// If there is no room, or an input cannot be read.
+    /// If there is no free space, or an input cannot be read.
     fn put_copies(&self, pool: &WorkerPool, heap: &LocalHeap<'_>) -> Result<(), HostError> {
         let _ = (pool, heap);
         Ok(())
@@ -265,7 +265,7 @@ const BYTES_OF_A_JOB: u64 = 1 << 10;
 /// What stands before data in their block.
 pub(crate) const BYTES_OF_A_NAME: u64 = 64;
 
-/// How many workers may die in one task in addition to one for each kill of the run.
+/// The number of workers that may die in one task, in addition to one for each kill of the run.
 const CRASH_LIMIT: u32 = 5;
 
 /// The name of the job of a round.
@@ -289,7 +289,7 @@ fn places(order: &Order) -> u32 {
 
 /// How the pool is made.
 fn options_of(order: &Order) -> Options {
-    // A kill is no fault of the task.
+    // A kill is not caused by the task.
     let crash_limit = CRASH_LIMIT + order.kills;
     let options = Options::new()
         .capacity(places(order))
@@ -408,7 +408,7 @@ impl<P: TaskProgram> Program for P {
         let pool = pool.map_err(HostError::from)?;
         let put = self.put(&pool, stage.heap).map_err(HostError::from);
         if let Err(error) = put.and_then(|()| self.put_copies(&pool, stage.heap)) {
-            // Who has come already is not to wait for what never begins.
+            // Workers that have come already must not wait for a run that never begins.
             pool.resize(stage.heap, 0).map_err(HostError::from)?;
             return Err(error.into());
         }

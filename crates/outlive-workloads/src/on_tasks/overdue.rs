@@ -1,5 +1,5 @@
-//! Which workers do not come out of a task, as the driver of a run sees it: noted for the report, and their hosts fenced if
-//! that is asked for.
+//! Workers that do not finish a task, as the driver of a run sees them: they are recorded for the
+//! report, and their hosts are fenced if that was requested.
 
 use super::Record;
 use crate::driver::{Attendant, Deadline};
@@ -7,11 +7,11 @@ use crate::host::HostError;
 use outlive::membership::Process;
 use outlive_tasks::{Deadlines, WorkerPool};
 
-/// The driver's look at the workers' tasks.
+/// The driver's observation of the workers' tasks.
 pub(super) struct Overseer<'p> {
     record: Record,
     pool: &'p WorkerPool,
-    /// Who asks for fences.
+    /// The process that requests fences.
     process: &'p Process,
     deadlines: Option<(Deadlines, Deadline)>,
 }
@@ -29,7 +29,7 @@ impl<'p> Overseer<'p> {
         }
     }
 
-    /// Looks, and notes the run's own workers that are overdue and were not before.
+    /// Checks all workers, and records the run's own workers that have become overdue.
     pub fn look(&mut self) -> Result<(), HostError> {
         let Some((deadlines, deadline)) = &mut self.deadlines else {
             return Ok(());
@@ -39,7 +39,7 @@ impl<'p> Overseer<'p> {
             if let Some(number) = self.record.worker_of(overdue.worker.id) {
                 self.record.is_overdue(number);
             }
-            // Who is gone by now has come out of it.
+            // A worker that is gone by now needs no fence.
             let fenced = deadline
                 .fences
                 .then(|| self.process.fence(overdue.worker))

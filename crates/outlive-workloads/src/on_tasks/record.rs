@@ -29,8 +29,8 @@ const STEPS: u64 = 768;
 /// How many workers came, and how many went, for each reason: rarely written, so on one line.
 const TURNS: u64 = 896;
 const WORKERS: u64 = 1024;
-/// What each worker has: a line of its own, with its unit, how many it has begun, how often it was suspected, how it came last,
-/// how often it was overdue.
+/// What each worker has: a line of its own, with its unit, how many it has begun, how often it was
+/// suspected, how it came last, how often it was overdue.
 const WORKER: u64 = 128;
 const BEGUN_HERE: u64 = 8;
 const SUSPECTED_HERE: u64 = 16;
@@ -160,8 +160,8 @@ impl Record {
         self.header.crew().worker_of(id)
     }
 
-    /// Notes that worker `number` begins `unit`, which others have begun `before` times. Returns how many units
-    /// were begun before this one, re-executions included.
+    /// Records that worker `number` begins `unit`, which has been begun `before` times. Returns the
+    /// number of units that were begun before this one, re-executions included.
     pub(super) fn begins(&self, number: u32, unit: u64, before: u8) -> u64 {
         let memory = self.header.memory();
         let at = self.worker(number);
@@ -219,7 +219,7 @@ impl Record {
         memory.fetch_add(at, 1u64, Ordering::Relaxed);
     }
 
-    /// Notes that worker `number` has been in a task for too long.
+    /// Records that worker `number` has been in a task for too long.
     pub(super) fn is_overdue(&self, number: u32) {
         let memory = self.header.memory();
         let at = self.worker(number) + OVERDUE_HERE;

@@ -150,10 +150,10 @@ fn compute(
     let leaving = context.array::<u32>(LEAVING)?;
     let brings = context.array::<f64>(brings(iteration))?;
     let next = context.array::<f64>(self::brings(iteration + 1))?;
-    // The graph was put into the pod before the first job was submitted. The vector was put there as well, or written by
-    // the job of the iteration before, which is complete.
-    // SAFETY: no task writes to the graph. The next writer of the vector is the job of the next iteration but one, which is
-    // opened after this task. The names exist as long as the pool does.
+    // The graph was put into the pod before the first job was submitted. The vector was put there
+    // as well, or written by the job of the iteration before, which is complete.
+    // SAFETY: no task writes to the graph. The next writer of the vector is the job of the next
+    // iteration but one, which is opened after this task. The names exist as long as the pool does.
     let (begins, sources, leaving, brings) = unsafe {
         (
             begins.as_slice(),

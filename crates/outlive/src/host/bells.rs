@@ -25,8 +25,8 @@ pub trait Bells: Debug + Send + Sync {
 /// Defers wake-ups until it is dropped, and then wakes the sleepers of each key once: for a change
 /// that many deaths make at the same time.
 ///
-/// A caller that dies before that has woken no sleeper; the watchers notice the new events and wake
-/// the sleepers for it.
+/// A caller that dies before the drop has woken no sleeper; the watchers notice the new events and
+/// wake the sleepers for it.
 #[derive(Debug)]
 pub(crate) struct Gathered<'a> {
     bells: &'a dyn Bells,

@@ -1,22 +1,29 @@
 //! Cords: how a process of another PID namespace, or of another user, is killed.
 //!
-//! A process can signal those of its own PID namespace and of namespaces below, and none in a sibling. But the kernel
-//! itself sends a signal on a file event to whom the file's opener has chosen, and asks for the rights of that opener, not of
-//! the one who causes the event. Every process of a host therefore
+//! A process can signal processes of its own PID namespace and of namespaces below, but not those
+//! of a sibling namespace. The kernel, however, sends a signal on a file event to the process that
+//! the file's opener has chosen, and checks the rights of the opener, not of the process that
+//! causes the event. Every process of a host therefore
 //!
 //! 1. opens the host's cord, an empty file beside the pod, for reading,
-//! 2. asks that it be sent SIGKILL (`F_SETSIG`, `F_SETOWN`) when its lease is broken, and takes a read lease,
-//! 3. maps a page through that description, excludes the mapping from `fork`, and closes the descriptor.
+//! 2. asks that it be sent SIGKILL (`F_SETSIG`, `F_SETOWN`) when its lease is broken, and takes a
+//!    read lease,
+//! 3. maps a page through that description, excludes the mapping from `fork`, and closes the
+//!    descriptor.
 //!
-//! Who opens the file for writing *pulls* the cord: the kernel breaks all leases and so kills all processes of the host at
-//! once, also stopped and frozen ones. The file's mode says who may. A process that has ended or called exec has no lease any
-//! more; one that was given its pid is never hit, since the kernel keeps the process and not the number.
+//! A process that opens the file for writing *pulls* the cord: the kernel breaks all leases and so
+//! kills all processes of the host at once, including stopped and frozen ones. The file's mode says
+//! which users may do that. A process that has ended or called exec has no lease any more. A later
+//! process with the same pid is never killed, since the kernel keeps a reference to the process,
+//! not its number.
 //!
-//! The first process of a PID namespace is not killed by a cord, as by no signal from within. And a cord proves nothing: that
-//! the processes are dead is what their presence says.
+//! A cord does not kill the first process of a PID namespace, nor does any signal from within the
+//! namespace. A cord also proves nothing: only the presence of the processes shows whether they are
+//! dead.
 //!
-//! A cord is named by the incarnation of its host, so a late pull does not hit the next one. It is removed with the
-//! incarnation; what a killed host leaves, the next join of that host or the pod's destruction removes.
+//! A cord is named by the incarnation of its host, so a late pull does not kill the next
+//! incarnation. It is removed with the incarnation. The next join of the host, or the destruction
+//! of the pod, removes the cord that a killed host has left.
 //!
 //! Tests: tests/host_presence.rs.
 
@@ -32,14 +39,14 @@ use std::fs::File;
 use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
 
-/// How often a lease is asked for that a pull or a look at the file is in the way of.
+/// The number of attempts to take a lease while another open description of the file prevents it.
 const TRIES: u32 = 20;
 const PAUSE: Duration = Duration::from_millis(1);
 const PAGE: usize = 4096;
-/// `fcntl` command: which signal tells of a file event. Not in the `libc` crate.
+/// The `fcntl` command that sets the signal for file events. It is not in the `libc` crate.
 const F_SETSIG: libc::c_int = 10;
 
-/// Where the cords of one pod lie.
+/// The cords of one pod.
 #[derive(Clone, Debug)]
 pub(super) struct Cords {
     directory: PathBuf,
@@ -59,7 +66,7 @@ pub struct CordEntry {
 #[derive(Debug)]
 struct Lease {
     base: NonNull<libc::c_void>,
-    /// In which process of a chain of forks it is mapped.
+    /// The number of the process that mapped it (`fork::generation`).
     of: u64,
 }
 
@@ -78,7 +85,7 @@ impl Drop for Lease {
 }
 
 impl Cords {
-    /// Those of `pod`, in `directory`.
+    /// Returns the cords of `pod` in `directory`.
     pub(super) fn new(directory: &Path, pod: u128) -> Self {
         Self {
             directory: directory.to_owned(),
@@ -95,8 +102,9 @@ impl Cords {
         format!("outlive.{:032x}.cord.", self.pod)
     }
 
-    /// Ties this process to the cord of the incarnation `generation` of `host`, which those may pull who have write
-    /// permission by `access`. It stays tied for as long as the result, and its address space, live.
+    /// Ties this process to the cord of the incarnation `generation` of `host`. Users with write
+    /// permission by `access` may pull it. The process stays tied for as long as the result and its
+    /// address space live.
     pub(super) fn tie(
         &self,
         host: u32,
@@ -106,7 +114,8 @@ impl Cords {
         let path = self.path(host, generation);
         let (file, is_new) = create_or_open(&path, access)?;
         if is_new {
-            // What earlier incarnations have left that were killed with all who could have removed it.
+            // Earlier incarnations may have been killed with all processes that could remove their
+            // cords.
             self.remove_others(host, generation);
         }
         let call = |what: &str| OsError::Call {
@@ -150,33 +159,34 @@ impl Cords {
             base: NonNull::new(base).expect("mmap returned null"),
             of: fork::generation(),
         };
-        // SAFETY: the mapping is ours. Inherited by a forked child it would keep the lease of a dead process.
+        // SAFETY: the mapping is ours. A forked child that inherited it would keep the lease of its
+        // dead parent.
         if unsafe { libc::madvise(base, PAGE, libc::MADV_DONTFORK) } != 0 {
             return Err(call("MADV_DONTFORK on a mapping"));
         }
         Ok(Presence::new(lease))
     }
 
-    /// Kills the processes that are tied to the cord. `false` if there is none, no process is tied to it, or
-    /// this process may not.
+    /// Kills the processes that are tied to the cord. Returns `false` if the cord does not exist,
+    /// no process is tied to it, or this process may not pull it.
     pub(super) fn pull(&self, host: u32, generation: u32) -> bool {
         let flags = OFlags::WRONLY | OFlags::NONBLOCK | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let opened = rustix::fs::open(self.path(host, generation), flags, Mode::empty());
-        // A lease stands in the way of the opening, and has been broken by it.
+        // EAGAIN: a lease conflicts with the opening, and has been broken by it.
         matches!(opened, Err(Errno::AGAIN))
     }
 
-    /// Whether there is the cord of that incarnation, and this process may pull it.
+    /// Returns whether the cord of that incarnation exists and this process may pull it.
     pub(super) fn finds(&self, host: u32, generation: u32) -> bool {
         let path = self.path(host, generation);
         let is_file = std::fs::symlink_metadata(&path).is_ok_and(|metadata| metadata.is_file());
-        // Asked without opening it, which would pull it.
+        // Checked without opening the file, which would pull the cord.
         is_file
             && rustix::fs::accessat(CWD, &path, rustix::fs::Access::WRITE_OK, AtFlags::EACCESS)
                 .is_ok()
     }
 
-    /// Removes the cords of other incarnations of `host`, which are no more.
+    /// Removes the cords of other incarnations of `host`, which have ended.
     fn remove_others(&self, host: u32, generation: u32) {
         let of_host = format!("{}{host}.", self.prefix());
         self.remove_named(|name| {
@@ -185,7 +195,7 @@ impl Cords {
         });
     }
 
-    /// Removes the cord of an incarnation of `host` that is no more.
+    /// Removes the cord of an incarnation of `host` that has ended.
     pub(super) fn remove(&self, host: u32, generation: u32) {
         let _ = rustix::fs::unlink(self.path(host, generation));
     }
@@ -235,7 +245,8 @@ pub(super) fn list(directory: &Path) -> std::io::Result<Vec<CordEntry>> {
     Ok(names(directory)?.into_iter().filter_map(entry).collect())
 }
 
-/// The cord at `path`, open for reading, and whether it was made because it was not there.
+/// Opens the cord at `path` for reading, and creates it if it does not exist. Also returns whether
+/// it was created.
 fn create_or_open(path: &Path, access: Access) -> Result<(File, bool), OsError> {
     let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let created = rustix::fs::open(
@@ -245,7 +256,7 @@ fn create_or_open(path: &Path, access: Access) -> Result<(File, bool), OsError> 
     );
     let file = match created {
         Ok(file) => {
-            // Else other users of the pod could not pull it.
+            // Otherwise other users of the pod could not pull it.
             hand_over(&file, path, access)?;
             return Ok((file.into(), true));
         }
@@ -253,7 +264,7 @@ fn create_or_open(path: &Path, access: Access) -> Result<(File, bool), OsError> 
             .map_err(|error| failed("opening", path, error))?,
         Err(error) => return Err(failed("creating", path, error)),
     };
-    // Any user may have made it; its owner can change its mode, and pull it.
+    // Any user may have created the file; its owner can change its mode, and pull the cord.
     let file = File::from(file);
     match unfit(&file, path, access)? {
         None => Ok((file, false)),

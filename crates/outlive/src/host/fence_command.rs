@@ -65,12 +65,12 @@ pub enum FenceError {
 /// for `timeout`. If it exits with 0, the host can touch no memory any more.
 ///
 /// The program gets the id and the name as its last two arguments, and as `OUTLIVE_HOST_ID` and
-/// `OUTLIVE_HOST_NAME`. It must return 0 only after the host is certainly off, and may be run twice for
-/// one failure: the caller may die while it runs, and its successor runs it again.
+/// `OUTLIVE_HOST_NAME`. It must return 0 only after the host is certainly off, and may be run twice
+/// for one failure: the caller may die while it runs, and its successor runs it again.
 ///
 /// The kernel kills the program when the calling thread dies, so that it does not run next to its
-/// successor. This reaches the program itself, not what the program has started, and not a program that
-/// is set-user-ID.
+/// successor. This does not reach children of the program, and does not work for a program that is
+/// set-user-ID.
 ///
 /// # Errors
 /// If it is not known to have succeeded; then the host is not fenced.
@@ -126,9 +126,10 @@ pub fn run_fence_command(
     }
 }
 
-/// Has the kernel kill the calling process when the thread dies that forked it from the process `parent`.
+/// Makes the kernel kill the calling process, a new child of the process `parent`, when the thread
+/// that forked it dies. Also unblocks all signals.
 fn die_with(parent: Pid) -> io::Result<()> {
-    // The command takes signals, whatever the thread that starts it has blocked.
+    // The command receives signals even if the thread that starts it has blocked them.
     // SAFETY: both calls initialise or read the set, and are async-signal-safe.
     unsafe {
         let mut none = core::mem::MaybeUninit::uninit();
@@ -136,7 +137,8 @@ fn die_with(parent: Pid) -> io::Result<()> {
         libc::sigprocmask(libc::SIG_SETMASK, none.as_ptr(), core::ptr::null_mut());
     }
     set_parent_process_death_signal(Some(Signal::KILL))?;
-    // A parent that died before the call above sent no signal; then this process has another parent now.
+    // If the parent died before the call above, it sent no signal, and this process has another
+    // parent now.
     if getppid() == Some(parent) {
         Ok(())
     } else {
@@ -232,7 +234,7 @@ mod tests {
         );
         let error = shell("kill -9 $$", LONG).unwrap_err();
         assert!(matches!(&error, FenceError::Failed { status, .. } if status.signal() == Some(9)));
-        // Signals reach it also if the thread that starts it has blocked them all.
+        // The command receives signals even if the thread that starts it has blocked all of them.
         let blocked = std::thread::spawn(|| {
             // SAFETY: the call fills the set, which the next one reads.
             unsafe {

@@ -34,9 +34,8 @@ const SIDE_FILE_REMOVED: &str = "the pod's members go on, but processes that joi
 /// Linux, as one process sees it for one pod.
 ///
 /// A process has one for each pod, until it has [detached](Self::detach) it. A forked child does
-/// not inherit it:
-/// touching it there is a SIGSEGV, which is meant, because a child may outlive its parent's obituary. It
-/// may [`attach`](Self::attach) anew.
+/// not inherit it: an access there is a SIGSEGV, by design, because a child may outlive its
+/// parent's obituary. A child may [`attach`](Self::attach) again.
 ///
 /// ```
 /// use outlive::host::{Access, Linux, Obituary, Os, PodFile};
@@ -56,7 +55,7 @@ pub struct Linux {
     pod: u128,
     identity: OsIdentity,
     process: ProcessIdentity,
-    /// Which process of a chain of forks has attached it.
+    /// The number of the process that attached it (`fork::generation`).
     of: u64,
     side: &'static SideFile,
     /// `None` once it is detached.
@@ -82,13 +81,15 @@ struct Files {
 static ATTACHED: Mutex<Vec<&'static Linux>> = Mutex::new(Vec::new());
 
 impl Linux {
-    /// Attaches this process to the side file of `pod`, which has `obituaries` obituaries, one for each
-    /// id; creates it with `access` if this operating system has none. A second call for the same pod
-    /// returns the first one's result. `file` is the pod's, in which presence is locked if one kernel at a time can map it
-    /// (`has_one_kernel`) and all who do see its locks; else presence is locked in the side file, and shows to this operating
-    /// system only.
+    /// Attaches this process to the side file of `pod`, which has `obituaries` obituaries, one for
+    /// each id; creates it with `access` if this operating system has none. A second call for the
+    /// same pod returns the result of the first one.
     ///
-    /// A caller who dies in the middle leaves a complete file or none.
+    /// `file` is the pod's file. Presence is locked in it if `has_one_kernel` is set: one kernel at
+    /// a time can map the file, and all processes that map it see its locks. Otherwise presence is
+    /// locked in the side file, where only this operating system sees it.
+    ///
+    /// A caller that dies in the middle leaves a complete file or none.
     ///
     /// # Errors
     /// If `/proc`, a robust list of known layout, or room in `/dev/shm` is missing, or a file of that name
@@ -140,7 +141,8 @@ impl Linux {
         let place = Place::of_this_process()?;
         let side = SideFile::attach(Path::new(MEETING), pod, place, obituaries, access)?;
         let identity = OsIdentity {
-            // Where presence is locked elsewhere the kernel shows it to others: that is another operating system.
+            // Processes that lock presence in the other file do not see this one's: they are
+            // another operating system.
             id: if has_one_kernel {
                 side.id()
             } else {
@@ -150,8 +152,8 @@ impl Linux {
             machine: proc::machine(),
             one_kernel: false,
         };
-        // Without the lock of the opening, which ends with the opening.
-        // (A file that may not be opened again keeps that lock with it.)
+        // Not the caller's description, whose lock must end when the caller closes it. (If the file
+        // cannot be opened again, its description and lock are kept.)
         let file = file.reopened().unwrap_or(file);
         let presence = match has_one_kernel {
             true => file.clone(),
@@ -221,8 +223,8 @@ impl Linux {
         side_file_name::list(Path::new(MEETING))
     }
 
-    /// Whether processes of this PID namespace have, or had, a side file for `pod`: for those who only look, and are not to
-    /// make one.
+    /// Returns whether processes of this PID namespace have, or had, a side file for `pod`. For
+    /// observers that must not create one.
     pub fn has_side_file(pod: u128) -> bool {
         Place::of_this_process().is_ok_and(|place| {
             let mut names =
@@ -242,7 +244,8 @@ impl Linux {
         })
     }
 
-    /// Removes the cords of `pod` in the directory of the pod's file and in `/dev/shm`. Call it when the pod is destroyed.
+    /// Removes the cords of `pod` in the directory of the pod's file and in `/dev/shm`. Call it
+    /// when the pod is destroyed.
     pub fn remove_cords(directory: Option<&Path>, pod: u128) {
         for directory in directory.into_iter().chain([Path::new(MEETING)]) {
             Cords::new(directory, pod).remove_all();
@@ -268,7 +271,7 @@ impl Linux {
             }
             match entry.remove() {
                 Ok(is_removed) => removed += usize::from(is_removed),
-                // Another user's, who may have put it there to be in the way.
+                // The file of another user, which may have created it to block this name.
                 Err(OsError::Call { source, .. })
                     if source.kind() == std::io::ErrorKind::PermissionDenied =>
                 {
@@ -280,7 +283,7 @@ impl Linux {
         Ok(removed)
     }
 
-    /// Whether the thread `tid`, which holds obituary `slot`, is gone.
+    /// Returns whether the thread `tid`, which holds obituary `slot`, is gone.
     fn is_gone(&self, slot: u32, tid: u32) -> bool {
         // Acquire, paired with the holder's last store, and first: what is read after it is this holder's, not its
         // predecessor's.
@@ -395,8 +398,8 @@ impl Os for Linux {
         let entry = SideFile::entry(&window, slot);
         let tid = proc::this_tid();
         let word = self.side.word(slot);
-        // SAFETY: `entry` was made for this list's offset. Its window is undone only when this thread has given the word
-        // back, or has died and the word was taken by another.
+        // SAFETY: `entry` was made for this list's offset. Its window is unmapped only after this
+        // thread has given the word back, or has died and another thread has taken the word.
         match unsafe { list.hold(entry, word, tid) } {
             Ok(()) => {
                 self.side.keep_window(slot, window);
@@ -499,9 +502,10 @@ impl Os for Linux {
         })
     }
 
-    /// All processes that clear an unmarked word do so under a lock, so while it is held a word that is not vacant keeps its
-    /// holder, dead or alive: no other process clears it, and none takes it. One compare-and-swap suffices then, and a death
-    /// before or after it leaves nothing half done.
+    /// All threads that clear an unmarked word do so under a lock. So while the lock is held, a
+    /// word that is not vacant keeps its holder, dead or alive: no other thread clears it, and none
+    /// takes it. One compare-and-swap suffices then, and a death before or after it leaves nothing
+    /// half done.
     fn clear_if_gone(&self, slot: u32) -> bool {
         let held_by = |word: u32| word & TID != 0 && word & OWNER_DIED == 0;
         let word = self.side.word(slot);
@@ -509,7 +513,7 @@ impl Os for Linux {
             return false;
         }
         let cleared = self.side.while_clearing(slot, || {
-            // Acquire: what its holder wrote about itself comes before.
+            // Acquire: the holder's record of itself was written before.
             let now = word.load(Ordering::Acquire);
             let tid = now & TID;
             if !held_by(now) || !self.is_gone(slot, tid) {
@@ -573,7 +577,7 @@ impl Os for Linux {
     }
 
     fn is_present(&self, id: u32) -> bool {
-        // A file that is closed proves no death.
+        // A closed file proves no death.
         self.files()
             .map_or(true, |files| files.presence.is_locked(id))
     }

@@ -13,7 +13,7 @@ use core::fmt::{self, Debug};
 use core::time::Duration;
 use std::path::PathBuf;
 
-/// Which operating system this is, for one pod: those who share a side file.
+/// The operating system of a process, for one pod: the processes that share a side file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct OsIdentity {
     /// A random number, made by the creator of the side file.
@@ -22,13 +22,15 @@ pub struct OsIdentity {
     pub boot: u128,
     /// The machine, which stays the same over its boots (`/etc/machine-id`); 0 if that is not known.
     pub machine: u128,
-    /// Whether this kernel alone can map the pod, as it is reached from here: a file on a local filesystem, or a memfd.
+    /// Whether this kernel alone can map the pod by the file that this process has opened: a file
+    /// on a local filesystem, or a memfd.
     pub one_kernel: bool,
 }
 
 /// A process, told apart from an earlier or later one with the same pid.
 ///
-/// It is for messages, and for killing one that is known to live: only the presence of its id tells whether it does.
+/// It is used in messages, and to kill a process that is known to live. Only the presence of its id
+/// says whether it lives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct ProcessIdentity {
     /// Its process id.
@@ -153,57 +155,61 @@ pub trait Os: Debug + Send + Sync {
     /// The calling thread.
     fn this_thread(&self) -> ThreadIdentity;
 
-    /// Claims the presence of id `id`: it lasts as long as the result or as the address space of the calling process,
-    /// whichever ends first, and is never inherited. `None` if it is claimed already, by whatever process of this kernel.
+    /// Claims the presence of id `id`. It lasts as long as the result or as the address space of
+    /// the calling process, whichever ends first, and is never inherited. Returns `None` if any
+    /// process of this kernel has claimed it already.
     ///
     /// # Errors
     /// If the pod's file cannot be locked.
     fn claim_presence(&self, id: u32) -> Result<Option<Presence>, OsError>;
-    /// As [`claim_presence`](Self::claim_presence), for a moment: dropped, the result frees it also if a process that was forked
-    /// in the meantime has inherited it.
+    /// As [`claim_presence`](Self::claim_presence), for a short time: dropping the result frees the
+    /// presence even if a process that was forked in between has inherited it.
     ///
     /// # Errors
-    /// As there.
+    /// If the pod's file cannot be locked.
     fn claim_presence_briefly(&self, id: u32) -> Result<Option<Presence>, OsError>;
-    /// Whether some process of this kernel has the presence of id `id`. `false` proves that a process of this kernel that
-    /// had it can no longer write to the pod; `true` proves nothing.
+    /// Returns whether a process of this kernel has the presence of id `id`. `false` proves that a
+    /// process of this kernel that had it can no longer write to the pod; `true` proves nothing.
     ///
-    /// Acquires: what the process did before its end is seen by a caller that sees `false`.
+    /// Acquires: a caller that gets `false` sees what the process did before its end.
     fn is_present(&self, id: u32) -> bool;
 
-    /// Says for as long as the result lives that this process is on the operating system with this number in the pod's table;
-    /// `None` while the number is reserved.
+    /// Registers this process, for as long as the result lives, as one on the operating system with
+    /// this number in the pod's table. Returns `None` while the number is reserved.
     ///
     /// # Errors
     /// If the pod's file cannot be locked.
     fn use_system(&self, number: u16) -> Result<Option<Presence>, OsError>;
-    /// Keeps all processes of this kernel off the operating system with this number for as long as the result lives; `None` if
-    /// one is on it.
+    /// Reserves this number of an operating system for as long as the result lives: no process of
+    /// this kernel can register with it. Returns `None` if one is registered.
     ///
     /// # Errors
     /// If the pod's file cannot be locked.
     fn reserve_system(&self, number: u16) -> Result<Option<Presence>, OsError>;
 
-    /// Ties this process to the cord of the incarnation `generation` of the host `host`, for as long as the result lives.
-    /// Those may pull it who may write to the pod.
+    /// Ties this process to the cord of the incarnation `generation` of the host `host`, for as
+    /// long as the result lives. Users that may write to the pod may pull the cord.
     ///
     /// # Errors
-    /// If the operating system has no means for that here; then the process can be killed by those who may signal it only.
+    /// If cords are not available here; then only users that may signal the process can kill it.
     fn tie_cord(&self, host: u32, generation: u32) -> Result<Presence, OsError>;
-    /// Kills all processes that are tied to that cord, whatever their PID namespace and user, but for the first process of a
-    /// PID namespace. Does not wait. `false` if none is tied to it, or this process may not.
+    /// Kills all processes that are tied to that cord, in any PID namespace and of any user, except
+    /// for the first process of a PID namespace. Does not wait. Returns `false` if no process is
+    /// tied to it, or this process may not pull it.
     fn pull_cord(&self, host: u32, generation: u32) -> bool;
-    /// Whether this process finds that cord: one that lies in another directory cannot be pulled.
+    /// Returns whether that cord exists where this process can pull it. A cord in another directory
+    /// cannot be pulled.
     fn finds_cord(&self, host: u32, generation: u32) -> bool;
-    /// Whether `process` has the pod mapped, as far as can be seen: what the segment says of a process may be forged by a user
-    /// of the pod, and no other user's process is to be killed for it.
+    /// Returns whether `process` is seen to have the pod mapped. A user of the pod may forge the
+    /// record of a process in the segment; this check prevents that another process is killed for
+    /// it.
     fn maps_pod(&self, process: ProcessIdentity) -> bool;
-    /// Removes what is kept of the cord of an incarnation that is no more.
+    /// Removes the cord of an incarnation that has ended.
     fn remove_cord(&self, host: u32, generation: u32);
 
-    /// Returns the files by which processes find this pod and one another, and that have lost their
-    /// names since this process began to use them: a process that joins does not find the pod
-    /// there. Each comes with the consequences and what to do.
+    /// Returns those files of the pod (its own, its side file) that have lost their names since
+    /// this process began to use them. A process that joins does not find the pod there. Each file
+    /// comes with a message: the consequences, and what to do.
     fn removed_files(&self) -> Vec<(PathBuf, &'static str)> {
         Vec::new()
     }
@@ -211,7 +217,8 @@ pub trait Os: Debug + Send + Sync {
     /// Opens a handle on `process`; `None` if it is gone (or its pid is another's by now).
     ///
     /// # Errors
-    /// If it exists but cannot be watched, or cannot be told from a later process with its pid.
+    /// If it exists but cannot be watched, or cannot be distinguished from a later process with its
+    /// pid.
     fn open_process(
         &self,
         process: ProcessIdentity,

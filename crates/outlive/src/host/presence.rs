@@ -1,26 +1,29 @@
-//! Presence: one byte of the pod's file for each id, which the kernel keeps locked while a process has the id. (And one for
-//! each operating system, which is locked while a process is on it.)
+//! Presence: one byte of the pod's file for each id, which the kernel keeps locked while a process
+//! has the id. (One more byte for each operating system is locked while a process is on that
+//! system.)
 //!
-//! An open-file-description lock belongs to the open file description, and a mapping keeps the description. So a
-//! process that wants the id `n`
+//! An open-file-description lock belongs to the open file description, and a mapping keeps the
+//! description. So a process that claims the id `n`
 //!
 //! 1. opens the pod's file anew, which makes a description of its own,
-//! 2. locks byte 2^62 + n through it (the file does not grow by that),
+//! 2. locks byte 2^62 + n through it (which does not make the file larger),
 //! 3. maps one granule through it, which is never accessed, and excludes the mapping from `fork`,
 //! 4. closes the descriptor.
 //!
-//! From then on the lock lives as long as the address space, or until the mapping is undone. The kernel frees it after
-//! the last thread has ended and the address space is gone: on SIGKILL, on exec, with a vfork child that shares the
-//! address space only after that child. Every other mapping of the pod in this address space is gone by then, so a free
-//! byte proves that the process can no longer write to the pod.
+//! From then on the lock lives as long as the address space, or until the mapping is removed. The
+//! kernel releases it after the last thread has ended and the address space is gone: on SIGKILL, on
+//! exec, and, if a vfork child shares the address space, only after that child. Every other mapping
+//! of the pod in this address space is gone by then, so a free byte proves that the process can no
+//! longer write to the pod.
 //!
-//! A lock is seen from every PID, mount, user and time namespace of the kernel, through any path that leads to the same
-//! file, and by every user who can open it. It is not seen by other kernels: see `membership/oses.rs` for what a free byte
-//! proves to whom.
+//! A lock is seen from every PID, mount, user and time namespace of the kernel, through any path to
+//! the same file, by every user that can open it. Other kernels do not see it: `membership/oses.rs`
+//! says which operating systems may conclude a death from a free byte.
 //!
-//! **A locked byte proves nothing** but that a description with the lock exists. A child that another thread forks between
-//! steps 1 and 4, and that does not exec, keeps it; so does a program that may write the file and locks the byte itself.
-//! Either delays the detection of a death and cannot cause a false one.
+//! **A locked byte proves nothing** but that a description with the lock exists. A child that
+//! another thread forks between steps 1 and 4, and that does not exec, keeps the lock. A program
+//! that may write to the file can also lock the byte itself. Both delay the detection of a death;
+//! neither can cause a false one.
 //!
 //! Tests: tests/host_presence.rs.
 
@@ -36,17 +39,18 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Once};
 
-/// The byte of id 0. Far behind the end of any file, and below the largest offset there is.
+/// The byte of id 0: far behind the end of any file, and below the largest possible offset.
 const FIRST_BYTE: libc::off_t = 1 << 62;
-/// The byte of those who change what the pod is: right before the first id's.
+/// The byte that a process locks while it changes the identity of the pod: right before the first
+/// id's.
 const CHANGE_BYTE: libc::off_t = FIRST_BYTE - 1;
 /// The byte of operating system 0; those of the others are before it.
 const SYSTEM_BYTE: libc::off_t = FIRST_BYTE - 2;
 
-/// The file of a pod, as the place of its processes' presence.
+/// A file in which the presence of a pod's processes is locked: the pod's own, or its side file.
 #[derive(Clone, Debug)]
 pub struct PodFile {
-    /// Locks nothing itself: a description's own locks are not in its way, so it could not see them.
+    /// Has no locks itself: a description does not see its own locks.
     file: Arc<File>,
     path: PathBuf,
     granule: usize,
@@ -67,7 +71,7 @@ fn which(file: &File) -> Option<Which> {
 struct Anchor {
     base: NonNull<libc::c_void>,
     len: usize,
-    /// In which process of a chain of forks it is mapped.
+    /// The number of the process that mapped it (`fork::generation`).
     of: u64,
 }
 
@@ -76,14 +80,15 @@ unsafe impl Send for Anchor {}
 // SAFETY: as above.
 unsafe impl Sync for Anchor {}
 
-/// The right to an id on this kernel. It is given up when this is dropped, when the process ends, and on exec.
+/// The right to an id on this kernel. It is given up when this is dropped, when the process ends,
+/// and on exec.
 #[derive(Debug)]
 pub struct Presence {
     _held: Box<dyn core::fmt::Debug + Send + Sync>,
 }
 
 impl Presence {
-    /// A presence that lasts as long as `held`.
+    /// Returns a presence that lasts as long as `held`.
     pub fn new(held: impl core::fmt::Debug + Send + Sync + 'static) -> Self {
         Self {
             _held: Box::new(held),
@@ -92,7 +97,8 @@ impl Presence {
 }
 
 impl PodFile {
-    /// The pod in `file`, opened by `path`; a mapping of it has a multiple of `granule` bytes.
+    /// Returns the pod file `file`, opened by `path`. The size of a mapping of it is a multiple of
+    /// `granule` bytes.
     pub fn new(file: Arc<File>, path: &Path, granule: u64) -> Self {
         Self {
             which: which(&file),
@@ -102,7 +108,7 @@ impl PodFile {
         }
     }
 
-    /// The same file by a description of its own, which has none of the locks of this one.
+    /// Opens the same file again. The new description has none of the locks of this one.
     pub(super) fn reopened(&self) -> Result<Self, OsError> {
         Ok(Self {
             file: Arc::new(self.reopen()?),
@@ -115,7 +121,7 @@ impl PodFile {
         self.which.is_some() && self.which == other.which
     }
 
-    /// Whether it has a name. A memfd and a file that was removed have none.
+    /// Returns whether the file has a name. A memfd and a removed file have none.
     pub(super) fn has_name(&self) -> bool {
         self.file.metadata().map_or(true, |file| file.nlink() > 0)
     }
@@ -125,7 +131,8 @@ impl PodFile {
         &self.path
     }
 
-    /// Whether the process `pid` of this PID namespace has it mapped, as far as `/proc` tells.
+    /// Returns whether the process `pid` of this PID namespace has the file mapped, according to
+    /// `/proc`. Returns `false` if that cannot be read.
     pub(super) fn is_mapped_by(&self, pid: u32) -> bool {
         let Some((device, inode, _)) = self.which else {
             return false;
@@ -135,7 +142,8 @@ impl PodFile {
         maps.is_ok_and(|maps| maps.lines().any(|line| mapped(line) == Some(place)))
     }
 
-    /// Where those meet who have the pod: the directory of its file, or `/dev/shm` if it is a device or has no name.
+    /// Returns the directory in which the processes of the pod meet: that of its file, or
+    /// `/dev/shm` if the pod is a device or its file has no name.
     pub(super) fn directory(&self) -> &Path {
         let is_named = self.path.is_absolute() && !self.path.starts_with("/proc");
         let is_file = self
@@ -153,20 +161,21 @@ impl PodFile {
         self.hold(FIRST_BYTE + libc::off_t::from(id), Kind::Write)
     }
 
-    /// As [`claim`](Self::claim), freed explicitly when the result is dropped.
+    /// As [`claim`](Self::claim), but the byte is unlocked explicitly when the result is dropped.
     pub(super) fn claim_briefly(&self, id: u32) -> Result<Option<Presence>, OsError> {
         let (file, byte) = (self.reopen()?, FIRST_BYTE + libc::off_t::from(id));
         let claimed = self.lock(&file, byte, Kind::Write)?;
         Ok(claimed.then(|| Presence::new(Held::new(Arc::new(file), byte))))
     }
 
-    /// Says for as long as the result lives that this process is on the operating system `number`; `None` while that number is
-    /// given to another.
+    /// Registers this process as a user of the operating system number `number` for as long as the
+    /// result lives. Returns `None` while that number is being given to another operating system.
     pub(super) fn use_system(&self, number: u16) -> Result<Option<Presence>, OsError> {
         self.hold(SYSTEM_BYTE - libc::off_t::from(number), Kind::Read)
     }
 
-    /// Keeps all processes off the operating system `number` for as long as the result lives; `None` if one is on it.
+    /// Keeps all processes off the operating system `number` for as long as the result lives.
+    /// Returns `None` if a process is on it.
     pub(super) fn reserve_system(&self, number: u16) -> Result<Option<Presence>, OsError> {
         self.hold(SYSTEM_BYTE - libc::off_t::from(number), Kind::Write)
     }
@@ -198,18 +207,19 @@ impl PodFile {
         })
     }
 
-    /// Runs `change` while no other process of this kernel changes what the pod is.
+    /// Runs `change` while no other process of this kernel changes the identity of the pod. Returns
+    /// `None` if another process does.
     pub(crate) fn change_alone<T>(&self, change: impl FnOnce() -> T) -> Result<Option<T>, OsError> {
         let file = self.reopen()?;
         if !self.lock(&file, CHANGE_BYTE, Kind::Write)? {
             return Ok(None);
         }
-        // Freed by the kernel if this process dies before.
+        // The kernel releases the lock if this process dies before.
         let _held = Held::new(Arc::new(file), CHANGE_BYTE);
         Ok(Some(change()))
     }
 
-    /// Locks one byte through `file`; `false` if another description has it.
+    /// Locks one byte through `file`. Returns `false` if another description has it locked.
     fn lock(&self, file: &File, byte: libc::off_t, kind: Kind) -> Result<bool, OsError> {
         ofd::lock(file, byte, kind).map_err(|error| match error.raw_os_error() {
             Some(libc::EINVAL | libc::ENOLCK | libc::EOPNOTSUPP | libc::ENOSYS) => OsError::Missing {
@@ -226,7 +236,7 @@ impl PodFile {
         })
     }
 
-    /// A new description of the same file.
+    /// Opens a new description of the same file.
     fn reopen(&self) -> Result<File, OsError> {
         let opened = ofd::reopen(&self.file, &self.path);
         let opened = opened.and_then(|file| match which(&file) == self.which {
@@ -240,7 +250,7 @@ impl PodFile {
         })
     }
 
-    /// The mapping that keeps what `file` has locked.
+    /// Maps the file, which keeps the locks of the description of `file`.
     fn anchor(&self, file: &File) -> Result<Anchor, OsError> {
         // SAFETY: a new mapping at an address of the kernel's choice, without access to its bytes.
         let base = unsafe {
@@ -261,7 +271,8 @@ impl PodFile {
             len: self.granule,
             of: fork::generation(),
         };
-        // SAFETY: the mapping is ours. A forked child that inherited it would keep the lock of its dead parent.
+        // SAFETY: the mapping is ours. A forked child that inherited it would keep the lock of its
+        // dead parent.
         if unsafe { libc::madvise(base, self.granule, libc::MADV_DONTFORK) } != 0 {
             return Err(last_error(format!(
                 "madvise(MADV_DONTFORK) on {}",

@@ -56,9 +56,9 @@ impl Stat {
     }
 }
 
-/// Reads the small file `path` of `/proc`, whose reported size means nothing, by one read of a
-/// page. The standard library begins with a few bytes and makes seven reads. A restart waits for
-/// several of these files.
+/// Reads the small file `path` of `/proc` by one read of a page. (Its reported size means nothing,
+/// so the standard library begins with a few bytes and makes seven reads. A restart waits for
+/// several of these files.)
 fn read(path: &str) -> io::Result<String> {
     let mut file = fs::File::open(path)?;
     let mut page = vec![0; 4096];
@@ -107,7 +107,7 @@ pub(super) fn liveness(thread: ThreadIdentity) -> Liveness {
     let is_over = |stat: Stat| differ(stat.start_time, thread.start_time) || stat.is_dead();
     match Stat::of_thread(pid, thread.tid) {
         Ok(stat) if is_over(stat) => {
-            // A proof of death: is this still the right /proc, and does it say so still?
+            // This would be a proof of death, so it is checked again, and the mount of /proc too.
             let is_sure =
                 is_own_now() && Stat::of_thread(pid, thread.tid).is_ok_and(is_over) && is_own_now();
             if is_sure {
@@ -129,19 +129,19 @@ pub(super) fn liveness(thread: ThreadIdentity) -> Liveness {
     }
 }
 
-/// Whether two start times are known to be different. 0 stands for one that is not known.
+/// Returns whether two start times are known to be different. 0 stands for an unknown one.
 pub(super) fn differ(one: u64, other: u64) -> bool {
     one != other && one != 0 && other != 0
 }
 
-/// Whether no thread of this PID namespace has the id `tid`.
+/// Returns whether no thread of this PID namespace has the id `tid`.
 pub(super) fn no_such_tid(tid: u32) -> bool {
     // SAFETY: signal 0 is never sent; the call only looks whether it could be.
     let answer = unsafe { libc::syscall(libc::SYS_tkill, tid, 0) };
     answer == -1 && io::Error::last_os_error().raw_os_error() == Some(libc::ESRCH)
 }
 
-/// When process `pid` started, if that can be known.
+/// Returns the start time of process `pid`; `None` if it cannot be read.
 pub(super) fn start_time_of(pid: u32) -> Option<u64> {
     if !is_own() {
         return None;
@@ -174,7 +174,8 @@ pub(super) fn this_process() -> Result<ProcessIdentity, OsError> {
 /// The calling thread of `process`.
 pub(super) fn this_thread(process: ProcessIdentity) -> ThreadIdentity {
     let tid = this_tid();
-    // 0, not known, where it cannot be read: another's start time would prove that this thread is gone.
+    // 0 (not known) where it cannot be read: a wrong start time would prove that this thread is
+    // gone.
     let start_time = match is_own() {
         true => Stat::of_thread(process.pid, tid).map_or(0, |stat| stat.start_time),
         false => 0,
@@ -191,12 +192,13 @@ pub(super) fn this_tid() -> u32 {
     rustix::thread::gettid().as_raw_nonzero().get() as u32
 }
 
-/// Whether `/proc` is that of this process's own PID namespace, so that the numbers in it mean what they mean here: the
-/// process has one number there, and it is the one that it knows. (In a parent's it has two; in a child's or a sibling's,
-/// and where there is none, no line at all.)
+/// Returns whether `/proc` is that of this process's own PID namespace, so that its ids are those
+/// that this process knows. Then the process has exactly one id there, its own. (In the `/proc` of
+/// a parent namespace it has two; in that of a child or a sibling, and without `/proc`, it has no
+/// line at all.)
 pub(super) fn is_own() -> bool {
-    /// The process that asked last (`fork.rs`), and the answer in the lowest bit. A forked child asks
-    /// again.
+    /// The number of the process that checked last (`fork.rs`), and the result in the lowest bit. A
+    /// forked child checks again.
     static ANSWER: AtomicU64 = AtomicU64::new(0);
     let me = fork::generation();
     // Relaxed: the word alone is the answer.
@@ -209,7 +211,7 @@ pub(super) fn is_own() -> bool {
     is_own
 }
 
-/// As [`is_own`], asked anew: another `/proc` may have been mounted over this one since.
+/// As [`is_own`], but checks again: another `/proc` may have been mounted over this one since.
 fn is_own_now() -> bool {
     let pid = std::process::id();
     let status = read("/proc/self/status").unwrap_or_default();
@@ -217,12 +219,13 @@ fn is_own_now() -> bool {
     line.is_some_and(|line| line.split_whitespace().eq([pid.to_string()]))
 }
 
-/// Where the ids of this process's threads mean something, as a part of a name.
+/// The scope in which the ids of this process's threads are valid, as a part of a name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Place {
     /// The id of this boot.
     pub boot: u128,
-    /// The numbers of the PID and the time namespace, one in each half. They are unique among namespaces that live.
+    /// The inode numbers of the PID namespace (upper half) and the time namespace (lower half).
+    /// They are unique among existing namespaces.
     pub namespaces: u64,
 }
 
@@ -232,11 +235,12 @@ impl Place {
         let boot = read(path).map_err(|source| no_proc(path, source))?;
         let boot = u128::from_str_radix(&boot.trim().replace('-', ""), 16)
             .map_err(|error| no_proc(path, io::Error::new(io::ErrorKind::InvalidData, error)))?;
-        // Also in another namespace's /proc the link leads to the namespace of the process that asks.
+        // Even in the /proc of another namespace the link leads to the namespace of the reading
+        // process.
         let pid = fs::metadata("/proc/self/ns/pid")
             .map_err(|source| no_proc("/proc/self/ns/pid", source))?
             .ino();
-        // Kernels before 5.6 have one time only.
+        // Kernels before 5.6 have no time namespaces.
         let time = fs::metadata("/proc/self/ns/time").map_or(0, |file| file.ino());
         Ok(Self {
             boot,
@@ -246,7 +250,7 @@ impl Place {
     }
 }
 
-/// The machine that this is, over its boots; 0 if that is not known.
+/// Returns the id of this machine, which stays the same over its boots; 0 if it is not known.
 pub(super) fn machine() -> u128 {
     let id = read("/etc/machine-id").ok();
     id.and_then(|id| u128::from_str_radix(id.trim(), 16).ok())

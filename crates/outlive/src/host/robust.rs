@@ -22,8 +22,8 @@
 //! the word and the kernel marks it by the pending entry, or it is not and the kernel leaves it alone.
 //! An entry that is both linked and pending is marked once.
 //!
-//! The entries lie in private memory, although their words are shared (`window.rs`): no other process can write a link that
-//! this one, or the kernel on its behalf, would follow.
+//! The entries lie in private memory, although their words are shared (`window.rs`): no other
+//! process can write a link that this one, or the kernel on its behalf, would follow.
 //!
 //! Not to be called from a signal handler: it might interrupt the C library in the middle of the same.
 

@@ -61,10 +61,10 @@ struct Slot {
     marked: bool,
 }
 
-/// The presences of one kernel: who has each id, and whether that process's address space still exists.
+/// The presences of one kernel: for each id, whether the address space of its process still exists.
 type Presences = Arc<Mutex<BTreeMap<u32, Arc<AtomicBool>>>>;
 
-/// The cords of one kernel: of each host's incarnation, the processes that are tied to it.
+/// The cords of one kernel: for each host and incarnation, the processes that are tied to its cord.
 type Cords = Arc<Mutex<BTreeMap<(u32, u32), Vec<(Scripted, ProcessIdentity)>>>>;
 
 /// A presence that a scripted process has.
@@ -136,7 +136,7 @@ impl Scripted {
         Self::with(identity, Presences::default(), Cords::default(), obituaries)
     }
 
-    /// As [`new`](Self::new), where the pod is a file that one kernel at a time can map.
+    /// As [`new`](Self::new), for a pod in a file that one kernel at a time can map.
     pub fn on_local_file(boot: u128, obituaries: u32) -> Self {
         let identity = OsIdentity {
             id: NEXT.fetch_add(1, Ordering::Relaxed).into(),
@@ -147,8 +147,8 @@ impl Scripted {
         Self::with(identity, Presences::default(), Cords::default(), obituaries)
     }
 
-    /// Another operating system on the same kernel, with obituaries of its own: another PID namespace, or another
-    /// `/dev/shm`.
+    /// Returns another operating system on the same kernel, with obituaries of its own: another PID
+    /// namespace, or another `/dev/shm`.
     pub fn beside(&self) -> Self {
         let identity = OsIdentity {
             id: NEXT.fetch_add(1, Ordering::Relaxed).into(),
@@ -245,7 +245,7 @@ impl Scripted {
         process.alive.store(false, Ordering::SeqCst);
     }
 
-    /// Lets `process` call exec: its threads end, its address space goes, and the process goes on with another.
+    /// Lets `process` call exec: its threads end, and the process goes on with a new address space.
     pub fn exec(&self, process: ProcessIdentity) {
         self.begin_death(process);
         let mut state = self.state();
@@ -509,7 +509,7 @@ impl Os for ScriptedOs {
     }
 
     fn use_system(&self, number: u16) -> Result<Option<Presence>, OsError> {
-        // A lock that several may have is one presence for each.
+        // A lock that several processes may have is one presence for each of them.
         let pid = self.thread.process.pid;
         self.claim_presence(1 << 31 | u32::from(number) << 15 | pid)
     }
@@ -549,7 +549,7 @@ impl Os for ScriptedOs {
         let mut pulled = false;
         for (os, process) in tied {
             let handle = ScriptedHandle { os, process };
-            // A process that refuses kills is a stand-in for the first of a namespace.
+            // A process that refuses kills represents the first process of a PID namespace.
             pulled |= !handle.is_gone() && handle.send_kill();
         }
         pulled

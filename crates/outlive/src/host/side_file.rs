@@ -1,9 +1,10 @@
 //! The side file: what dies with a boot. One for each pod and operating system, in `/dev/shm`.
 //!
-//! It holds the obituaries and the bells. They cannot live in the pod's segment: thread ids mean
-//! something to one kernel and PID namespace only, the robust list holds addresses, and futexes do not
-//! work on every memory that a segment may lie in. Its name says where its users meet:
-//! `outlive.POD.BOOT.NAMESPACES`. What identifies the operating system is the random number in its header.
+//! It holds the obituaries and the bells (wake-up futexes). They cannot live in the pod's segment:
+//! thread ids are valid within one kernel and PID namespace only, the robust list holds addresses,
+//! and futexes do not work on every memory that a segment may lie in. The processes that share the
+//! file find it by its name: `outlive.POD.BOOT.NAMESPACES`. The random number in its header
+//! identifies the operating system.
 //!
 //! ```text
 //! page 0                     header: never changes once the file has its name
@@ -12,29 +13,33 @@
 //! a page for three ids       the words of their obituaries, in its last 24 bytes (`window.rs` says why)
 //! ```
 //!
-//! **Creation.** The file is made without a name, filled and locked, and then given its name by a link,
-//! which fails if another process was quicker. So under its name it is always complete; a creator that is killed
-//! leaves nothing. (Where a filesystem has no nameless files it is made under another name first, which
-//! the clean-up knows.)
+//! **Creation.** The file is created without a name, filled and locked, and then given its name by
+//! a link, which fails if another process was quicker. So under its name it is always complete; a
+//! creator that is killed leaves nothing. (Where a filesystem has no nameless files, the file is
+//! first created under another name, which the clean-up knows.)
 //!
-//! **Use.** Every process that maps the file has a read lock on its first byte, which its mapping keeps. A process that
-//! attaches and finds no such lock is alone: it *clears* the file under a write lock before it uses it. So an obituary that an
-//! earlier user left (of another PID namespace, say, that had the same number) is never taken for a living thread's. A kill
-//! in the middle leaves a file that says so, and is cleared by the next. The number stays: all earlier users are dead, and their
-//! obituaries vacant, which is what the table of generations is compared with.
+//! **Use.** Every process that maps the file has a read lock on its first byte, which its mapping
+//! keeps. A process that attaches and finds no such lock is alone: it *clears* the file under a
+//! write lock before it uses it. So an obituary that an earlier user left (of another PID namespace
+//! that had the same number, for example) is never taken for that of a live thread. A kill during
+//! the clearing leaves a mark in the file, and the next process clears the file again. The number
+//! stays the same: all earlier users are dead and their obituaries vacant, and the table of
+//! generations is compared with the obituaries.
 //!
-//! **Removal.** A process that removes the file takes the write lock, so a side file in use is never removed; a process that
-//! opens it looks, after the lock, whether the file still has its name, and starts again if not.
+//! **Removal.** A process that removes the file takes the write lock, so a side file in use is
+//! never removed. A process that opens the file checks, after it has locked it, whether the file
+//! still has its name, and starts again if not.
 //!
-//! **Trust.** `/dev/shm` is open to all, and the name can be guessed. A file is used only if it is a regular file that belongs to
-//! this user, to root or to the owner of the pod's file; or, where the group may use the pod, to the pod's group, which a user
-//! outside the group cannot give it. Any other file at the name is passed over, and the next of a few names is taken.
+//! **Trust.** All users can write to `/dev/shm`, and the name can be guessed. A file is used only
+//! if it is a regular file that belongs to this user, to root or to the owner of the pod's file;
+//! or, where the group may use the pod, to the pod's group, which a user outside the group cannot
+//! give it. Any other file at the name is passed over, and the next of a few names is taken.
 //!
 //! **Memory.** All pages are reserved at creation (a full `/dev/shm` is an error then, not a SIGBUS
 //! later). The pages by which the kernel marks a word are locked where the limit allows. The
-//! mapping is not inherited by fork: a child whose parent's thread was marked can write nothing here, nor
-//! follow the parent's robust list. Its addresses are never released, so no handle on it can come
-//! to point at another mapping.
+//! mapping is not inherited by fork: a child whose parent's thread was marked can write nothing
+//! here, nor follow the parent's robust list. Its addresses are never released, so no handle on it
+//! can come to point at another mapping.
 
 use super::proc::Place;
 use super::robust::{Entry, OWNER_DIED, RobustList, TID};
@@ -60,7 +65,8 @@ use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
-/// The byte of slot 0, whose lock is that of a process that clears an obituary which the kernel did not mark.
+/// The byte of slot 0. A process locks the byte of a slot while it clears an obituary that the
+/// kernel did not mark.
 const CLEAR_BYTE: libc::off_t = 1;
 const BELL_BITS: u32 = BELLS.trailing_zeros();
 
@@ -68,7 +74,8 @@ const BELL_BITS: u32 = BELLS.trailing_zeros();
 #[derive(Debug)]
 pub(super) struct SideFile {
     base: NonNull<u8>,
-    /// In which process of a chain of forks it is mapped: a child has other memory there.
+    /// The number of the process that mapped it (`fork::generation`): a child has other memory
+    /// there.
     of: u64,
     obituaries: u32,
     word_at: usize,
@@ -110,7 +117,7 @@ impl SideFile {
                         }
                     }
                     Found::Fit(file) => file,
-                    // Passed over, and the error told if no name is left.
+                    // The file is passed over. The first error is returned if no name is left.
                     Found::Unfit(why) => {
                         unfit.get_or_insert(refused(&path, why));
                         break;
@@ -124,7 +131,8 @@ impl SideFile {
         Err(unfit.expect("there are names"))
     }
 
-    /// Begins to use the open `file`; `None` if it has lost its name since.
+    /// Begins to use the open `file`. Returns `None` if the file has lost its name, or if the
+    /// caller is to try again.
     fn begin(
         file: File,
         path: &Path,
@@ -144,15 +152,15 @@ impl SideFile {
         }
         let header = checked?;
         if !is_alone && is_dirty(&file, path)? {
-            // The process that was clearing it died while this one waited. All who see that give their lock back, until one
-            // of them is alone.
+            // The process that was clearing the file died while this one waited. All processes that
+            // see that release their lock, until one of them is alone.
             std::thread::sleep(PAUSE);
             return Ok(None);
         }
         if is_alone {
             remove_unused(path.parent().unwrap_or(Path::new(MEETING)), pod, place);
             clear(&file, path, obituaries)?;
-            // From a write to a read lock, which nothing can prevent.
+            // Turns the write lock into a read lock, which no other lock can prevent.
             ofd::lock(&file, USE_BYTE, Kind::Read).map_err(|error| cannot_lock(path, error))?;
         }
         Self::map(file, path, header).map(Some)
@@ -209,7 +217,7 @@ impl SideFile {
         removed
     }
 
-    /// The file, as the place of its users' presence.
+    /// Returns the file as one in which the presence of its users is locked.
     pub(super) fn pod_file(&self) -> Result<PodFile, OsError> {
         Ok(PodFile::new(self.file()?, &self.path, PAGE as u64))
     }
@@ -273,13 +281,14 @@ impl SideFile {
         Ok(())
     }
 
-    /// The number of the operating system whose side file this is.
+    /// Returns the number that identifies the operating system of this side file.
     pub(super) fn id(&self) -> u128 {
         self.id
     }
 
-    /// Runs `clear` while no other process does for the obituary `slot`; `None` if one does. The lock is the kernel's to free
-    /// if this process dies in the middle.
+    /// Runs `clear` for the obituary `slot` while no other thread does. Returns `None` if another
+    /// thread does, or on an error. The kernel releases the lock if this process dies in the
+    /// middle.
     pub(super) fn while_clearing<T>(&self, slot: u32, clear: impl FnOnce() -> T) -> Option<T> {
         // A description of its own, so that threads of one process exclude one another too.
         let file = ofd::reopen(&*self.file().ok()?, &self.path).ok()?;
@@ -319,7 +328,7 @@ impl SideFile {
         unsafe { AtomicU64::from_ptr(self.base.as_ptr().add(at).cast()) }
     }
 
-    /// A window on obituary `slot`, for a thread whose list is `list`.
+    /// Maps a window on obituary `slot` for a thread whose list is `list`.
     pub(super) fn window(&self, slot: u32, list: &RobustList) -> Result<Window, OsError> {
         if word_in_cell(list.futex_offset()) != self.word_at {
             return Err(OsError::Missing {
@@ -330,8 +339,8 @@ impl SideFile {
             });
         }
         if self.word_at != 0 {
-            // musl's pthread_exit walks the list too and takes the word for that of a mutex whose type stands before it
-            // and says whether its futex is shared.
+            // musl's pthread_exit walks the list too. It takes the word for that of a mutex, whose
+            // type is stored before the word and says whether its futex is shared.
             self.atomic(self.cell(slot)).store(128, Ordering::Relaxed);
         }
         let page = self.cell(slot) / PAGE * PAGE;
@@ -343,19 +352,20 @@ impl SideFile {
         Ok(window)
     }
 
-    /// The entry of obituary `slot` in its window.
+    /// Returns the entry of obituary `slot` in its window.
     pub(super) fn entry(window: &Window, slot: u32) -> *mut Entry {
         window.entry(slot % WORDS)
     }
 
-    /// Keeps the window by which the calling thread holds obituary `slot`. One that a thread which died has left is
-    /// unmapped: the kernel has walked its list, since the obituary could be taken.
+    /// Keeps the window by which the calling thread holds obituary `slot`. A window that a dead
+    /// thread has left for this slot is unmapped: the kernel has walked that thread's list, since
+    /// the obituary could be taken.
     pub(super) fn keep_window(&self, slot: u32, window: Window) {
         let mut windows = self.windows.lock().unwrap_or_else(PoisonError::into_inner);
         windows.insert(slot, window);
     }
 
-    /// The window by which the calling thread holds obituary `slot`.
+    /// Removes and returns the window by which the calling thread holds obituary `slot`.
     pub(super) fn take_window(&self, slot: u32) -> Option<Window> {
         let mut windows = self.windows.lock().unwrap_or_else(PoisonError::into_inner);
         windows.remove(&slot)
@@ -373,7 +383,7 @@ impl SideFile {
         HOLDERS_AT + slot as usize * HOLDER
     }
 
-    /// Where the cell of obituary `slot` is.
+    /// Returns the offset of the cell of obituary `slot` in the file.
     fn cell(&self, slot: u32) -> usize {
         self.check(slot);
         words_at(self.obituaries) + (slot / WORDS) as usize * PAGE + cell_at(slot % WORDS)

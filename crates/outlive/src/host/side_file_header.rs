@@ -1,4 +1,4 @@
-//! The format of a side file: its header, and where in it the words stand.
+//! The format of a side file: its header, and the offsets of its parts.
 
 use super::OsError;
 use super::proc::Place;
@@ -11,10 +11,10 @@ use std::fs::{File, Metadata};
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
-/// Where the processes of an operating system meet.
+/// The directory in which the processes of an operating system find their side file.
 pub(crate) const MEETING: &str = "/dev/shm";
 
-/// The byte whose lock says that the file is used.
+/// The byte that the users of the file lock.
 pub(super) const USE_BYTE: libc::off_t = 0;
 
 const MAGIC: [u8; 8] = *b"OUTLside";
@@ -23,18 +23,19 @@ const VERSION: u32 = 3;
 pub(super) const DIRTY_AT: u64 = 1024;
 pub(super) const PAGE: usize = 4096;
 pub(super) const LINE: usize = 64;
-/// How many bells there are. More make it rarer that two keys share one.
+/// The number of bells. With more bells fewer keys share one.
 pub(super) const BELLS: usize = 1024;
-/// The size of what is kept of a holder, and where in it: its thread id, since the kernel's mark erases it from the word;
-/// its process, and when the thread started, which tell it from others that had its id.
+/// The size of the record of a holder. It has the thread id at offset 0, since the kernel's mark
+/// erases it from the word, and the process id and the thread's start time, which distinguish the
+/// thread from others that had its id.
 pub(super) const HOLDER: usize = 16;
 pub(super) const HOLDER_PID_AT: usize = 4;
 pub(super) const HOLDER_START_AT: usize = 8;
 pub(super) const HOLDERS_AT: usize = PAGE + BELLS * LINE;
-/// glibc's futex offset on every 64-bit architecture, and musl's.
+/// The futex offsets of glibc and musl on every 64-bit architecture.
 const FUTEX_OFFSETS: [isize; 2] = [-32, -28];
 
-/// Where in its cell the word of an obituary is for a C library with this futex offset.
+/// Returns the offset of an obituary's word in its cell, for a C library with this futex offset.
 pub(super) fn word_in_cell(futex_offset: isize) -> usize {
     (32 + futex_offset) as usize
 }
@@ -48,15 +49,15 @@ pub(super) struct Header {
     pod: [u64; 2],
     boot: [u64; 2],
     namespaces: u64,
-    /// What identifies the operating system: random.
+    /// The random number that identifies the operating system.
     pub(super) id: [u64; 2],
     /// Which file it is: a copy is not used.
     file: [u64; 2],
     bells: u32,
-    /// Where in its cell an obituary's word is: the creator's C library decided.
+    /// The offset of an obituary's word in its cell, which depends on the creator's C library.
     pub(super) word_at: u32,
     reserved: u32,
-    /// CRC32 of all before.
+    /// The CRC32 of all fields before.
     checksum: u32,
 }
 
@@ -97,12 +98,12 @@ fn halves(number: u128) -> [u64; 2] {
     [number as u64, (number >> 64) as u64]
 }
 
-/// Where the pages with the words begin.
+/// Returns the offset of the pages with the words.
 pub(super) fn words_at(obituaries: u32) -> usize {
     (HOLDERS_AT + obituaries as usize * HOLDER).next_multiple_of(PAGE)
 }
 
-/// The size of the side file of a pod with `ids` ids.
+/// Returns the size in bytes of the side file of a pod with `ids` ids.
 pub(crate) fn bytes(ids: u32) -> u64 {
     file_bytes(ids) as u64
 }
@@ -111,7 +112,7 @@ pub(super) fn file_bytes(obituaries: u32) -> usize {
     words_at(obituaries) + obituaries.div_ceil(WORDS) as usize * PAGE
 }
 
-/// Reads the header of an open file and compares it with what is wanted.
+/// Reads the header of an open file, compares it with the arguments, and returns it.
 pub(super) fn check(
     file: &File,
     path: &Path,
@@ -163,7 +164,8 @@ pub(super) fn check(
     Ok(header)
 }
 
-/// The futex offset of the calling thread's C library, if it is one whose entries we know.
+/// Returns the futex offset of the calling thread's C library, if the layout of its entries is
+/// known.
 pub(super) fn futex_offset() -> Result<isize, OsError> {
     let offset = RobustList::of_this_thread()?.futex_offset();
     if !FUTEX_OFFSETS.contains(&offset) {

@@ -1,4 +1,5 @@
-//! The names of side files: which lie here, and the removal of those that no process uses.
+//! The names of side files; a list of all side files, and the removal of those that no process
+//! uses.
 
 use super::OsError;
 use super::proc::Place;
@@ -12,10 +13,10 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 const PREFIX: &str = "outlive.";
-/// What the name of a file ends in that is still being filled, where it has to have a name then.
+/// The end of the name of a file that is still being filled, on filesystems without nameless files.
 pub(super) const UNFINISHED: &str = "unfinished";
-/// How many names a side file can have. A file at one of them that is not what it should be costs that name only: two side
-/// files are two operating systems, which a pod can have.
+/// The number of names that a side file can have. An unusable file at one of them makes only that
+/// name unavailable. Two side files are two operating systems, which a pod can have.
 pub(super) const NAMES: u32 = 8;
 
 /// A side file that lies in `/dev/shm`, of whatever pod and boot.
@@ -30,10 +31,10 @@ pub struct SideFileEntry {
 }
 
 impl SideFileEntry {
-    /// Whether a process uses the file, so that it would not be removed now. Changes nothing.
+    /// Returns whether a process uses the file, so that it cannot be removed now. Changes nothing.
     ///
     /// # Errors
-    /// What the operating system said; only those can look who may open the file.
+    /// The error of the operating system, for example if this user may not open the file.
     pub fn is_in_use(&self) -> Result<bool, OsError> {
         let Some(file) = self.open(OFlags::RDONLY)? else {
             return Ok(false);
@@ -54,8 +55,9 @@ impl SideFileEntry {
         self.remove_if(|| true)
     }
 
-    /// As [`remove`](Self::remove), if `is_left_over` while no process uses the file or can begin to: a process that comes
-    /// after that look finds the file gone, and makes another one.
+    /// As [`remove`](Self::remove), but only if `is_left_over` returns `true`. It is called while
+    /// no process uses the file or can begin to. A process that comes later finds the file removed,
+    /// and creates another one.
     ///
     /// # Errors
     /// As for [`remove`](Self::remove).
@@ -66,7 +68,7 @@ impl SideFileEntry {
         }
     }
 
-    /// The file; `None` if it is gone, or no file.
+    /// Opens the file. Returns `None` if it does not exist or is not a regular file.
     fn open(&self, access: OFlags) -> Result<Option<File>, OsError> {
         // Nonblocking: opening a FIFO of that name must not wait for its other end.
         let flags = access | OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::NONBLOCK;
@@ -82,8 +84,8 @@ fn is_regular(file: &File) -> bool {
     file.metadata().is_ok_and(|metadata| metadata.is_file())
 }
 
-/// Removes the open `file` from `path` if no other description has it locked, and then it is `left_over`. A read lock that
-/// `file` had stays if another process uses the file.
+/// Removes the open `file` from `path` if no other description has it locked and `is_left_over`
+/// then returns `true`. A read lock that `file` had stays if another process uses the file.
 pub(super) fn remove_locked(
     file: &File,
     path: &Path,
@@ -101,7 +103,8 @@ pub(super) fn remove_locked(
     Ok(true)
 }
 
-/// Locks the open `file` at `path` unless another process uses it; one that removes or makes it anew has it for a moment.
+/// Takes a write lock on the open `file` at `path`, unless another process uses it. Tries three
+/// times, since a process that removes or recreates the file has it locked only briefly.
 fn lock_for_oneself(file: &File, path: &Path) -> Result<bool, OsError> {
     for moment in [1, 3, 0] {
         let locked = ofd::lock(file, USE_BYTE, Kind::Write).map_err(|source| OsError::Call {
@@ -135,7 +138,8 @@ pub(super) fn list(meeting: &Path) -> Result<Vec<SideFileEntry>, OsError> {
     Ok(found)
 }
 
-/// The name of the side file of `pod` for processes of `place`, or the `other`-th name that it may have instead.
+/// Returns the name of the side file of `pod` for processes of `place`: the first one if `other` is
+/// 0, else the `other`-th alternative.
 pub(super) fn name(pod: u128, place: Place, other: u32) -> String {
     let Place { boot, namespaces } = place;
     let first = format!("{PREFIX}{pod:032x}.{boot:032x}.{namespaces:016x}");
@@ -145,7 +149,7 @@ pub(super) fn name(pod: u128, place: Place, other: u32) -> String {
     }
 }
 
-/// The pod and the boot in a side file's name, also in that of an unfinished one.
+/// Returns the pod and the boot in the name of a side file, which may be unfinished.
 fn parse_name(name: &str) -> Option<(u128, u128)> {
     let mut parts = name.strip_prefix(PREFIX)?.split('.');
     let mut hex = |digits| {
@@ -161,8 +165,9 @@ fn parse_name(name: &str) -> Option<(u128, u128)> {
     Some((pod, boot))
 }
 
-/// Removes what no process uses of this pod's and is not of `place`: of earlier boots, and of PID namespaces that are no
-/// more. (At the names for `place` every process is to find the same.) What cannot be removed is left for the clean-up.
+/// Removes the side files of `pod` that no process uses and that are not of `place`: those of
+/// earlier boots, and of PID namespaces that have ended. (At the names for `place` all processes
+/// must find the same file.) Files that cannot be removed are left to the clean-up.
 pub(super) fn remove_unused(meeting: &Path, pod: u128, place: Place) {
     let here = name(pod, place, 0);
     let is_here = |path: &Path| {

@@ -1,4 +1,4 @@
-//! How a side file is found and trusted, created, locked and cleared.
+//! Opening, creating, locking and clearing a side file, and the checks by which it is trusted.
 
 use super::OsError;
 use super::side_file_header::{DIRTY_AT, Header, MEETING, PAGE, USE_BYTE, failed, file_bytes};
@@ -14,24 +14,24 @@ use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
-/// For how long a process waits for one that clears or removes the file, which takes a moment.
+/// The longest time that a process waits for another that clears or removes the file.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// How long it sleeps between two tries.
+/// The time between two tries.
 pub(super) const PAUSE: Duration = Duration::from_micros(200);
 
-/// Who may use a pod's side file.
+/// The permissions and the owner of a pod's side file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Access {
     /// The permission bits, whatever the umask.
     pub mode: u32,
-    /// The group it is to belong to, if not that of its creator.
+    /// The group of the file, if not that of its creator.
     pub group: Option<u32>,
-    /// The user it is to belong to, if not its creator: the owner of the pod's file.
+    /// The owner of the file, if not its creator: the owner of the pod's file.
     pub owner: Option<u32>,
 }
 
 impl Default for Access {
-    /// For this user only.
+    /// Access for this user only.
     fn default() -> Self {
         Self {
             mode: 0o600,
@@ -41,17 +41,17 @@ impl Default for Access {
     }
 }
 
-/// What is at the name of a side file.
+/// The file at the name of a side file.
 pub(super) enum Found {
     Nothing,
     Fit(File),
-    /// A file that may not be used, and why.
+    /// A file that may not be used, with the reason.
     Unfit(&'static str),
 }
 
-/// Opens what is at `path`, if it may be used.
+/// Opens the file at `path` if it may be used.
 pub(super) fn open(path: &Path, access: Access) -> Result<Found, OsError> {
-    // Nonblocking: a FIFO of that name is not waited for.
+    // Nonblocking: opening a FIFO of that name must not wait for its other end.
     let flags = OFlags::RDWR | OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::NONBLOCK;
     let file = match rustix::fs::open(path, flags, Mode::empty()) {
         Ok(file) => file,
@@ -69,7 +69,8 @@ pub(super) fn open(path: &Path, access: Access) -> Result<Found, OsError> {
     })
 }
 
-/// Why the open `file` may not be used by those to whom `access` gives the pod, if it may not.
+/// Returns the reason why the open `file` may not be used as a side file with `access`; `None` if
+/// it may.
 pub(super) fn unfit(
     file: &File,
     path: &Path,
@@ -78,7 +79,7 @@ pub(super) fn unfit(
     let stat = rustix::fs::fstat(file).map_err(|error| failed("stat of", path, error))?;
     let me = rustix::process::geteuid().as_raw();
     let is_of_owner = [Some(me), Some(0), access.owner].contains(&Some(stat.st_uid));
-    // Only members of a group can give it a file.
+    // Only members of a group can give a file to that group.
     let is_of_group = access.mode & 0o020 != 0 && access.group == Some(stat.st_gid);
     let is_of_all = access.mode & 0o002 != 0;
     Ok(if stat.st_mode & libc::S_IFMT != libc::S_IFREG {
@@ -94,8 +95,9 @@ pub(super) fn unfit(
     })
 }
 
-/// Takes the lock of a user of `file`; `true` if it is a write lock, because there is no other user. Waits for a process that
-/// clears or removes the file, which has it for a moment.
+/// Takes the lock of a user of `file`. Returns `true` if it is a write lock, because there is no
+/// other user. Waits for a process that clears or removes the file, which has it locked only
+/// briefly.
 pub(super) fn lock(file: &File, path: &Path) -> Result<bool, OsError> {
     let until = std::time::Instant::now() + PATIENCE;
     loop {
@@ -120,7 +122,7 @@ pub(super) fn cannot_lock(path: &Path, source: io::Error) -> OsError {
     }
 }
 
-/// Makes all bells silent and all obituaries vacant, in a file that no other process uses.
+/// Resets all bells and makes all obituaries vacant, in a file that no other process uses.
 pub(super) fn clear(file: &File, path: &Path, obituaries: u32) -> Result<(), OsError> {
     let zeros = vec![0; file_bytes(obituaries) - PAGE];
     let cleared = file
@@ -133,7 +135,7 @@ pub(super) fn clear(file: &File, path: &Path, obituaries: u32) -> Result<(), OsE
     })
 }
 
-/// Whether a process has begun to clear the file and not come to the end.
+/// Returns whether a process has begun to clear the file and has not finished.
 pub(super) fn is_dirty(file: &File, path: &Path) -> Result<bool, OsError> {
     let mut dirty = [0; 4];
     let read = file.read_exact_at(&mut dirty, DIRTY_AT);
@@ -144,7 +146,7 @@ pub(super) fn is_dirty(file: &File, path: &Path) -> Result<bool, OsError> {
     Ok(dirty != [0; 4])
 }
 
-/// Makes the file and gives it its name; `None` if another has it already.
+/// Creates the file and gives it its name. Returns `None` if another file has that name already.
 pub(super) fn create(
     path: &Path,
     header: &Header,
@@ -235,18 +237,18 @@ fn fill(file: &OwnedFd, path: &Path, header: &Header, access: Access) -> Result<
     hand_over(file, path, access)
 }
 
-/// Gives `file`, which this process has made, to those to whom `access` gives the pod.
+/// Gives `file`, which this process has created, the owner, the group and the mode of `access`.
 pub(super) fn hand_over(file: impl AsFd, path: &Path, access: Access) -> Result<(), OsError> {
     let is_root = rustix::process::geteuid().is_root();
     let owner = access.owner.filter(|_| is_root).map(Uid::from_raw);
     if access.group.is_some() || owner.is_some() {
         match rustix::fs::fchown(&file, owner, access.group.map(Gid::from_raw)) {
-            // Its maker need not be of the group where all have the group's rights.
+            // The creator need not be in the group if all users have the group's rights.
             Err(Errno::PERM) if access.mode & 0o002 != 0 => {}
             given => given.map_err(|error| failed("giving away", path, error))?,
         }
     }
-    // After the owner, whose change would take bits away; and whatever the umask.
+    // After the change of the owner, which may clear mode bits; and regardless of the umask.
     set_mode(file, access.mode).map_err(|error| failed("setting the mode (fchmod) of", path, error))
 }
 
@@ -261,8 +263,8 @@ fn write_zeros(file: &OwnedFd, bytes: u64) -> Result<(), Errno> {
     Ok(())
 }
 
-/// Takes the lock of a user before the file has its name, so no file is left where locks are
-/// refused.
+/// Takes the lock of a user before the file has its name, so that no file is left behind where
+/// locks are refused.
 fn locked(file: OwnedFd, path: &Path) -> Result<File, OsError> {
     let file = File::from(file);
     ofd::lock(&file, USE_BYTE, Kind::Read).map_err(|error| cannot_lock(path, error))?;

@@ -1,4 +1,4 @@
-//! Who may join: a process that could be fenced.
+//! Admission: only a process that could be fenced may join.
 
 use super::door;
 use super::join::JoinError;
@@ -6,17 +6,18 @@ use super::shared::Shared;
 use super::{Instance, InstanceId, Level, Tables};
 use crate::host::{Os, OsError};
 
-/// When a process asks whether it may join.
+/// The stage of a join at which admission is checked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Admission {
-    /// Before it does anything.
+    /// Before the process does anything.
     First,
-    /// When others can see its host, or itself.
+    /// When other processes can see its host, or the process itself.
     Seen,
 }
 
-/// Contract 1: a generation is raised only after a fence or by what cannot err. Where neither could be
-/// had for this process, it must not join. `cord`: why it has no cord, once that is known.
+/// Returns an error if this process could not be fenced. By contract 1 a generation is raised only
+/// after a fence, or on evidence that cannot be wrong. A process for which neither would be
+/// available must not join. `cord` is the reason why it has no cord, once that is known.
 pub(crate) fn refuse_the_unfenceable(
     shared: &Shared,
     os: &dyn Os,
@@ -30,7 +31,8 @@ pub(crate) fn refuse_the_unfenceable(
     if by_agent {
         return Ok(());
     }
-    // Members of one user can signal one another; all others have only the cord.
+    // Processes of one user can signal one another; those of other users can only be killed by a
+    // cord.
     let is_foreign = uid != settings.uid;
     if let (true, Some(error)) = (is_foreign, cord) {
         return Err(JoinError::Unfenceable {
@@ -62,7 +64,8 @@ pub(crate) fn refuse_the_unfenceable(
             continue;
         }
         if !systems.absence_is_proof(shared.os_number, state.host) {
-            // Looked at once, before this process holds anything: it takes its time.
+            // The heart is checked once, before this process holds anything, since the check takes
+            // long.
             let is_over = systems.is_earlier_boot(state.host, os.identity())
                 && (stage != Admission::First
                     || !door::beats_within(tables, os, id, settings.suspicion));
@@ -93,7 +96,8 @@ pub(crate) fn refuse_the_unfenceable(
     Ok(())
 }
 
-/// Why a process of the host `id`, of this kernel and another operating system or user, could not be killed, if there is one.
+/// Returns the reason why a process of the host `id` could not be killed, if there is such a
+/// process. The host is of this kernel, and of another operating system or user.
 fn unreachable_process(tables: Tables, os: &dyn Os, id: InstanceId) -> Option<String> {
     let of_host = tables
         .writers()

@@ -145,15 +145,16 @@ pub(crate) fn bury_process<M: Memory>(
     raised.is_some()
 }
 
-/// Raises and tells the processes of the host `host` whose presence is free. The caller knows that this is proof for the
-/// host's operating system ([`absence_is_proof`](super::OperatingSystems::absence_is_proof)).
+/// Raises and reports the processes of the host `host` whose presence is free. The caller knows
+/// that a free presence is proof for the host's operating system
+/// ([`absence_is_proof`](super::OperatingSystems::absence_is_proof)).
 pub(crate) fn bury_absent_processes<M: Memory>(
     tables: Tables<M>,
     os: &dyn Os,
     host: InstanceId,
     by: Option<Instance>,
 ) {
-    // Each word before its byte: see `raise`.
+    // Each word is read before its byte: see `raise`.
     for (id, seen) in members_of(tables, host) {
         if seen.level == Some(Level::Process) && !os.is_present(id) {
             bury_process(tables, os.bells(), id, seen, by);

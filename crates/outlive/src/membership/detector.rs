@@ -1,4 +1,4 @@
-//! The detector: who of this operating system is dead, by what cannot err.
+//! The detector: finds the dead members of this operating system, by evidence that cannot be wrong.
 //!
 //! The death of a thread is detected by its obituary (by the kernel's list of threads if the
 //! obituary is missing), that of a process by its presence, and a host is dead when the last of its
@@ -28,10 +28,10 @@ pub(crate) struct Sighting {
     pub dying: Vec<(InstanceId, State)>,
 }
 
-/// Looks at every obituary of this operating system; raises the generations of the dead and
-/// notifies their groups. It takes a few microseconds, and no system call but for wake-ups. `me` is
-/// the calling process. The held obituaries for which `is_to_be_held` is true are listed, to sleep
-/// on.
+/// Checks every obituary of this operating system, raises the generations of dead members and
+/// notifies their groups. It takes a few microseconds, and makes no system call except for
+/// wake-ups. `me` is the calling process. The held obituaries for which `is_to_be_held` is true are
+/// listed, to sleep on.
 pub(crate) fn look_at_obituaries(
     tables: Tables,
     os: &dyn Os,
@@ -85,13 +85,13 @@ pub(crate) struct Detector {
     os_number: u16,
     host: Instance,
     me: Instance,
-    /// How many thorough checks it has made.
+    /// The number of thorough checks that it has made.
     thorough: usize,
     pub(crate) sighting: Sighting,
 }
 
 impl Detector {
-    /// The detector of the process `me` of `host`, on operating system `os_number`.
+    /// Returns the detector of the process `me` of `host`, on operating system `os_number`.
     pub(crate) fn new(tables: Tables, os_number: u16, host: Instance, me: Instance) -> Self {
         Self {
             tables,
@@ -149,7 +149,8 @@ impl Detector {
                 continue;
             };
             let is_here = its_os == self.os_number;
-            // Another operating system has sentinels of its own for as long as anything of it lives.
+            // Another operating system has sentinels of its own for as long as a process of it
+            // lives.
             if !(is_here || is_its_turn && systems.absence_is_proof(self.os_number, its_os)) {
                 continue;
             }
@@ -189,8 +190,8 @@ impl Detector {
         dying.any(|(id, _)| !os.is_present(*id))
     }
 
-    /// The numbers of live hosts of this operating system with a smaller id than this one, and with
-    /// another id, that have a watcher which was not seen dying.
+    /// Counts the other live hosts of this operating system whose watcher was not seen dying.
+    /// Returns the number of those with a smaller id than this host's, and the number of all.
     pub(crate) fn other_hosts(&self) -> (usize, usize) {
         let others = self.tables.writers().filter(|(id, state)| {
             state.level == Some(Level::Host)
@@ -204,8 +205,8 @@ impl Detector {
         })
     }
 
-    /// The hosts of this operating system that have a watcher which is present. A watcher that has
-    /// died, and whose obituary the kernel has not marked, still stands in the table.
+    /// Returns the hosts of this operating system whose watcher is present. (A watcher that has
+    /// died, and whose obituary the kernel has not marked, is still in the table.)
     fn served_hosts(&self, os: &dyn Os) -> Vec<InstanceId> {
         let is_served = |(id, state): &(InstanceId, State)| {
             state.level == Some(Level::Host)
@@ -218,7 +219,7 @@ impl Detector {
         served.map(|(id, _)| id).collect()
     }
 
-    /// The watcher of the host `id`, if it has one that was not seen dying.
+    /// Returns the watcher of the host `id`, if it has one that was not seen dying.
     fn watcher(&self, id: u16) -> Option<Instance> {
         let state = self.tables.generations().state(id.into()).ok()?;
         let watcher = watcher_of(self.tables, Instance::new(id.into(), state.generation))?;
@@ -243,7 +244,8 @@ impl Detector {
         if !is_empty || os.is_present(host.id) {
             return false;
         }
-        // Under the join lock no process joins the host meanwhile. Another holder of the lock sees to the host.
+        // Under the join lock no process can join the host. If another process has the lock, it
+        // ends the host if that is empty.
         let Ok(_door) = Door::enter(tables, os, self.os_number, host.id, Duration::ZERO) else {
             return false;
         };

@@ -1,10 +1,11 @@
 //! The join lock of a host: under it the host comes to life and ends.
 //!
-//! It is two locks at once: the presence of the *host's* id, which processes of all operating systems of this kernel see, and
-//! the obituary of that id, which tells those of one operating system at once when the holder dies. Under them the first
-//! process brings the host to life and the last one lets it leave, so that a host never ends while a process is joining it.
-//! Both are freed by the kernel when their holder dies. A fencing manager does not need the lock: it closes the host's word,
-//! and a joining process sees that (the handshake in `join.rs`).
+//! It consists of two locks: the presence of the *host's* id, which processes of all operating
+//! systems of this kernel see, and the obituary of that id, which notifies processes of one
+//! operating system at once when the holder dies. Under them the first process brings the host to
+//! life and the last one lets it leave, so that a host never ends while a process is joining it.
+//! The kernel frees both when their holder dies. A fencing manager does not need the lock: it
+//! closes the host's word, and a joining process sees that (the handshake in `join.rs`).
 
 use super::death::{bury_absent_processes, raise, tell_because};
 use super::join::{Claim, JoinError, hold, join_watched, leave_from};
@@ -13,8 +14,8 @@ use crate::host::{Os, Presence};
 use core::time::Duration;
 use outlive_memory::Memory;
 
-/// The time that a process sleeps between two tries. It grows with the number of tries, since
-/// hundreds of processes may wait at the same time.
+/// The shortest and the longest time that a process sleeps between two tries. The time doubles with
+/// each try, since hundreds of processes may wait at the same time.
 const SHORTEST_PAUSE: Duration = Duration::from_micros(200);
 const LONGEST_PAUSE: Duration = Duration::from_millis(100);
 
@@ -26,7 +27,7 @@ pub(crate) struct Door<'a> {
 }
 
 impl<'a> Door<'a> {
-    /// Waits for whoever lives and stands in the door of `host`, at most for `patience`.
+    /// Takes the join lock of `host`. Waits for a live holder, at most for `patience`.
     pub(crate) fn enter<M: Memory>(
         tables: Tables<M>,
         os: &'a dyn Os,
@@ -44,7 +45,8 @@ impl<'a> Door<'a> {
             match Self::try_enter(tables, os, os_number, host) {
                 Ok(door) => return Ok(door),
                 Err(error @ JoinError::InUse { .. }) => {
-                    // A process or a thread has the id, and keeps its obituary for as long as it lives: that is no door.
+                    // The id is that of a process or a thread, which keeps its obituary for as long
+                    // as it lives: that is not a join lock.
                     let no_door = tables.generations().state(host).is_ok_and(|state| {
                         state.status == Status::Live && state.level != Some(Level::Host)
                     });
@@ -68,7 +70,7 @@ impl<'a> Door<'a> {
         host: InstanceId,
     ) -> Result<Self, JoinError> {
         hold(tables, os, os_number, host)?;
-        // From here on dropping it gives the obituary back.
+        // From here on a drop releases the obituary.
         let mut door = Self {
             os,
             host,
@@ -86,13 +88,15 @@ impl<'a> Door<'a> {
 
 impl Drop for Door<'_> {
     fn drop(&mut self) {
-        // First what others wait for in vain once they have the obituary.
+        // The presence is released first: the next holder of the obituary claims it without
+        // waiting.
         drop(self.presence.take());
         self.os.release_obituary(self.host);
     }
 }
 
-/// The host `id`, brought to life if it is not: called in its door, on its operating system.
+/// Returns the host `id`, and brings it to life if it is not. Called under its join lock, on its
+/// operating system.
 pub(crate) fn attach_host<M: Memory>(
     tables: Tables<M>,
     os: &dyn Os,
@@ -115,7 +119,8 @@ pub(crate) fn attach_host<M: Memory>(
         let systems = tables.operating_systems();
         if systems.absence_is_proof(os_number, seen.host) {
             bury_absent_processes(tables, os, id, None);
-            // If none is left the host died with the last of them, and this is its next incarnation.
+            // If none is left, the host died with the last of them, and its next incarnation is
+            // joined below.
             let ended = end_host_if_empty(tables, os, os_number, host, Some(None));
             match seen.status {
                 _ if ended => {}
@@ -163,12 +168,13 @@ pub(crate) fn attach_host<M: Memory>(
         has_cord: false,
         name,
     };
-    // The door is the obituary of the host's id, and we hold it.
+    // The calling thread holds the obituary of the host's id, which is a part of the join lock.
     join_watched(tables, os, os_number, id, &claim)
 }
 
-/// Refuses to take over the host `id`, in state `seen`, of an operating system for which a free presence proves nothing,
-/// unless it is of an earlier boot of this machine and does not beat.
+/// Returns an error unless the host `id` may be taken over. It is in state `seen`, on an operating
+/// system for which a free presence proves nothing, so it must be of an earlier boot of this
+/// machine and not beat.
 fn refuse_what_may_live<M: Memory>(
     tables: Tables<M>,
     os: &dyn Os,
@@ -217,11 +223,12 @@ pub(crate) fn beats_within<M: Memory>(
     false
 }
 
-/// Ends `host` if no process of it is left: called under its join lock. `as_died` if a process of it died, and the
-/// member that has seen that.
+/// Ends `host` if no process of it is left. Returns whether it did. Called under its join lock.
+/// `as_died` is set if a process of it died, with the member that has seen the death, if known.
 ///
-/// The host is named by its incarnation and must be of an operating system whose processes the join lock keeps out: the id
-/// may have gone to another kernel's, where this lock is none.
+/// The host is named by its incarnation, and must be of an operating system whose processes the
+/// join lock keeps out: the id may belong to a host of another kernel by now, where this lock
+/// excludes no process.
 pub(crate) fn end_host_if_empty<M: Memory>(
     tables: Tables<M>,
     os: &dyn Os,
@@ -232,7 +239,7 @@ pub(crate) fn end_host_if_empty<M: Memory>(
     let Ok(seen) = tables.generations().state(host.id) else {
         return false;
     };
-    // The word before the scan, and the compare-and-swap from that very word.
+    // The word is read before the scan, and the compare-and-swap is from that very word.
     let is_one_to_end = seen.generation == host.generation
         && seen.level == Some(Level::Host)
         && tables

@@ -17,14 +17,14 @@ use std::sync::Arc;
 /// obituary of its host's watcher only, and the watcher notifies it of all other deaths.
 pub struct GroupEvents {
     shared: Arc<Shared>,
-    /// The process that it waits in.
+    /// The process of the waiting thread.
     me: Instance,
     host: Instance,
     group: GroupId,
     subscription: Subscription,
     sighting: Sighting,
-    /// Until when it leaves the scans to the host's watcher, because there are more than [`CROWD`]
-    /// members.
+    /// The time until which it leaves the scans to the host's watcher, because there are more than
+    /// [`CROWD`] members.
     crowded_until: Duration,
 }
 
@@ -73,8 +73,9 @@ impl GroupEvents {
         self.wait_for_unless(timeout, || false)
     }
 
-    /// As [`wait_for`](Self::wait_for), but returns as soon as something else has `happened`. That is asked whenever the
-    /// group's bell rings, as [`Process::ring`](super::Process::ring) lets the pod's.
+    /// As [`wait_for`](Self::wait_for), but also returns `None` as soon as `happened` returns true.
+    /// It is called whenever the group's bell rings, which [`Process::ring`](super::Process::ring)
+    /// does for the pod's own group.
     pub fn wait_for_unless(
         &mut self,
         timeout: Duration,

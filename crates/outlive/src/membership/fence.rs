@@ -1,8 +1,10 @@
 //! Fencing: making sure that a suspected host can no longer touch memory.
 //!
-//! On one kernel every process of the host is killed, by its pid or by the host's cord, and its presence seen free. A host of
-//! another kernel is fenced by the configured command, and so is one of this kernel that has a process which neither reaches.
-//! A fence that cannot complete raises nothing: the host stays a suspect, is reported, and the fence goes on trying.
+//! On one kernel every process of the host is killed, by its pid or by the host's cord, and the
+//! fence is complete when their presence is seen free. A host of another kernel is fenced by the
+//! configured command, and so is a host of this kernel that has a process which neither means can
+//! kill. A fence that cannot complete raises nothing: the host stays a suspect, is reported, and
+//! the fence is retried.
 
 use super::kill::{Ending, end_process};
 use super::{Instance, InstanceId, Level, State, Status, Tables};
@@ -13,8 +15,8 @@ use std::sync::Arc;
 /// Fences a host that this operating system cannot kill by itself: a BMC, a hypervisor, a cluster manager.
 ///
 /// It is called on a thread of its own and may take as long as it needs. A process that
-/// [leaves](super::Process::leave) waits for the agent that it has called, because a fence that came after
-/// would hit a host that has come back: so an agent must come to an end. The hearts of the leaving process
+/// [leaves](super::Process::leave) waits for the agent that it has called, because a later fence
+/// could hit a host that has come back. So an agent must return. The hearts of the leaving process
 /// beat while it waits. (The pod's fence command is killed after
 /// [`Settings::fence_timeout`](super::Settings::fence_timeout).)
 pub trait FenceAgent: Send + Sync {
@@ -50,10 +52,11 @@ pub(crate) enum FenceState {
     Failing(String),
 }
 
-/// For how long the processes of a host may take to go whose cord was pulled, before the agent is called.
+/// The time that the processes of a host may take to end after its cord was pulled, before the
+/// agent is called.
 const CORD_PATIENCE: Duration = Duration::from_secs(1);
 
-/// How a fence calls an agent.
+/// The parameters with which a fence calls an agent.
 #[derive(Clone, Copy)]
 pub(crate) struct Call<'a> {
     /// The host's name.
@@ -64,7 +67,7 @@ pub(crate) struct Call<'a> {
     pub may_begin: bool,
 }
 
-/// How the agent stands that a fence has called.
+/// The state of the agent that a fence has called.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum AgentState {
     /// No agent has been called, or its answer has been taken.
@@ -90,7 +93,7 @@ pub(crate) struct Fence {
     failed: Option<(Duration, String)>,
     /// The reason for which the host was last reported.
     reason: Option<String>,
-    /// When the host's cord was pulled first and last.
+    /// The times at which the host's cord was pulled first and last.
     pulled: Option<(Duration, Duration)>,
 }
 
@@ -109,7 +112,7 @@ impl Fence {
         }
     }
 
-    /// Notes why the fence fails. Returns whether that has changed.
+    /// Records why the fence fails. Returns whether the reason has changed.
     pub(crate) fn note_reason(&mut self, why: &str) -> bool {
         let is_news = self.reason.as_deref() != Some(why);
         if is_news {
@@ -123,7 +126,7 @@ impl Fence {
         self.seen
     }
 
-    /// How its agent stands.
+    /// Returns the state of its agent.
     pub(crate) fn agent(&self) -> AgentState {
         match &self.agent {
             None => AgentState::None,
@@ -132,7 +135,7 @@ impl Fence {
         }
     }
 
-    /// The agent that is still at work for this fence.
+    /// Returns the agent that is still at work for this fence.
     pub(crate) fn into_running(self) -> Option<std::thread::JoinHandle<Result<(), String>>> {
         self.agent
     }
@@ -146,9 +149,11 @@ impl Fence {
         self.failed.is_some() || now.saturating_sub(self.began) >= self.patience
     }
 
-    /// Continues the fence of a host of this kernel, whose processes' presence tells whether it is complete: by their pids
-    /// if the host `is_here`, on the caller's operating system, else and where that is refused by the host's cord, and by the
-    /// agent where that has not helped. The agent's word does not count as proof, since the processes are seen from here.
+    /// Continues the fence of a host of this kernel. It is complete when the presence of all its
+    /// processes is free. Its processes are killed by their pids if the host `is_here`, on the
+    /// caller's operating system; by the host's cord where that is refused; and by the agent where
+    /// the cord has not ended them. The agent's answer does not count as proof, since the presence
+    /// of the processes is seen from here.
     pub(crate) fn drive(
         &mut self,
         tables: Tables,
@@ -174,7 +179,8 @@ impl Fence {
             match end_process(tables, os, id, state, is_here) {
                 Ending::Gone => {}
                 Ending::Sent(why) => {
-                    // What is still present long after is not the process that was signalled, or not it alone.
+                    // A presence that is still claimed long after the signal does not belong to the
+                    // signalled process, or not to it alone.
                     if now.saturating_sub(self.began) >= self.patience {
                         refused = Some(why.clone());
                     }
@@ -187,13 +193,14 @@ impl Fence {
             }
         }
         if let Some(why) = refused {
-            // Again and again: a process that was joining may have been tied to it since.
+            // The cord is pulled repeatedly: a process that was joining may have been tied to it
+            // since.
             let is_due = |(_, last)| now.saturating_sub(last) >= CORD_PATIENCE;
             if self.pulled.is_none_or(is_due) && os.pull_cord(self.host, self.seen.generation) {
                 let first = self.pulled.map_or(now, |(first, _)| first);
                 self.pulled = Some((first, now));
             }
-            // Where none is tied to it there is nothing to wait for.
+            // If no process is tied to it, there is nothing to wait for.
             let has_waited = self
                 .pulled
                 .is_none_or(|(first, _)| now.saturating_sub(first) >= CORD_PATIENCE);
@@ -203,7 +210,7 @@ impl Fence {
                     FenceState::Failing(agents) => {
                         return FenceState::Failing(format!("{why}, and {agents}"));
                     }
-                    // It is given time to go until the agent is called again.
+                    // The host gets time to end before the agent is called again.
                     FenceState::Done => {
                         let why =
                             "the fence agent has answered that the host is off, which it is not";
@@ -221,7 +228,7 @@ impl Fence {
         }
     }
 
-    /// Continues the fence of a host of another operating system, by an agent.
+    /// Continues the fence of a host by an agent.
     pub(crate) fn drive_agent(&mut self, now: Duration, call: Call<'_>) -> FenceState {
         let Some(agent) = call.agent else {
             return FenceState::Failing(
@@ -254,7 +261,7 @@ impl Fence {
                 std::thread::Builder::new()
                     .name("outlive-fence".into())
                     .spawn(move || {
-                        // It may start programs, which inherit the mask.
+                        // The agent may start programs, which inherit the signal mask.
                         crate::host::take_program_signals();
                         agent.fence(host, &name)
                     })

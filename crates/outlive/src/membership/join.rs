@@ -2,8 +2,9 @@
 //!
 //! # Joining
 //!
-//! 0. A process claims the *presence* of the id: a byte of the pod's file that the kernel keeps locked until the process
-//!    can no longer write. No other process of this kernel can claim it meanwhile.
+//! 0. A process claims the *presence* of the id: a byte of the pod's file that the kernel keeps
+//!    locked until the process can no longer write. No other process of this kernel can claim it
+//!    until then.
 //! 1. The joining thread takes the *obituary* of the id, in the side file of its operating system. From
 //!    now on its death is marked by the kernel, and no other thread of this operating system can claim
 //!    the id.
@@ -22,8 +23,9 @@
 //!
 //! # Leaving
 //!
-//! The word goes to [`Status::Left`], the groups are told, the obituary and then the presence are given back: in that
-//! order, so that a death in between leaves no member unwatched. Telling is finished by others.
+//! The word goes to [`Status::Left`], the groups are notified, and the obituary and then the
+//! presence are released: in that order, so that a death in between leaves no member unwatched.
+//! Other members finish an interrupted notification.
 
 use super::death::{bury_members, bury_process, members_of, raise, settle, tell};
 use super::record::Record;
@@ -118,7 +120,7 @@ pub enum JoinError {
     /// The fence command is missing, or is not the pod's.
     #[error("the fence command does not fit: {why}")]
     FenceCommand {
-        /// In which way, and what to do.
+        /// The reason, and what to do.
         why: &'static str,
     },
     /// The operating system said no.
@@ -164,11 +166,11 @@ pub(crate) fn join<M: Memory>(
     result
 }
 
-/// Joins a process, under `id` or any free one, with the calling thread. The result's presence lasts until the process
-/// has left or ended.
+/// Joins a process, under `id` or any free one, with the calling thread. The caller keeps the
+/// returned presence until the process has left or ended.
 ///
-/// The presence is claimed before the id is: at every instant at which the table says that an incarnation of a process may
-/// write, its byte is locked, or the process is dead.
+/// The presence is claimed before the id. So at every instant at which the table says that an
+/// incarnation of a process may write, its byte is locked or the process is dead.
 pub(crate) fn join_process<M: Memory>(
     tables: Tables<M>,
     os: &dyn Os,
@@ -194,7 +196,7 @@ pub(crate) fn join_process<M: Memory>(
     }
 }
 
-/// What the record of the current incarnation of `id` says, for people.
+/// Describes the current incarnation of `id` by its record, for a message.
 fn named<M: Memory>(tables: Tables<M>, id: InstanceId) -> String {
     let state = tables.generations().state(id).ok();
     let record = state.and_then(|state| tables.records().read(Instance::new(id, state.generation)));
@@ -216,7 +218,8 @@ pub(crate) fn join_any<M: Memory>(
     first_free(tables, |id| join(tables, os, os_number, id, claim))
 }
 
-/// The first success of `attempt` with an id that looks free, from the top down: explicit ids are mostly small.
+/// Returns the first success of `attempt` with an id that looks free, from the largest id down,
+/// because explicit ids are mostly small.
 fn first_free<M: Memory, T>(
     tables: Tables<M>,
     attempt: impl Fn(InstanceId) -> Result<T, JoinError>,
@@ -306,8 +309,9 @@ fn bury_local<M: Memory>(
     }
 }
 
-/// Buries the incarnation of `id` that was seen in `state` if it is provably dead, for a thread that is about to join as
-/// `level` and holds the id's obituary, and its presence too if it joins as a process.
+/// Finalises the death of the incarnation of `id` that was seen in `state`, if that death can be
+/// proved. The calling thread is about to join as `level` and holds the id's obituary, and also its
+/// presence if it joins as a process.
 fn bury_former<M: Memory>(
     tables: Tables<M>,
     os: &dyn Os,
@@ -321,7 +325,7 @@ fn bury_former<M: Memory>(
     };
     let by_obituary = state.status == Status::Joining || state.level == Some(Level::Thread);
     if its_os == os_number && by_obituary {
-        // A living holder would have the obituary that the calling thread has.
+        // A live holder would have the obituary that the calling thread has.
         if let Some(dead) = raise(tables, id, state, None) {
             tell(tables, os.bells(), dead);
         }
@@ -331,7 +335,8 @@ fn bury_former<M: Memory>(
             .absence_is_proof(os_number, its_os)
         && (level == Level::Process || !os.is_present(id))
     {
-        // A living process would have the byte that the calling one has, or that is free.
+        // A live process would have locked the byte, which the calling process has locked, or which
+        // is free.
         bury_process(tables, os.bells(), id, state, None);
     }
 }

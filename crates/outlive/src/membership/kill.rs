@@ -1,27 +1,31 @@
 //! The killing of one process that has to end before its host's generation is raised.
 //!
-//! **Nothing is killed whose presence on this pod's file is free.** A pid comes from the segment, and means something in one PID
-//! namespace, until the process ends. So a handle is opened by it first, and the presence is looked at after: if it is still
-//! claimed and the id's word is the same, the process lived when the handle was opened. That its pid was its own is told by
-//! its start time, and that it is a process of the pod by its mappings: a claimed presence proves nothing, and what stands in
-//! the segment may have been forged by another user of the pod. A process that stands in a copy of the pod, or that has called
-//! exec, has no presence and is left alone. Where any of this cannot be seen, the host's cord is pulled instead.
+//! **No process is killed whose presence on this pod's file is free.** A pid comes from the
+//! segment, and is valid in one PID namespace, until the process ends. So a handle is opened by the
+//! pid first, and the presence is checked after: if it is still claimed and the id's word is the
+//! same, the process lived when the handle was opened. The start time shows that the pid was the
+//! process's own, and the mappings show that it is a process of the pod: a claimed presence proves
+//! nothing, and another user of the pod may have forged the record in the segment. A process that
+//! is recorded in a copy of the pod, or that has called exec, has no presence and is not killed.
+//! Where any of this cannot be seen, the host's cord is pulled instead.
 
 use super::{Instance, InstanceId, State, Tables};
 use crate::host::Os;
 
-/// How far the end of a process is.
+/// The progress of the end of a process.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Ending {
     /// It can no longer write.
     Gone,
-    /// It has been sent SIGKILL; and what to say while it is not gone.
+    /// It has ended or been sent SIGKILL, but still has its presence. With the message to report
+    /// until it is gone.
     Sent(String),
-    /// It cannot be killed by its pid from here; and why.
+    /// It cannot be killed by its pid from here. With the reason.
     Refused(String),
 }
 
-/// Kills the process `id`, which is in `state`, by its pid if it `is_here`: on the caller's operating system.
+/// Kills the process `id`, which is in `state`, by its pid if it `is_here`: on the caller's
+/// operating system.
 pub(crate) fn end_process(
     tables: Tables,
     os: &dyn Os,
@@ -40,7 +44,7 @@ pub(crate) fn end_process(
             "process {process} (pid {pid} in its own PID namespace) cannot be killed from this one"
         ));
     }
-    // Without a record it is still joining: then its obituary says who it is.
+    // Without a record it is still joining: then its obituary names the process.
     let holder = || os.holder(id).map(|holder| holder.process);
     let Some(identity) = record.map(|record| record.thread.process).or_else(holder) else {
         return Ending::Refused(format!("process {process} has no record yet"));
@@ -50,7 +54,7 @@ pub(crate) fn end_process(
         return Ending::Refused(format!("process {pid} is not seen to have the pod mapped"));
     }
     match os.open_process(identity) {
-        // Its threads are gone, and its memory is about to be.
+        // Its threads are gone, and its memory will be soon.
         Ok(None) => Ending::Sent(format!(
             "process {pid} has ended, and its memory has not gone yet"
         )),

@@ -6,11 +6,12 @@
 //! from the very word that it had when the fence began. Then the groups are told: the host, then its
 //! processes, then its threads.
 //!
-//! The manager copies counters that others increment and judges by its own clock. So a manager that fails
-//! can only delay a detection; and one that was itself held up does not count the time it missed against
-//! any host (LUPIN §3.3), unless it is late all the time ([`LATE_ROUNDS_FORGIVEN`]). A heart is looked at between two looks at the clock: it was silent at most since
-//! the *later* of the two at which it last moved, and at least until the *earlier* of the two now. A
-//! manager that is held up anywhere in between only finds silences shorter than they were.
+//! The manager copies counters that others increment and judges by its own clock. So a manager that
+//! fails can only delay a detection; and one that was itself held up does not count the time it
+//! missed against any host (LUPIN §3.3), unless it is always late ([`LATE_ROUNDS_FORGIVEN`]). A
+//! heart is read between two readings of the clock: it was silent at most since the *later* of the
+//! two at which it last moved, and at least until the *earlier* of the two now. A manager that is
+//! held up anywhere in between only finds silences shorter than they were.
 
 use super::death::{bury_members, bury_orphans, bury_process, members_of, raise, tell_because};
 use super::detector::Detector;
@@ -22,16 +23,18 @@ use core::time::Duration;
 use std::collections::HashMap;
 use std::sync::Arc;
 
-/// How many late rounds in a row are forgiven whole.
+/// The number of consecutive late rounds that count as no silence at all.
 ///
-/// What happened in a late round is not known: the whole machine may have been held up. So the first ones
-/// count as no silence at all. If they did so for ever, a manager whose every round is late (under a CPU
-/// quota, say) would suspect no host, ever. So from then on a late round counts as one poll.
+/// The cause of a late round is not known: the whole machine may have been held up. So the first
+/// late rounds do not count. If none ever counted, a manager whose every round is late (for
+/// example, under a CPU quota) would never suspect a host. So after them a late round counts as one
+/// poll.
 ///
-/// That suspects no host that beats. A heart that moves at least once between two rounds of the manager
-/// has no silence, however late the rounds are, and its late rounds are counted anew. A suspected
-/// host has not beaten once in `LATE_ROUNDS_FORGIVEN` rounds and then `suspicion / poll` more, while the
-/// manager ran in every one of them: no stall that stops both explains that.
+/// This suspects no host that beats. A heart that moves at least once between two rounds of the
+/// manager has no silence, however late the rounds are, and its late rounds are counted from zero
+/// again. A suspected host has not beaten once in `LATE_ROUNDS_FORGIVEN` rounds and then `suspicion
+/// / poll` more, while the manager ran in every one of them: no stall that stops both explains
+/// that.
 const LATE_ROUNDS_FORGIVEN: u32 = 8;
 
 /// A counter that somebody else increments, and when it was last seen to have moved.
@@ -40,11 +43,11 @@ struct Pulse {
     of: Instance,
     beats: u64,
     moved: Duration,
-    /// How many late rounds in a row, up to the last, have not seen it move.
+    /// The number of consecutive late rounds, up to the last one, that have not seen it move.
     late_rounds: u32,
 }
 
-/// What a round of the manager must not count as silence.
+/// The time that a round of the manager must not count as silence.
 #[derive(Clone, Copy, Debug)]
 struct Missed {
     /// The time since the last round, if this round is late; else zero.
@@ -53,7 +56,8 @@ struct Missed {
 }
 
 impl Pulse {
-    /// For how long the counter that `read` reads has certainly not moved, without what was `missed`.
+    /// Returns the time for which the counter that `read` returns has certainly not moved, without
+    /// the time that was `missed`.
     fn silence(
         pulse: &mut Option<Self>,
         of: Instance,
@@ -82,8 +86,8 @@ impl Pulse {
         }
     }
 
-    /// How much of the time since the last round does not count, in a round in which the counter has not
-    /// moved. See [`LATE_ROUNDS_FORGIVEN`].
+    /// Returns the part of the time since the last round that does not count, in a round in which
+    /// the counter has not moved. See [`LATE_ROUNDS_FORGIVEN`].
     fn forgive(&mut self, missed: Missed) -> Duration {
         if missed.gap.is_zero() {
             self.late_rounds = 0;
@@ -108,7 +112,7 @@ pub(crate) struct Manager {
     last_poll: Option<Duration>,
     hosts: HashMap<InstanceId, Option<Pulse>>,
     manager: Option<Pulse>,
-    /// The silent manager of which it has been logged that it cannot be killed.
+    /// The silent manager that has been logged as one that cannot be killed.
     unkillable: Option<Instance>,
     fences: HashMap<InstanceId, Fence>,
     /// Whether the process is leaving: see [`leave_off`](Self::leave_off).
@@ -188,13 +192,13 @@ impl Manager {
     /// Prepares the manager for the end of its process: begins no new fence from the first call on.
     /// Returns whether no agent is at work any more; then the role has been resigned.
     ///
-    /// While an agent is at work the role is kept, because a second manager would start a second fence,
-    /// which might hit a host that has come back in the meantime. So the caller continues its rounds,
-    /// which beat all hearts, until this returns true.
+    /// While an agent is at work the role is kept, because a second manager would start a second
+    /// fence, which might hit a host that has come back in the meantime. So the caller continues
+    /// its rounds, which beat all hearts, until this returns true.
     pub(crate) fn leave_off(&mut self, os: &dyn Os) -> bool {
         self.leaving = true;
-        // The answers of agents that have finished, also if another process holds the role by now: each
-        // is about the word that its fence began with.
+        // Takes the answers of agents that have finished, even if another process holds the role by
+        // now: each answer is about the word with which its fence began.
         let finished = |(id, fence): (&InstanceId, &Fence)| {
             (fence.agent() == AgentState::Finished).then(|| (*id, fence.seen()))
         };
@@ -212,8 +216,8 @@ impl Manager {
         !is_at_work
     }
 
-    /// The time since the last round, if this round is late: which processes were held up, and since when,
-    /// is not known then.
+    /// Returns the time since the last round, if this round is late. Which processes were held up,
+    /// and since when, is not known then.
     fn missed(&self, now: Duration) -> Missed {
         let poll = self.settings.poll;
         let gap = self.last_poll.map_or(Duration::ZERO, |last| now - last);
@@ -266,7 +270,8 @@ impl Manager {
             return;
         }
         if self.tables.os_of(state) == Some(self.os_number) {
-            // One process of ours, whose free presence is proof. The state was read before it.
+            // It is a process of this operating system, whose free presence is proof. Its state was
+            // read before its presence.
             match end_process(self.tables, os, holder.id, state, true) {
                 Ending::Gone => {
                     bury_process(self.tables, os.bells(), holder.id, state, Some(self.me));
@@ -362,7 +367,8 @@ impl Manager {
         begun
     }
 
-    /// Continues the fence of host `id`. `is_silent` tells whether its heart has not moved for the suspicion time.
+    /// Continues the fence of host `id`. `is_silent`: its heart has not moved for the suspicion
+    /// time.
     fn go_on_fencing(
         &mut self,
         os: &dyn Os,
@@ -398,8 +404,9 @@ impl Manager {
         let outcome = if systems.absence_is_proof(self.os_number, seen.host) {
             fence.drive(self.tables, os, seen.host == self.os_number, call)
         } else if systems.is_earlier_boot(seen.host, os.identity()) && self.agent.is_none() {
-            // A machine runs one boot at a time. Machine ids are copied with machines, so a host that beats is on another
-            // machine (it is fenced on request), and an agent is preferred where one is configured.
+            // A machine runs one boot at a time, so the host is dead. But machine ids are copied
+            // with virtual machines. So a host that beats is on another machine (its fence was
+            // requested), and an agent is preferred where one is configured.
             match is_silent {
                 true => FenceState::Done,
                 false if fence.is_failing(now) => FenceState::Failing(
@@ -433,7 +440,7 @@ impl Manager {
         }
     }
 
-    /// Tells that `host` is suspected. The reason is logged only if it `is_news`.
+    /// Reports to all groups that `host` is suspected. Logs the reason if it `is_news`.
     fn report(&self, os: &dyn Os, host: Instance, why: &str, is_news: bool) {
         if is_news {
             tracing::error!(%host, why, "suspected, and cannot be fenced");

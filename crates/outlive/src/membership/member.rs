@@ -66,13 +66,13 @@ impl<M: Memory> Member<M> {
         self
     }
 
-    /// Gives it access to the records of all incarnations.
+    /// Gives this member access to the records of all incarnations.
     pub(crate) fn with_records(mut self, records: Records<M>) -> Self {
         self.records = Some(records);
         self
     }
 
-    /// Returns the records of all incarnations; `None` if it was [assumed](Self::assume).
+    /// Returns the records of all incarnations; `None` if this member was [assumed](Self::assume).
     pub fn records(&self) -> Option<Records<M>> {
         self.records
     }

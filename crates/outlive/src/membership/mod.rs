@@ -1,12 +1,12 @@
 //! Who is alive: instances and their generations, the detectors, the fabric manager, control groups, and
 //! the right to write.
 //!
-//! The table of generations ([`Generations`]) is the only truth about life and death; everything else
-//! here exists to keep it true. A death goes through four steps, always in this order: it is *proven*
-//! (an obituary, a pidfd, a fence), the generation is *raised* (one compare-and-swap), it is *told* to
-//! the control groups, and what the dead held is *recovered*. Whoever dies between two of these steps
-//! leaves the rest to the next who looks: the table says what has been raised, a group's table says what
-//! has been told.
+//! The table of generations ([`Generations`]) is the only truth about life and death; everything
+//! else here exists to keep it true. A death goes through four steps, always in this order: it is
+//! *proven* (an obituary, a free presence, a fence), the generation is *raised* (one
+//! compare-and-swap), it is *told* to the control groups, and what the dead held is *recovered*.
+//! Whoever dies between two of these steps leaves the rest to the next who looks: the table says
+//! what has been raised, a group's table says what has been told.
 
 mod admission;
 mod death;

@@ -1,8 +1,9 @@
-//! The operator's word: a host of which nothing is known here is off.
+//! The operator's word that a host is off of which nothing is known here.
 //!
-//! Where the evidence ends (memory that several kernels share, a machine that is gone, no fence command) the host's generation
-//! may be raised on the word of an operator. What can be known is checked all the same, and wins: a process of the host
-//! whose presence is claimed on this kernel, or a heart that beats, is a host that lives.
+//! Where no evidence is available (memory that several kernels share, a machine that is off for
+//! good, no fence command), the host's generation may be raised on the word of an operator.
+//! Available evidence is still checked, and overrides the operator: a host lives if a process of it
+//! has its presence claimed on this kernel, or if its heart beats.
 
 use super::death::{bury_members, members_of, raise, tell_because};
 use super::{Instance, InstanceId, Level, State, Status, Tables};
@@ -12,10 +13,10 @@ use outlive_memory::{Memory, Ordering};
 use std::thread::sleep;
 use std::time::Instant;
 
-/// How often the heart is looked at.
+/// The interval between two checks of the heart.
 const LOOK: Duration = Duration::from_millis(1);
 
-/// Why a host is not buried.
+/// The reason why a host is not declared dead on an operator's word.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum NotBuried {
@@ -42,15 +43,17 @@ pub enum NotBuried {
     /// Its heart beats.
     #[error("{0} lives: its heart beats")]
     Beats(Instance),
-    /// Something happened to it at the same time.
+    /// Its state changed concurrently.
     #[error("{0} is being buried or joined at this moment; look again")]
     Changed(Instance),
 }
 
-/// Buries the host `id` on an operator's word that it is off, with its processes and threads. `is_present` tells whether a
-/// process of this kernel has an id. Takes twice the suspicion time.
+/// Finalises the death of the host `id`, and of its processes and threads, on an operator's word
+/// that it is off. `is_present` returns whether a process of this kernel has the presence of an id.
+/// Takes twice the suspicion time. Returns the dead host.
 ///
-/// A caller that dies in the middle leaves the host as it was, being fenced, or buried; then the call can be repeated.
+/// A caller that dies in the middle leaves the host as it was, being fenced, or dead; then the call
+/// can be repeated.
 pub(crate) fn bury_by_word(
     tables: Tables,
     bells: &dyn Bells,
@@ -74,7 +77,8 @@ pub(crate) fn bury_by_word(
         }
         sleep(LOOK);
     }
-    // Closed, as by a manager: no process joins it from now on (the handshake in `join.rs`).
+    // Closes the host, as a manager does: no process joins it from now on (the handshake in
+    // `join.rs`).
     let fencing = State {
         status: Status::Fencing,
         ..seen

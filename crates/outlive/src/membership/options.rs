@@ -1,4 +1,5 @@
-//! How a process joins a pod: its host, its id, its names, and what it fences by.
+//! The options with which a process joins a pod: its host, its id, its names, and its fence
+//! command.
 
 use super::fence::{CommandAgent, FenceAgent};
 use super::{FenceCommandDigest, InstanceId, JoinError, NothingHeld, Obligations, Settings};
@@ -6,7 +7,7 @@ use crate::host::OsIdentity;
 use core::fmt;
 use std::sync::Arc;
 
-/// How a process joins.
+/// The options with which a process joins a pod.
 #[derive(Clone)]
 pub struct ProcessOptions {
     pub(super) host: InstanceId,
@@ -47,8 +48,9 @@ impl ProcessOptions {
         }
     }
 
-    /// Joins also if the pod's file is a copy of the one that the pod was created in: the copy becomes a pod of its own, and
-    /// the original's members count as dead in it. The original is not touched, and none of its members is killed.
+    /// Joins even if the pod's file is a copy of the one in which the pod was created. The copy
+    /// becomes a pod of its own, in which the original's members count as dead. The original is not
+    /// accessed, and none of its members is killed.
     pub fn adopt_copy(mut self, adopt: bool) -> Self {
         self.adopt_copy = adopt;
         self
@@ -76,25 +78,28 @@ impl ProcessOptions {
         self
     }
 
-    /// How hosts of other operating systems are fenced, should this process become the fabric manager.
+    /// How hosts of other operating systems are fenced, should this process become the fabric
+    /// manager.
     pub fn fence_agent(mut self, agent: Arc<dyn FenceAgent>) -> Self {
         self.fence_agent = Some(agent);
         self
     }
 
-    /// The pod's fence command: a program and its arguments, split at white space, no shell. It gets the host's id and name as
-    /// its last arguments, and exits with 0 only when the host is certainly off. Without this, a process that joins a pod with
-    /// a fence command takes it from the environment variable [`FENCE_COMMAND`](Self::FENCE_COMMAND). It is never read from
-    /// the pod, which keeps a [digest](super::FenceCommandDigest) of it.
+    /// Sets the pod's fence command: a program and its arguments, split at white space, without a
+    /// shell. It gets the host's id and name as its last arguments, and must exit with 0 only when
+    /// the host is certainly off. Without this option, a process that joins a pod with a fence
+    /// command takes the command from the environment variable
+    /// [`FENCE_COMMAND`](Self::FENCE_COMMAND). The command is never read from the pod, which keeps
+    /// a [digest](super::FenceCommandDigest) of it.
     pub fn fence_command(mut self, command: impl Into<String>) -> Self {
         self.fence_command = Some(command.into());
         self
     }
 
-    /// The environment variable that names the fence command of a process that brings none.
+    /// The environment variable with the fence command of a process that has no such option.
     pub const FENCE_COMMAND: &'static str = "OUTLIVE_FENCE_COMMAND";
 
-    /// By what this process fences, under the pod's settings.
+    /// Returns the agent by which this process fences, under the pod's settings.
     pub(super) fn agent(
         &self,
         settings: &Settings,
@@ -127,14 +132,14 @@ impl ProcessOptions {
         }
     }
 
-    /// What stands for this operating system in the pod, if not what it says of itself.
+    /// Sets the identity of this operating system in the pod, in place of its own.
     pub(crate) fn identity(mut self, identity: OsIdentity) -> Self {
         self.identity = Some(identity);
         self
     }
 
-    /// What the rooms above owe the instances of this process. [`Pod::join`](crate::pod::Pod::join) sets
-    /// it.
+    /// What the rooms above owe the instances of this process. [`Pod::join`](crate::pod::Pod::join)
+    /// sets it.
     pub fn obligations(mut self, obligations: Arc<dyn Obligations>) -> Self {
         self.obligations = obligations;
         self
@@ -186,7 +191,7 @@ mod tests {
         let agent = |own, pods| options(own).agent(&settings(pods)).expect("it fits");
         assert!(agent(Some("/bin/off now"), Some("/bin/off now")).is_some());
         assert!(agent(None, None).is_none());
-        // An agent of the process's own does for the command, but not for a wrong one.
+        // An agent of the process replaces a missing command, but not a wrong one.
         let with_agent = |own| options(own).fence_agent(Arc::new(Agent));
         assert!(with_agent(None).agent(&settings(Some("/bin/off"))).is_ok());
         let wrong = with_agent(Some("/bin/on")).agent(&settings(Some("/bin/off")));

@@ -1,21 +1,24 @@
 //! The operating systems that the hosts of a pod run on.
 //!
-//! An obituary and a pid mean something to those who share a side file. Each side file is an operating system and gets a
-//! number, which a host's state names. An entry is one 128-bit word, claimed by one compare-and-swap, so there is no step
-//! to be killed in.
+//! Obituaries and pids are valid for the processes that share a side file. Each side file is an
+//! operating system and gets a number, which a host's state names. The key of an entry is one
+//! 128-bit word, claimed by one compare-and-swap, so a kill leaves it either free or claimed.
 //!
-//! **A number is given to another operating system** when the table is full: containers come and go, each with a side file of
-//! its own. A process says that it is on operating system `n` by a read lock on a byte of the pod's file, before it looks
-//! whether `n` is still its own; a process that gives `n` away has the write lock, sees that no host of the table
-//! is on `n`, and changes the entry by compare-and-swap. So no process uses a number that has become another's, and a process
-//! that dies at any point leaves the entry as it was, or given away. Only numbers of one kernel are given away: locks do
-//! not show on others.
+//! **A number is given to another operating system** when the table is full: containers come and
+//! go, each with a side file of its own. A process registers as one on operating system `n` by a
+//! read lock on a byte of the pod's file, before it checks whether `n` is still its own. A process
+//! that gives `n` away has the write lock, sees that no host of the table is on `n`, and changes
+//! the entry by compare-and-swap. So no process uses a number that belongs to another operating
+//! system, and a process that dies at any point leaves the entry as it was, or given away. Only
+//! numbers of operating systems that reach the pod by a file of one kernel are given away: other
+//! kernels do not see the locks.
 //!
-//! **What a free presence byte proves.** Within one operating system, that the process is dead. Between two, the same if
-//! both reach the pod by a file that one kernel at a time can map: the kernel that shows no lock is the one that the process
-//! ran on, or that kernel is gone. If one of the two reached it by memory that kernels share (a device, a network filesystem),
-//! or whose locks are apart (two nodes of one device), a free byte proves nothing. There the bytes are those of the side
-//! file, which one operating system shares.
+//! **What a free presence byte proves.** Within one operating system, that the process is dead.
+//! Between two, the same if both reach the pod by a file that one kernel at a time can map: the
+//! kernel that shows no lock is the one that the process ran on, or that kernel is gone. A free
+//! byte proves nothing if one of the two reached the pod by memory that kernels share (a device, a
+//! file that is mapped directly), or whose locks are separate (two nodes of one device). There the
+//! presence bytes are those of the side file, which only one operating system sees.
 
 use super::{JoinError, Level, Tables};
 use crate::host::{Os, OsError, OsIdentity, Presence};
@@ -28,8 +31,8 @@ pub struct OperatingSystems<M: Memory = Native> {
     table: Offset,
 }
 
-/// The table has no room for one more operating system: it has seen
-/// [`MOST`](OperatingSystems::MOST) boots.
+/// The error if the table of operating systems is full: it has [`MOST`](OperatingSystems::MOST)
+/// entries, and none of them can be given to another operating system.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the pod has seen {} boots and has no room for another; create a new one", OperatingSystems::<Native>::MOST)]
 pub struct TooManyBoots;
@@ -38,14 +41,15 @@ const STRIDE: u64 = 64;
 const MACHINE: u64 = 16;
 const BOOT: u64 = 32;
 const REACH: u64 = 48;
-/// In the word at [`REACH`]: the pod is reached by a file that one kernel at a time can map. Zero, as in an entry whose
-/// maker died before it came to this word, is the answer that proves less.
+/// The value of the word at [`REACH`] if the pod is reached by a file that one kernel at a time can
+/// map. Zero, as in an entry whose creator died before it wrote this word, is the value that proves
+/// less.
 const ONE_KERNEL: u64 = 1;
 
 impl<M: Memory> OperatingSystems<M> {
-    /// How many boots a pod can see.
+    /// The number of entries of the table.
     pub const MOST: u16 = 256;
-    /// How many bytes the table takes: a key, a machine, a boot and a reach for each.
+    /// The size of the table in bytes. An entry has a key, a machine, a boot and a reach.
     pub const BYTES: u64 = Self::MOST as u64 * STRIDE;
 
     pub(crate) fn new(memory: M, table: Offset) -> Self {
@@ -56,7 +60,7 @@ impl<M: Memory> OperatingSystems<M> {
         self.table + u64::from(number) * STRIDE
     }
 
-    /// The number of this operating system, which gets one if it has none. Lock-free.
+    /// Returns the number of this operating system, which gets one if it has none. Lock-free.
     ///
     /// # Errors
     /// If the table is full.
@@ -88,7 +92,8 @@ impl<M: Memory> OperatingSystems<M> {
         Err(TooManyBoots)
     }
 
-    /// Gives the number `number`, which no host is on and no process can use, to the operating system `identity`.
+    /// Gives the number `number`, which no host is on and no process can use, to the operating
+    /// system `identity`. Returns `false` if the entry has changed.
     fn give(self, number: u16, identity: OsIdentity) -> bool {
         let at = self.key_at(number);
         let before = self.memory.load::<u128>(at, Ordering::Acquire);
@@ -100,14 +105,14 @@ impl<M: Memory> OperatingSystems<M> {
         given
     }
 
-    /// Whether `number` is that of `identity`.
+    /// Returns whether `number` is that of `identity`.
     fn is_of(self, number: u16, identity: OsIdentity) -> bool {
         self.memory
             .load::<u128>(self.key_at(number), Ordering::Acquire)
             == identity.id
     }
 
-    /// The number of this operating system, if it has one: for those who only look.
+    /// Returns the number of this operating system, if it has one. For observers.
     pub fn find(self, identity: OsIdentity) -> Option<u16> {
         let key = identity.id;
         (0..Self::MOST)
@@ -121,13 +126,14 @@ impl<M: Memory> OperatingSystems<M> {
             .find_map(|(number, taken)| (taken == key).then_some(number))
     }
 
-    /// Whether a free presence byte, as seen on operating system `observer`, proves the death of a process of operating
-    /// system `member`.
+    /// Returns whether a free presence byte, as seen on operating system `observer`, proves the
+    /// death of a process of operating system `member`.
     pub fn absence_is_proof(self, observer: u16, member: u16) -> bool {
         observer == member || self.has_one_kernel(observer) && self.has_one_kernel(member)
     }
 
-    /// Whether operating system `number` reaches the pod by a file that one kernel at a time can map.
+    /// Returns whether operating system `number` reaches the pod by a file that one kernel at a
+    /// time can map.
     pub fn has_one_kernel(self, number: u16) -> bool {
         number < Self::MOST
             && self
@@ -149,8 +155,8 @@ impl<M: Memory> OperatingSystems<M> {
     }
 }
 
-/// The number of the operating system `identity`, through which the calling process acts as `os`, and what keeps it that
-/// system's for as long as it lives.
+/// Registers the calling process as one on the operating system `identity`. Returns the number of
+/// that system, and the lock that keeps the number for as long as the lock lives.
 pub(crate) fn enter_system<M: Memory>(
     tables: Tables<M>,
     os: &dyn Os,
@@ -167,7 +173,7 @@ pub(crate) fn enter_system<M: Memory>(
                 continue;
             }
         };
-        // First the lock, then the look: see the top of the file.
+        // The lock comes before the check: see the top of the file.
         if let Some(used) = os.use_system(number)?
             && systems.is_of(number, identity)
         {
@@ -177,10 +183,11 @@ pub(crate) fn enter_system<M: Memory>(
     Err(TooManyBoots.into())
 }
 
-/// How often a process looks for a number that others give away at the same time.
+/// The number of attempts to get a number while others give numbers away concurrently.
 const TRIES: u32 = 1000;
 
-/// Gives `identity` the number of an operating system that no process is on. `false` if there is none.
+/// Gives `identity` the number of an operating system that no process is on. Returns `false` if
+/// there is none.
 fn give_one<M: Memory>(
     tables: Tables<M>,
     os: &dyn Os,
@@ -197,7 +204,7 @@ fn give_one<M: Memory>(
             continue;
         }
         if let Some(_reserved) = os.reserve_system(number)?
-            // Again: a process may have been on it between the look and the lock.
+            // Checked again: a host may have come up on it between the first check and the lock.
             && !has_host(number)
             && systems.give(number, identity)
         {

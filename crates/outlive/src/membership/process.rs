@@ -210,11 +210,13 @@ impl Process {
         Ok(member)
     }
 
-    /// Creates the control group `name`, as `member`. Only those whom `guard` admits can join it. Waits for a live thread that
-    /// creates another group; if the caller dies, the group exists as a whole or not at all, and the next creator goes on.
+    /// Creates the control group `name`, as `member`. Only members that `guard` admits can join it.
+    /// Waits while a live thread creates another group. If the caller dies, the group exists as a
+    /// whole or not at all, and the next creator is not held up.
     ///
     /// # Errors
-    /// If the name is unfit or taken, there is no room, or `member` is no thread of this process.
+    /// If the name is not valid or taken, the table of groups is full, or `member` is not a thread
+    /// of this process.
     pub fn create_group(
         &self,
         member: &Member,
@@ -222,7 +224,8 @@ impl Process {
         guard: &Guard,
     ) -> Result<GroupId, GroupError> {
         let tables = self.tables();
-        // The word of who is creating names a thread: should it die alone, its own obituary says so.
+        // The word that names the creator names a thread: if it alone dies, its own obituary says
+        // so.
         if !self.has(member) {
             return Err(GroupError::NotMember);
         }
@@ -285,12 +288,14 @@ impl Process {
         }
     }
 
-    /// Asks that the host of `member` (a host, a process or a thread) be fenced although its heart beats, because the caller
-    /// knows that it is of no use: it does not come out of a task, say. Returns the host, which nobody joins from now on.
+    /// Requests a fence of the host of `member` (a host, a process or a thread) although its heart
+    /// beats: for example, because a worker of it does not finish a task. Returns the host, which
+    /// no process can join from now on.
     ///
-    /// The fabric manager fences it at its next round as if it were silent: its processes are killed, and its generation is
-    /// raised when none of them can write. The caller's own host can be asked for, too. A host
-    /// that cannot be fenced (it runs elsewhere, and there is no fence command) goes on, and is reported as suspected.
+    /// The fabric manager fences it at its next round as if it were silent: its processes are
+    /// killed, and its generation is raised when none of them can write. The host may be the
+    /// caller's own. A host that cannot be fenced (it runs on another kernel, and there is no fence
+    /// command) continues to run, and is reported as suspected.
     ///
     /// ```
     /// # use outlive::membership::ProcessOptions;
@@ -308,10 +313,10 @@ impl Process {
     /// ```
     ///
     /// # Errors
-    /// If `member` is gone.
+    /// If `member` has left or died.
     ///
     /// # Crash
-    /// It is asked or not.
+    /// The fence is requested or not.
     pub fn fence(&self, member: Instance) -> Result<Instance, NobodyToFence> {
         request_fence(self.tables(), member)
     }
@@ -332,8 +337,8 @@ impl Process {
         self.events_after(GroupId::POD, log.tail())
     }
 
-    /// Wakes those of this operating system who wait for the pod's events, to look at
-    /// [what else](GroupEvents::wait_for_unless) they wait for. Nothing is told by it.
+    /// Wakes the threads of this operating system that wait for the pod's events, so that they
+    /// check the [condition](GroupEvents::wait_for_unless) with which they wait. Reports no event.
     pub fn ring(&self) {
         let bell = u64::from(GroupId::POD.number());
         self.inner.shared.os.bells().ring(bell);
@@ -352,10 +357,11 @@ impl Process {
         )
     }
 
-    /// Leaves in good order, and ends the host if this was its last process. Waits for what the process
-    /// has begun: a recovery, a fence command (at most the settings' `fence_timeout`), a
-    /// [fence agent](super::FenceAgent) (as long as it takes). The hearts beat while it waits. The fabric
-    /// manager's role is resigned as soon as no fence command or agent is at work.
+    /// Leaves in good order, and ends the host if this was its last process. Waits for operations
+    /// that the process has begun: a recovery, a fence command (at most the settings'
+    /// `fence_timeout`), a [fence agent](super::FenceAgent) (as long as it takes). The hearts beat
+    /// while it waits. The fabric manager's role is resigned as soon as no fence command or agent
+    /// is at work.
     ///
     /// # Errors
     /// If threads of this process are members still; then nothing has happened.
@@ -394,8 +400,9 @@ impl Drop for Counted {
     }
 }
 
-/// Starts a thread of this process's own. A panic in it ends the process: it would go on without a heart,
-/// or without anybody to finish for the dead, and the others can deal with a death.
+/// Starts a sentinel or recovery thread of this process. A panic in it aborts the process, which
+/// would otherwise go on without a heart, or without recovering dead members. Other members can
+/// recover from its death.
 fn service(
     shared: &Arc<Shared>,
     name: &str,

@@ -79,7 +79,8 @@ pub fn join<M: Memory>(
     join::join(tables, os, os_number, id, &claim)
 }
 
-/// Takes the watch of `host` for `process` if no process serves. Returns whether `process` is on watch.
+/// Takes the watch of `host` for `process` if no process serves. Returns whether `process` is on
+/// watch.
 pub fn stand_on_watch<M: Memory>(
     tables: Tables<M>,
     os: &dyn Os,

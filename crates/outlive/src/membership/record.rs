@@ -1,4 +1,5 @@
-//! Where an incarnation runs, its heartbeat, the process that proved its death, and how its process ended.
+//! Where an incarnation runs, its heartbeat, the process that proved its death, and how its process
+//! ended.
 //!
 //! A record is written by its joining thread between the claim of the id and the step to
 //! [`Status::Live`](super::Status::Live), and read by whoever watches. Its first word names the
@@ -20,7 +21,8 @@ pub struct Record {
     pub process: Option<Instance>,
     /// The user that runs it.
     pub uid: u32,
-    /// Whether it is tied to its host's cord, by which it can be killed from other PID namespaces and by other users.
+    /// Whether it is tied to its host's cord, by which it can be killed from other PID namespaces
+    /// and by other users.
     pub has_cord: bool,
     /// The name it gave itself, at most [`Record::NAME`] bytes.
     pub name: String,
@@ -151,17 +153,17 @@ impl<M: Memory> Records<M> {
         (of == Some(dead)).then_some(Instance::from_word(note as u64)?)
     }
 
-    /// Notes that the process with the process id `pid`, which was an incarnation of `id`, ended with the wait
-    /// status `status`. Does nothing unless the record of `id` is still that process's. Its supervisor calls
-    /// this when it reaps the process; nothing depends on the note, and a supervisor that dies
-    /// before leaves none.
+    /// Records that the process with the process id `pid`, which was an incarnation of `id`, ended
+    /// with the wait status `status`. Does nothing unless the record of `id` is still that
+    /// process's. Its supervisor calls this when it reaps the process. Nothing depends on this
+    /// status, and a supervisor that dies before the call leaves none.
     pub(crate) fn note_ended(self, id: InstanceId, pid: u32, status: i32) {
         let at = self.at(id);
         let written = Instance::from_word(self.memory.load(at, Ordering::Acquire));
         let record = written.and_then(|instance| self.read(instance));
         if let Some(record) = record.filter(|record| record.thread.process.pid == pid) {
             let note = u128::from(record.instance.to_word()) << 64 | u128::from(status as u32);
-            // Relaxed: one word that says all. One supervisor writes it.
+            // Relaxed: the status and its process are in one word. Only one supervisor writes it.
             self.memory.store(at + ENDED, note, Ordering::Relaxed);
             self.memory.persist(at + ENDED, 16);
         }
@@ -169,7 +171,7 @@ impl<M: Memory> Records<M> {
 
     /// Returns the wait status with which the process `instance` ended, as in
     /// [`ExitStatusExt::from_raw`](std::os::unix::process::ExitStatusExt::from_raw). `None` if no
-    /// supervisor has noted it, or a later incarnation of the id has ended since.
+    /// supervisor has recorded it, or a later incarnation of the id has ended since.
     pub fn ended(self, instance: Instance) -> Option<i32> {
         let note: u128 = self
             .memory

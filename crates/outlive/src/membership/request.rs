@@ -1,25 +1,28 @@
-//! A fence on request: of a host that beats, and that a member knows to be of no use.
+//! A fence on request: of a host that beats but does no useful work.
 //!
-//! The manager fences whoever is silent. Who asks has another reason: a task that does not end, a lock that is held for
-//! ever, a health check. He closes the host as a manager would, by one compare-and-swap of its word to [`Status::Fencing`];
-//! whoever is manager finds that word at its next round and goes on as with a silent host.
+//! The manager fences silent hosts. A member may have another reason to request a fence: a task
+//! that does not end, a lock that is never released, a failed health check. It closes the host as a
+//! manager would, by one compare-and-swap of its word to [`Status::Fencing`]. The manager finds
+//! that word at its next round, and continues as with a silent host.
 //!
-//! The host is that of a member which is there. Its word is read first, then the member's: a host goes live only when the
-//! members of its former incarnations are buried, so a member that is current after that is one of this incarnation or
-//! of a later one; and if there is a later one, the compare-and-swap fails.
+//! The host is that of a current member. The host's word is read first, then the member's. A host
+//! goes live only after the deaths of the members of its former incarnations are finalised. So a
+//! member that is current after the host's word was read is one of this incarnation or of a later
+//! one; and if there is a later one, the compare-and-swap fails.
 
 use super::{Instance, InstanceId, Level, State, Status, Tables};
 use outlive_memory::Memory;
 
-/// Why a host is not fenced on request.
+/// The error if the member whose host is to be fenced has left or died.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0} is gone: there is no host of it to be fenced")]
 pub struct NobodyToFence(pub Instance);
 
-/// Asks that the host of `member` be fenced, which may be a host, a process or a thread. Returns the host.
+/// Requests a fence of the host of `member`, which may be a host, a process or a thread. Returns
+/// the host.
 ///
 /// # Crash
-/// It is asked or not.
+/// The fence is requested or not.
 pub(crate) fn request_fence<M: Memory>(
     tables: Tables<M>,
     member: Instance,
@@ -46,7 +49,7 @@ pub(crate) fn request_fence<M: Memory>(
             ..seen
         };
         match seen.status {
-            // Somebody has asked, or it was silent.
+            // Another member has requested the fence, or the host was silent.
             Status::Fencing => return Ok(host),
             Status::Live => {}
             _ => return Err(nobody),

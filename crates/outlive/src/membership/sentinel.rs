@@ -1,12 +1,12 @@
 //! The sentinel: the thread by which a process takes part in its pod. No daemon is needed.
 //!
-//! It joins for its process (and brings its host to life in the door), so it is the thread whose obituary
-//! stands for the process. If its process is on [watch](super::watch) for the host, then on every
-//! heartbeat and whenever an obituary or its wake-up futex wakes it, the sentinel beats its host's
-//! heart, scans for dead members of its operating system, notifies the groups of deaths that have
-//! not been reported, is a candidate for fabric manager, and wakes local sleepers for events that
-//! other operating systems have reported. The sentinels of the host's other processes only watch
-//! the watcher.
+//! It joins for its process (and brings its host to life under the join lock), so it is the thread
+//! whose obituary stands for the process. If its process is on [watch](super::watch) for the host,
+//! then on every heartbeat and whenever an obituary or its wake-up futex wakes it, the sentinel
+//! beats its host's heart, scans for dead members of its operating system, notifies the groups of
+//! deaths that have not been reported, is a candidate for fabric manager, and wakes local sleepers
+//! for events that other operating systems have reported. The sentinels of the host's other
+//! processes only watch the watcher.
 //!
 //! It does nothing that could take long: a heart that stops for a recovery would be fenced for it. What
 //! the dead have begun is finished by the [keeper](super::keeper), which it wakes.
@@ -27,7 +27,7 @@ use std::path::PathBuf;
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 
-/// How long a process waits in the door of its host for others who come and go.
+/// The time that a process waits for one holder of its host's join lock.
 const DOOR_PATIENCE: Duration = Duration::from_secs(10);
 /// How often `/proc` is asked for threads whose obituaries are missing, and the groups are compared with
 /// the table of generations although nobody died.
@@ -64,14 +64,15 @@ pub(crate) fn enter(
         let holder = || (entry.host < tables.extent().ids).then(|| os.obituary(entry.host));
         let before = holder();
         match Door::enter(tables, os, number, entry.host, DOOR_PATIENCE) {
-            // Hundreds may join at once: the patience is for one holder, not for all of them.
+            // Hundreds of processes may join at once: the patience is per holder of the lock.
             Err(JoinError::InUse { .. }) if holder() != before => {}
             entered => break entered?,
         }
     };
     let suspicion = shared.settings.suspicion;
     let host = attach_host(tables, os, number, entry.host, &entry.host_name, suspicion)?;
-    // Without it the process can be killed by those only who may signal it; who is admitted depends on that.
+    // Without a cord, only users that may signal the process can kill it. Admission depends on
+    // that.
     let cord = os.tie_cord(host.id, host.generation);
     if let Err(error) = &cord {
         tracing::debug!(%host, %error, "not tied to a cord");
@@ -90,7 +91,7 @@ pub(crate) fn enter(
     let joined = refuse()
         .and_then(|()| join::join_process(tables, os, number, entry.id, &claim))
         .and_then(|(process, presence)| {
-            // And again, now that others can see the process, which may have no cord.
+            // Checked again, now that others can see the process, which may have no cord.
             match refuse() {
                 Ok(()) => Ok((process, presence)),
                 Err(error) => {
@@ -117,8 +118,9 @@ pub(crate) fn enter(
     }
 }
 
-/// Waits until the keeper has ended, which may take a recovery; the hearts of the host and the process
-/// beat while it waits. Returns whether the keeper could settle what the process owed.
+/// Waits until the recovery thread has ended, which may first complete a recovery; the hearts of
+/// the host and the process beat while it waits. Returns whether the recovery thread could settle
+/// the obligations of the process.
 pub(crate) fn await_keeper(
     shared: &Shared,
     host: Instance,
@@ -152,7 +154,8 @@ pub(crate) fn exit(
     let (tables, number) = (shared.tables, shared.os_number);
     tables.role().resign(process);
     Watch::new(tables, host, process, &shared.settings).resign(os);
-    // The join lock first: no process finds the host empty before we have closed it. The hearts beat while we wait.
+    // The join lock is taken first, so that no process finds the host empty before this one has
+    // ended it. The hearts beat while it waits.
     let until = os.now() + DOOR_PATIENCE;
     let door = loop {
         beat(tables, host, process);
@@ -181,12 +184,13 @@ pub(crate) fn exit(
             (!in_order).then_some(Some(process)),
         );
     }
-    // Last: until then the table says that the process may write, or that it died.
+    // The presence is released last: until then the table says that the process may write, or that
+    // it died.
     shared.give_up_presence();
 }
 
-/// Runs until the process leaves and no fence agent that it has called is at work; returns without the
-/// role.
+/// Runs until the process leaves and no fence agent that it has called is at work; returns without
+/// the role.
 pub(crate) fn run(shared: &Shared, os: &dyn Os, host: Instance, process: Instance) {
     let mut sentinel = Sentinel::new(shared, host, process);
     let mut turn = 0;
@@ -198,7 +202,7 @@ pub(crate) fn run(shared: &Shared, os: &dyn Os, host: Instance, process: Instanc
         let held = in_turn(sentinel.held(), os.most_watched(), &mut turn);
         os.wait_for_news(held, bell_of(process.id), seen, timeout);
     }
-    // Before the wait for the recovery thread, which beats and does not watch.
+    // Before the wait for the recovery thread, during which this thread beats and does not watch.
     sentinel.watch.resign(os);
 }
 
@@ -214,7 +218,7 @@ pub(crate) struct Sentinel<'a> {
     unrecovered: Vec<Instance>,
     /// The files of the pod that are known to have been removed.
     removed: Vec<PathBuf>,
-    /// The obituary that it sleeps on as a backup.
+    /// The obituary of the watcher, on which it sleeps as a backup.
     watcher: Vec<(u32, u32)>,
     /// The tail of each group's log when its bell was last rung.
     tails: Vec<u64>,
@@ -309,8 +313,8 @@ impl<'a> Sentinel<'a> {
         }
     }
 
-    /// Whether the last incarnation of an id died, has not been recovered, and was not so in the
-    /// last round. A death that cannot be recovered here (for example, without a handler) is left
+    /// Returns whether there is a dead member that has not been recovered and that the last round
+    /// did not see. A death that cannot be recovered here (for example, without a handler) is left
     /// to the recovery thread's own rounds.
     fn is_one_more_unrecovered(&mut self) -> bool {
         let tables = self.shared.tables;
@@ -333,20 +337,20 @@ impl<'a> Sentinel<'a> {
         }
     }
 
-    /// Stops fencing, as its process leaves, and resigns the role. Returns whether that is done; until then
-    /// the rounds go on.
+    /// Stops fencing, because the process leaves, and resigns the role. Returns whether that is
+    /// done; until then the caller continues the rounds.
     pub(crate) fn leave_off(&mut self, os: &dyn Os) -> bool {
         self.manager.leave_off(os)
     }
 
-    /// Looks at the processes that have lost their sentinels so short a while ago that they are probably about
-    /// to be gone, if it is time to.
+    /// Checks, when a check is due, the processes that lost their sentinels recently and are
+    /// probably about to be gone.
     ///
-    /// A process gives up its memory before it is gone, which takes the longer the more it has touched, and the longer
-    /// the more others keep the processors busy. So a watcher checks again after a part of the time
-    /// that this has taken so far, and the watcher of every host waits twice as long as the one
-    /// before it: the first live watcher checks for all of them, and if it is stopped, the next one
-    /// follows soon.
+    /// The kernel releases the memory of a process before the process is gone. This takes longer
+    /// the more memory the process has touched and the busier the processors are. So a watcher
+    /// checks again after a part of the time that this has taken so far. The watcher of every host
+    /// waits twice as long as that of the host before it: the first live watcher checks for all of
+    /// them, and if it is stopped, the next one follows soon.
     fn hurry(&mut self, os: &dyn Os, now: Duration) -> Hurry {
         let seen = &self.detector.sighting.dying;
         if seen.is_empty() {

@@ -5,10 +5,10 @@ use core::time::Duration;
 use outlive_memory::{Memory, Offset, Ordering};
 use sha2::{Digest, Sha256};
 
-/// The SHA-256 of a fence command, by which the members of a pod notice that theirs are not the same.
+/// The SHA-256 of a fence command, by which the members of a pod notice that their commands differ.
 ///
-/// The command itself does not stand in the pod, which every user of the pod may write: each process brings it
-/// ([`ProcessOptions::fence_command`](super::ProcessOptions::fence_command)).
+/// The command itself is not stored in the pod, to which every user of the pod may write: each
+/// process brings it ([`ProcessOptions::fence_command`](super::ProcessOptions::fence_command)).
 ///
 /// ```
 /// use outlive::membership::FenceCommandDigest;
@@ -20,7 +20,7 @@ use sha2::{Digest, Sha256};
 pub struct FenceCommandDigest([u8; 32]);
 
 impl FenceCommandDigest {
-    /// That of `command`: a program and its arguments.
+    /// Returns the digest of `command`: a program and its arguments.
     pub fn of(command: &str) -> Self {
         Self(Sha256::digest(command.as_bytes()).into())
     }
@@ -45,20 +45,24 @@ impl fmt::Debug for FenceCommandDigest {
 /// [`Settings::real_hosts`] are the paper's (LUPIN §3.3).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Settings {
-    /// How often every member process beats its host's heart.
+    /// The time between two beats of a host's heart by its process on watch. (The other processes
+    /// of the host beat more rarely.)
     pub heartbeat: Duration,
-    /// How often the fabric manager looks at the hearts.
+    /// The time between two polls of the hearts by the fabric manager.
     pub poll: Duration,
-    /// For how long a host may be silent before it is suspected and fenced.
+    /// The time for which a host may be silent before it is suspected and fenced.
     pub suspicion: Duration,
-    /// For how long a fence may take before the host is reported as a suspect that lives on.
+    /// The time that a fence may take before the host is reported as a suspect that lives on.
     pub fence_timeout: Duration,
-    /// The user whose processes may join.
+    /// The user that created the pod. A process of another user joins only if it could be killed by
+    /// a cord or fenced by an agent.
     pub uid: u32,
-    /// Which program fences hosts that no process here can kill. Every process that joins brings the command.
+    /// The digest of the command that fences hosts which no process here can kill. Every process
+    /// that joins brings the command.
     pub fence_command: Option<FenceCommandDigest>,
-    /// Every process that joins brings a [`FenceAgent`](super::FenceAgent) of its own for that. With neither,
-    /// hosts of a second operating system are refused.
+    /// Whether every process that joins brings a [`FenceAgent`](super::FenceAgent) of its own for
+    /// that. With neither a command nor agents, a process is refused while the pod has a host whose
+    /// death could not be proved from the process's operating system.
     pub fence_agents: bool,
 }
 
@@ -76,7 +80,7 @@ impl Default for Settings {
     }
 }
 
-/// Where it stands whether there is a fence command, and its digest.
+/// The offsets of the flag that there is a fence command, and of its digest.
 const COMMAND: u64 = 248;
 const DIGEST: u64 = 256;
 

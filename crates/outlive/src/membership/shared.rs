@@ -1,4 +1,5 @@
-//! What the threads of one process share: its sentinel, its recovery thread and its members.
+//! The state that the threads of one process share: its sentinel, its recovery thread and its
+//! members.
 
 use super::fence::FenceAgent;
 use super::{GroupId, Instance, Level, Obligations, Settings, Tables, keeper};
@@ -6,7 +7,7 @@ use crate::host::{Os, Presence};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// What a process's sentinel and its members share.
+/// The state that the sentinel, the recovery thread and the members of a process share.
 pub(crate) struct Shared {
     pub tables: Tables,
     pub os: &'static dyn Os,
@@ -17,11 +18,11 @@ pub(crate) struct Shared {
     pub obligations: Arc<dyn Obligations>,
     /// The process's id, once it has one.
     pub(super) keeper: AtomicU32,
-    /// What says to this kernel that the process has its id: from before it joins until it has left.
+    /// The presence of the process's id, from before it joins until it has left.
     presence: Mutex<Option<Presence>>,
-    /// What ties it to its host's cord.
+    /// The tie to its host's cord.
     cord: Mutex<Option<Presence>>,
-    /// What keeps the number of its operating system.
+    /// The lock that keeps the number of its operating system.
     pub(super) system: Mutex<Option<Presence>>,
 }
 
@@ -55,14 +56,15 @@ impl Shared {
         *lock(&self.cord) = cord;
     }
 
-    /// Gives all of it up: the process has left, and writes no more.
+    /// Releases the cord, the presence and the number of the operating system: the process has
+    /// left, and writes no more.
     pub(crate) fn give_up_presence(&self) {
         for kept in [&self.cord, &self.presence, &self.system] {
             drop(lock(kept).take());
         }
     }
 
-    /// Whether the process may use the pod: from before it joins until it has left.
+    /// Returns whether the process may use the pod: from before it joins until it has left.
     pub(crate) fn is_present(&self) -> bool {
         lock(&self.presence).is_some()
     }
@@ -81,7 +83,7 @@ impl Shared {
     }
 }
 
-/// Locks `mutex`, also after a panic under it: no value here is half-changed.
+/// Locks `mutex`, even after a panic under it: no value here can be half-changed.
 pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

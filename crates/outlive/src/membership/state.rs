@@ -281,12 +281,12 @@ impl<M: Memory> Generations<M> {
         moved
     }
 
-    /// Moves `id` from state `from` to state `to` if it is still in `from`, for proofs and examples that have no process which
-    /// joins.
+    /// Moves `id` from state `from` to state `to` if it is still in `from`. Returns whether it was.
+    /// For proofs and examples without a process that joins.
     ///
     /// # Safety
-    /// If this ends an incarnation, it can no longer write to the pod's memory, and never will again (contract 1). If this
-    /// begins one, a single thread acts as it.
+    /// If this ends an incarnation, that incarnation can no longer write to the pod's memory, and
+    /// never will again (contract 1). If this begins one, a single thread acts as it.
     #[doc(hidden)]
     pub unsafe fn assume_state(self, id: InstanceId, from: State, to: State) -> bool {
         self.transition(id, from, to)

@@ -1,11 +1,12 @@
-//! The operator's word, at the front door.
+//! `Pod::bury_host`: the operator's word that a host is off.
 
 use super::{Pod, PodError};
 use crate::host::{Bells, Linux};
 use crate::membership::{Instance, InstanceId, bury_by_word};
 use core::time::Duration;
 
-/// Members learn of it by their next look at the groups: a caller that is no member has no bells.
+/// Bells that do nothing: a caller that is not a member has none. Members notice the death at their
+/// next check of the groups.
 #[derive(Debug)]
 struct Silent;
 
@@ -22,15 +23,18 @@ impl Bells for Silent {
 }
 
 impl Pod {
-    /// Finalises the death of the host `host` on the caller's word that it is off, where nothing can prove it: its machine is
-    /// gone, the memory is shared by machines, and no fence command could be asked. Its processes and threads are dead with it,
-    /// and what they held is recovered by the members, or by the next process that joins. Needs no membership. Takes twice the
-    /// pod's suspicion time.
+    /// Finalises the death of the host `host` on the caller's word that it is off, where nothing
+    /// can prove it: the memory is shared by machines, the host's machine is off for good, and
+    /// there is no fence command. The host's processes and threads are dead with it, and what they
+    /// held is recovered by the members, or by the next process that joins. Needs no membership.
+    /// Takes twice the pod's suspicion time. Returns the dead host.
     ///
-    /// **On the strength of the word others take what the host held.** If it is on and writes later, the pod is corrupt.
+    /// **Relying on this word, other members take over what the host held.** If the host is on and
+    /// writes later, the pod becomes corrupt.
     ///
     /// # Errors
-    /// If no such host is up, or it is known to live: a process of it is on this machine, or its heart beats.
+    /// If no such host is up, or it is known to live: a process of it is on this machine, or its
+    /// heart beats.
     ///
     /// # Crash
     /// It can be called again.
@@ -41,17 +45,19 @@ impl Pod {
         Ok(buried?)
     }
 
-    /// Whether a process of this machine has the id `id` in this pod. `false` proves that no process of this machine (on memory
-    /// that machines share: of this operating system) can write as the process `id`; it may be stopped, or of another PID
-    /// namespace, if `true`. Needs no membership.
+    /// Returns whether a process of this machine has the id `id` in this pod. `false` proves that
+    /// no process of this machine (on memory that machines share: of this operating system) can
+    /// write as the process `id`. If `true`, the process may be stopped, or of another PID
+    /// namespace. Needs no membership.
     ///
     /// # Errors
-    /// If there is no descriptor left.
+    /// If this process cannot attach to the side file of this operating system, for example because
+    /// no descriptor is left.
     pub fn is_present(&self, id: InstanceId) -> Result<bool, PodError> {
         if self.segment.has_one_kernel() {
             return Ok(self.file().is_locked(id));
         }
-        // There it is what this operating system knows, if it has a side file.
+        // The presence is locked in the side file, if this operating system has one.
         match Linux::has_side_file(self.number()) {
             true => Ok(self.os()?.is_present(id)),
             false => Ok(false),

@@ -99,7 +99,7 @@ pub enum PodError {
     /// The process could not leave.
     #[error(transparent)]
     Leave(#[from] StillMembers),
-    /// The host could not be buried.
+    /// A host could not be declared dead on an operator's word.
     #[error(transparent)]
     NotBuried(#[from] NotBuried),
     /// A control group could not be created or joined.
@@ -108,7 +108,7 @@ pub enum PodError {
     /// The operating system said no.
     #[error(transparent)]
     Os(#[from] OsError),
-    /// A call failed.
+    /// A system call failed.
     #[error(transparent)]
     Call(#[from] CallFailed),
 }

@@ -77,8 +77,8 @@ pub struct Pod {
 
 /// The smallest payload that a heap is made of.
 const LEAST_HEAP: u64 = 64 << 10;
-/// The bytes that joining takes in /dev/shm in addition to the side file: names, and the files of
-/// cords.
+/// The number of bytes that joining processes need in /dev/shm in addition to the side file: for
+/// names and for the files of cords.
 const BESIDE_SIDE_FILE: u64 = 64 << 10;
 
 impl Pod {
@@ -126,7 +126,7 @@ impl Pod {
             })
             .create(path)?;
         let pod = Self::of(segment)?;
-        // Should the creator die before this, the first process that joins notes it.
+        // If the creator dies before this, the first process that joins records the file.
         if let Ok(metadata) = segment.file().metadata() {
             Origin::of(&pod).note(&metadata);
         }
@@ -194,7 +194,8 @@ impl Pod {
         self.join_as(options, add, false)
     }
 
-    /// As [`join_with`](Self::join_with), also while this opening repairs the pod if it `is_repair` that joins.
+    /// As [`join_with`](Self::join_with). With `is_repair` it also joins while this opening repairs
+    /// the pod.
     fn join_as(
         &self,
         options: ProcessOptions,
@@ -234,7 +235,7 @@ impl Pod {
         Logs::new(tables.memory(), tables.log_at(0), tables.extent().ids)
     }
 
-    /// Makes sure that the pod's file is the one that the pod was created in, or is adopted.
+    /// Returns an error if the pod's file is a copy that was not adopted; with `adopt`, adopts it.
     fn refuse_a_copy(&self, adopt: bool) -> Result<(), PodError> {
         let path = || self.segment.path().into();
         let metadata = self.segment.file().metadata();
@@ -243,7 +244,7 @@ impl Pod {
             source,
         })?;
         let origin = Origin::of(self);
-        // On memory that kernels share inode numbers are each kernel's own.
+        // On memory that kernels share, each kernel has inode numbers of its own.
         if !self.segment.is_known_by_inode() || origin.note(&metadata) {
             return Ok(());
         }
@@ -267,8 +268,8 @@ impl Pod {
         }
     }
 
-    /// Its number, which stands in the names of what is kept beside it: its uuid, or another one if it is a copy that was
-    /// adopted.
+    /// Returns the pod's number, which is a part of the names of its side files and cords: its
+    /// uuid, or another number if it is a copy that was adopted.
     pub fn number(&self) -> u128 {
         let number = Origin::of(self).number();
         number.unwrap_or_else(|| self.segment.uuid().as_u128())
@@ -286,7 +287,7 @@ impl Pod {
     pub fn os(&self) -> Result<&'static dyn Os, PodError> {
         let access = self.side_file_access();
         let ids = self.tables.extent().ids;
-        // Only there do its locks show to all who can map it.
+        // Only then all processes that can map the file see its locks.
         let has_one_kernel = self.segment.has_one_kernel();
         let mut of_it = self.use_of_it();
         let linux = Linux::attach(self.number(), ids, access, self.file(), has_one_kernel)?;
@@ -299,7 +300,7 @@ impl Pod {
         Ok(linux)
     }
 
-    /// What stands for this operating system in this pod.
+    /// Returns the identity of this operating system in this pod.
     ///
     /// # Errors
     /// As [`os`](Self::os).
@@ -310,7 +311,8 @@ impl Pod {
         })
     }
 
-    /// Whoever may use the pod's file may use what this operating system keeps for it.
+    /// Returns the access to the side file and cords: users that may use the pod's file may use
+    /// these too.
     fn side_file_access(&self) -> Access {
         self.segment.file().metadata().map_or_else(
             |_| Access::default(),
@@ -373,18 +375,19 @@ impl Pod {
         let path = path.as_ref();
         let is_copy = origin::is_copy(path);
         let number = Self::number_at(path).or_else(|| {
-            // What can be mapped and not read: a device.
+            // The pod may be a device, which can be mapped and not read.
             let segment = Segment::open(path).ok()?;
             let number = Self::of(segment).ok().map(|pod| pod.number());
             segment.close().ok()?;
             number
         });
         Segment::destroy(path)?;
-        // What lies beside the original of a copy is not the copy's.
+        // A copy that was not adopted has the number of the original, whose files stay.
         if let Some(number) = number.filter(|_| !is_copy) {
             Linux::remove_cords(path.parent(), number);
             match Linux::remove_side_file(number) {
-                // Whoever still has the pod open keeps it; a clean-up finds it afterwards.
+                // Another process has the pod open and keeps the file; a clean-up removes it
+                // afterwards.
                 Err(OsError::InUse { path }) => return Ok(Some(path)),
                 removed => {
                     removed?;
@@ -397,7 +400,8 @@ impl Pod {
 
 /// What a thread has of the pod that it joined.
 impl Member {
-    /// This thread's way to the heap of `pod`, by which it allocates, frees and retires. It has one at a time.
+    /// Returns this thread's heap handle for `pod`, by which it allocates, frees and retires. A
+    /// thread has one at a time.
     ///
     /// # Errors
     /// If the pod has no heap, or this is a member of another; or if this thread has one already.
@@ -413,8 +417,8 @@ impl Member {
         Ok(LocalHeap::try_of(heap, self, recoverers)?)
     }
 
-    /// By what its process recovers the dead: what taking a lock asks for. `None` if it did not join by way of
-    /// a [`Pod`].
+    /// Returns the handlers by which its process recovers dead members, which taking a lock needs.
+    /// `None` if it did not join through a [`Pod`].
     pub fn recoverers(&self) -> Option<&Recoverers> {
         self.owed().map(LogObligations::recoverers)
     }

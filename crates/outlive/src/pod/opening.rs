@@ -1,4 +1,4 @@
-//! What this process has of a pod by one opening, and how it gives that back.
+//! The resources that one opening of a pod has in this process, and their release.
 
 use super::{Pod, PodError};
 use crate::host::Linux;
@@ -6,30 +6,30 @@ use crate::membership::{Instance, Shared};
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError, Weak};
 
-/// The resources that this process has of a pod by one opening, in addition to its memory.
+/// The resources of one opening of a pod, in addition to its memory.
 #[derive(Debug, Default)]
 pub(super) struct Use {
     pub attached: Option<&'static Linux>,
     pub joined: Vec<Weak<Shared>>,
-    /// How many joins have begun and not ended.
+    /// The number of joins that have begun and not ended.
     joining: usize,
-    /// Whether a repair has the pod for itself.
+    /// Whether a repair uses the pod exclusively.
     pub repairing: bool,
 }
 
 impl Use {
-    /// Whether this process is a member by this opening, or may become one.
+    /// Returns whether this process is a member by this opening, or is joining.
     pub fn has_members(&self) -> bool {
         let is_member = |shared: &Weak<Shared>| shared.upgrade().is_some_and(|of| of.is_present());
         self.joining > 0 || self.joined.iter().any(is_member)
     }
 }
 
-/// How many joins of each pod have begun in this process and not ended, by the pod's number: a refused
-/// join removes no side file that another join begins to use.
+/// The number of joins of each pod, by the pod's number, that have begun in this process and not
+/// ended. By it a refused join does not remove a side file that another join has begun to use.
 static JOINING: Mutex<BTreeMap<u128, usize>> = Mutex::new(BTreeMap::new());
 
-/// A join that has begun. Dropped, it has ended.
+/// A join that has begun. It ends on drop.
 pub(super) struct Joining<'a> {
     pod: &'a Pod,
     number: u128,
@@ -58,8 +58,8 @@ impl<'a> Joining<'a> {
         })
     }
 
-    /// Ends a join that was refused: unless another process or another join uses the side file that it
-    /// made, the side file is removed.
+    /// Ends a join that was refused. Removes the side file that it created, unless another process
+    /// or another join uses it.
     pub fn refused(self) {
         let mut all = JOINING.lock().unwrap_or_else(PoisonError::into_inner);
         let is_alone = all.get(&self.number) == Some(&1);
@@ -94,9 +94,9 @@ impl Pod {
             .unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Releases what this process has of the pod by this opening: the memory, the descriptors and
-    /// the locks. The pod continues for all other processes; to remove it as well,
-    /// [destroy](Self::destroy) it.
+    /// Releases the resources of this opening: the memory, the descriptors and the locks. The pod
+    /// continues to exist for all other processes; to remove it as well, [destroy](Self::destroy)
+    /// it.
     ///
     /// Handles on the memory have no lifetimes (an [`Offset`](crate::memory::Offset) is followed
     /// through a copy of the pod's base address). So the *addresses* stay reserved without access
@@ -135,7 +135,7 @@ impl Pod {
         Ok(self.segment.close()?)
     }
 
-    /// Whether an incarnation that may write says that it is of this process.
+    /// Returns whether the record of an incarnation that may write names this process.
     fn has_member_of_this_process(&self) -> bool {
         let (records, me) = (self.tables.records(), std::process::id());
         self.tables.writers().any(|(id, state)| {

@@ -1,19 +1,21 @@
-//! Which file a pod is: how a copy is recognised, and adopted.
+//! The identity of a pod's file, by which a copy is recognised and adopted.
 //!
 //! Two words among the settings, written after the rest:
 //!
 //! ```text
-//! FILE     128 bits: the inode number of the pod's file and its time of birth; 0: not noted yet
+//! FILE     128 bits: the inode number of the pod's file and its time of birth; 0: not recorded yet
 //! NUMBER   128 bits: the pod's number; 0: the uuid in its superblock
 //! ```
 //!
-//! `FILE` is noted by the creator, or by the first process that joins if the creator died before. A file in which another
-//! one's inode and birth stand is a copy: the members that stand in it cannot write to it. Devices have no birth and are
-//! not copied by copying a file, so they are not judged.
+//! The creator records `FILE`, or the first process that joins if the creator died before. A file
+//! that records the inode and birth of another one is a copy: the members that are recorded in it
+//! cannot write to it. Devices have no birth and are not copied by copying a file, so they are not
+//! checked.
 //!
-//! A copy is *adopted* under a file lock that one process of the kernel has at a time: first the copy gets a number of its
-//! own, which names its side files and cords, then `FILE` becomes the copy's. A death in between leaves a copy that is
-//! adopted anew, with another number, before any process can join it.
+//! A copy is *adopted* under a file lock that one process of the kernel has at a time: first the
+//! copy gets a number of its own, which names its side files and cords, then `FILE` becomes the
+//! copy's. A death in between leaves a copy that must be adopted again, with another number, before
+//! any process can join it.
 
 use super::{Pod, PodError};
 use crate::host::PodFile;
@@ -27,11 +29,11 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 use uuid::Uuid;
 
-/// Where the words stand in the settings: behind the extent, before the fence command.
+/// The offsets of the words in the settings: behind the extent, before the fence command.
 const FILE: u64 = 176;
 const NUMBER: u64 = 192;
 
-/// The words of a pod that say which file it is.
+/// The words of a pod that identify its file.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Origin {
     memory: Native,
@@ -46,7 +48,7 @@ impl Origin {
         }
     }
 
-    /// The pod's number, unless that is its uuid.
+    /// Returns the pod's number; `None` if that is its uuid.
     pub(super) fn number(self) -> Option<u128> {
         // Acquire, paired with the release of an adoption.
         let number = self
@@ -55,13 +57,15 @@ impl Origin {
         (number != 0).then_some(number)
     }
 
-    /// Notes that the pod is in the file of `metadata`, if nothing is noted yet. Returns whether it is that file's now.
+    /// Records that the pod is in the file of `metadata`, if no file is recorded yet. Returns
+    /// whether the recorded file is that one now.
     pub(super) fn note(self, metadata: &Metadata) -> bool {
         let Some(own) = file_word(metadata) else {
             return true;
         };
         let at = self.settings + FILE;
-        // AcqRel: a process that finds its own word there sees the number that was written before it.
+        // AcqRel: a process that finds its own word there sees the number that was written before
+        // it.
         let noted =
             self.memory
                 .compare_exchange(at, 0u128, own, Ordering::AcqRel, Ordering::Acquire);
@@ -72,8 +76,8 @@ impl Origin {
         }
     }
 
-    /// Makes the copy in the file of `metadata` a pod of its own. Returns whether it is; `false` while another process
-    /// does so.
+    /// Makes the copy in the file of `metadata` a pod of its own. Returns `false` while another
+    /// process does so.
     pub(super) fn adopt(self, metadata: &Metadata, file: &PodFile) -> Result<bool, PodError> {
         let adopted = file.change_alone(|| {
             if self.note(metadata) {
@@ -92,7 +96,8 @@ impl Origin {
     }
 }
 
-/// Whether the file at `path` is a copy of a pod that was not adopted, so that its number is the original's.
+/// Returns whether the file at `path` is a copy of a pod that was not adopted, so that its number
+/// is the original's.
 pub(super) fn is_copy(path: &Path) -> bool {
     let own = std::fs::metadata(path)
         .ok()
@@ -103,11 +108,11 @@ pub(super) fn is_copy(path: &Path) -> bool {
     }
 }
 
-/// The number of the pod in the file at `path`, and what it says of its file.
+/// Returns the number of the pod in the file at `path`, and the file that it records.
 fn read_at(path: &Path) -> Option<(u128, u128)> {
     let file = File::open(path).ok()?;
     let capacity = match file.metadata().ok()?.len() {
-        // A device does not say its size.
+        // A device does not report its size.
         0 => u64::MAX,
         len => len,
     };
@@ -127,8 +132,9 @@ fn read_at(path: &Path) -> Option<(u128, u128)> {
 }
 
 impl Pod {
-    /// The number of the pod in the file at `path`, which stands in the names of what is kept beside it: its uuid, or another
-    /// one if it is a copy that was adopted. `None` if there is no sound pod. Maps nothing.
+    /// Returns the number of the pod in the file at `path`, which is a part of the names of its
+    /// side files and cords: its uuid, or another number if it is a copy that was adopted. `None`
+    /// if the file is not a valid pod. Maps nothing.
     pub fn number_at(path: impl AsRef<Path>) -> Option<u128> {
         read_at(path.as_ref()).map(|(number, _)| number)
     }
@@ -153,7 +159,7 @@ mod tests {
         assert!(!origin.note(&metadata(&copied)), "it is a copy");
         assert_eq!(Pod::number_at(&copy), Some(pod.segment().uuid().as_u128()));
 
-        // An adoption that was cut short after the number: it is a copy still.
+        // An adoption that was cut short after the number leaves a copy.
         origin
             .memory
             .store(origin.settings + NUMBER, 7u128, Ordering::Release);
@@ -165,7 +171,7 @@ mod tests {
         let number = origin.number().unwrap();
         assert!(number != 7 && number != segment.uuid().as_u128());
         assert_eq!(Pod::number_at(&copy), Some(number));
-        // Once more changes nothing.
+        // A second adoption changes nothing.
         assert!(origin.adopt(&metadata(&copied), &file).unwrap());
         assert_eq!(origin.number(), Some(number));
         assert_eq!(Pod::number_at(&path), Some(pod.segment().uuid().as_u128()));

@@ -26,7 +26,7 @@ pub struct Repair {
     pub check: Check,
 }
 
-/// A repair that has the pod for itself, until this is dropped.
+/// A repair that uses the pod exclusively, until this is dropped.
 struct Repairing<'a>(&'a Pod);
 
 impl Drop for Repairing<'_> {

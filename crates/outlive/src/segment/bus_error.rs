@@ -1,4 +1,4 @@
-//! A line on standard error when a process dies because a mapping has lost its memory.
+//! Reports on standard error that a process dies because a mapping has lost its memory.
 //!
 //! When another process truncates a file, or a page of memory fails, the next access to the mapping
 //! raises SIGBUS, and the process ends without a message. A handler can name the file. A library
@@ -44,8 +44,8 @@ static TABLE: [Slot; SLOTS] = [const {
     }
 }; SLOTS];
 
-/// An entry of the table. Dropping it removes the entry: before the mapping is removed, so that no
-/// other mapping is taken for it.
+/// An entry of the table. A drop removes the entry; it comes before the mapping is removed, so that
+/// no other mapping is taken for this one.
 #[derive(Debug)]
 pub(crate) struct Registered(Option<usize>);
 
@@ -87,14 +87,14 @@ impl Drop for Registered {
 
 /// The disposition that was replaced. It is not changed after the handler has been installed.
 static BEFORE: OnceLock<libc::sigaction> = OnceLock::new();
-/// Bytes that are written after the line, and their number.
+/// The bytes that are written after the line, and their number.
 static MORE: AtomicPtr<u8> = AtomicPtr::new(null_mut());
 static MORE_LEN: AtomicUsize = AtomicUsize::new(0);
-/// Whether a thread reports: 0, 1 while it does, 2 afterwards. Of several threads that fault at the
-/// same time, one reports.
+/// The state of the report: 0 before it, 1 while a thread writes it, 2 afterwards. Of several
+/// threads that fault at the same time, one reports.
 static REPORT: AtomicU8 = AtomicU8::new(0);
-/// How many times a thread that faults yields to the thread that reports, before it ends the
-/// process.
+/// The number of times that a thread that faults yields to the thread that reports, before it ends
+/// the process.
 const MOST_YIELDS: u32 = 10_000;
 
 /// Installs a handler of SIGBUS that names the file whose mapping has lost its memory, on standard
@@ -118,7 +118,7 @@ pub fn report_bus_errors() -> io::Result<()> {
         if libc::sigaction(libc::SIGBUS, core::ptr::null(), &raw mut before) != 0 {
             return Err(io::Error::last_os_error());
         }
-        // Known before the handler can run.
+        // Set before the handler can run.
         if BEFORE.set(before).is_err() {
             return Ok(());
         }

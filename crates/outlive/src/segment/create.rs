@@ -262,8 +262,8 @@ impl<'a> SegmentBuilder<'a> {
             tracing::debug!(area = %area.name, at, bytes = area.size, "laid out");
         }
         creation.complete(&superblock.encode()).map_err(busy)?;
-        // Before other processes can find it: from "being created", if it was, to "in use". No process
-        // has it for itself between the two.
+        // Before other processes can find it, the lock changes from "being created", if it was
+        // that, to "in use". No other process can lock it exclusively in between.
         if !backend::share(backend.file()) {
             return Err(CreateError::Busy { path: path.into() });
         }

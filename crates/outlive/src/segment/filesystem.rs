@@ -31,7 +31,7 @@ pub(super) const RAMFS: u64 = 0x8584_58f6;
 pub(super) const HUGETLBFS: u64 = 0x9584_58f6;
 const FUSE: u64 = 0x6573_5546;
 
-/// What mappings and locks of a filesystem's files mean.
+/// The guarantees for mappings and locks of a filesystem's files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
     /// One kernel at a time mounts it, from memory or disks of its own.
@@ -87,13 +87,13 @@ fn find(magic: u64) -> Option<(&'static str, Kind)> {
     row.map(|(_, name, kind)| (*name, *kind))
 }
 
-/// Whether a file on the filesystem `magic` can be mapped by one kernel at a time only.
+/// Returns whether a file on the filesystem `magic` can be mapped by one kernel at a time only.
 pub(super) fn is_local(magic: u64) -> bool {
     matches!(find(magic), Some((_, Kind::Local)))
 }
 
-/// Whether the inode number of a file on the filesystem `magic` tells it from its copies. (A file
-/// of an overlay has the number of the file below it.)
+/// Returns whether the inode number of a file on the filesystem `magic` distinguishes it from its
+/// copies. (A file of an overlay has the number of the file below it.)
 pub(super) fn has_inodes(magic: u64) -> bool {
     matches!(find(magic), Some((_, Kind::Local | Kind::Overlay)))
 }
@@ -104,15 +104,15 @@ pub(super) fn filesystem(file: &File) -> Result<u64, Errno> {
     Ok(u64::from(fstatfs(file)?.f_type as u32))
 }
 
-/// Whether this process may call linkat(2), which a seccomp filter may refuse.
+/// Returns whether this process may call linkat(2), which a seccomp filter may refuse.
 pub(crate) fn can_link() -> bool {
     // An empty name is refused before anything is done.
     let answer = linkat(CWD, "", CWD, "", AtFlags::empty());
     !matches!(answer, Err(Errno::PERM | Errno::NOSYS))
 }
 
-/// Gives `file` the permissions `mode`. A filter that refuses fchmod(2) does no harm if the file
-/// has them already.
+/// Gives `file` the permissions `mode`. Ignores that a filter refuses fchmod(2) if the file has
+/// these permissions already.
 pub(crate) fn set_mode(file: impl AsFd, mode: u32) -> Result<(), Errno> {
     match fchmod(&file, Mode::from_raw_mode(mode)) {
         Err(Errno::PERM | Errno::NOSYS) if fstat(&file)?.st_mode & 0o777 == mode => Ok(()),
@@ -120,25 +120,26 @@ pub(crate) fn set_mode(file: impl AsFd, mode: u32) -> Result<(), Errno> {
     }
 }
 
-/// What stands for the file; `None` where nothing does.
+/// Returns the word that identifies the file; `None` for a device.
 pub(crate) fn file_word(metadata: &Metadata) -> Option<u128> {
     if !metadata.is_file() {
         return None;
     }
-    // Filesystems that keep no time of birth are left with the inode.
+    // On filesystems without a time of birth only the inode counts.
     let born = metadata.created().ok();
     let born = born.and_then(|time| time.duration_since(UNIX_EPOCH).ok());
     let born = born.map_or(0, |time| time.as_nanos() as u64);
     Some(u128::from(metadata.ino()) << 64 | u128::from(born)).filter(|&word| word != 0)
 }
 
-/// Whether two words stand for one file. A time of birth that is not known fits any.
+/// Returns whether two words identify the same file. An unknown time of birth matches any.
 pub(crate) fn is_same_file(one: u128, other: u128) -> bool {
     let born = |word: u128| word as u64;
     one >> 64 == other >> 64 && (born(one) == born(other) || born(one) == 0 || born(other) == 0)
 }
 
-/// Refuses a file whose mappings are not coherent between the processes that can map it.
+/// Returns an error for a file whose mappings are not coherent between the processes that can map
+/// it.
 pub(super) fn refuse_remote(file: &File, path: &Path) -> Result<(), Unsuitable> {
     let magic = filesystem(file).unwrap_or(0);
     let is_direct = magic == FUSE
@@ -150,7 +151,7 @@ pub(super) fn refuse_remote(file: &File, path: &Path) -> Result<(), Unsuitable> 
     }
 }
 
-/// Why a file on the filesystem `magic` cannot hold a segment.
+/// Returns the reason why a file on the filesystem `magic` cannot hold a segment.
 fn why_not(magic: u64) -> Option<String> {
     let (name, Kind::Remote) = find(magic)? else {
         return None;

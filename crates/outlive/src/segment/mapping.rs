@@ -27,7 +27,8 @@ pub(super) struct Mapping {
     base: NonNull<u8>,
     len: usize,
     registered: Mutex<Option<Registered>>,
-    /// In which process of a chain of forks it is mapped: a child has other memory there.
+    /// The number of the process that mapped it (`fork::generation`): a child has other memory
+    /// there.
     of: u64,
 }
 

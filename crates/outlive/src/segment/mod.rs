@@ -29,8 +29,8 @@
 //! * **What is not a segment is not followed.** Truncated, foreign, newer, older, corrupt and incomplete
 //!   segments are refused, each by its name ([`Refusal`]). The first page is loaded once, checked, and only the
 //!   checked copy is used.
-//! * **A mapping stays.** It lives as long as the process, so handles on it are `Copy` and never dangle.
-//!   [`close`](Segment::close) releases the memory and keeps the addresses; only the unsafe
+//! * **A mapping stays.** It lives as long as the process, so handles on it are `Copy` and never
+//!   dangle. [`close`](Segment::close) releases the memory and keeps the addresses; only the unsafe
 //!   [`unmap`](Segment::unmap) releases those too. It is not inherited by `fork`: a child that
 //!   touches it gets SIGSEGV and opens the segment for itself.
 //!
@@ -129,10 +129,10 @@ struct Inner {
 
 /// What is kept open of a segment.
 struct Medium {
-    /// A memfd is passed on by its file.
+    /// Holds the file, by which a memfd is passed to another process.
     backend: Arc<dyn Backend>,
-    /// Marks the segment as in use. `None` if the description is that of another opening, which happens
-    /// without /proc only: then the mark ends when the first of the two is closed.
+    /// Marks the segment as in use. `None` if the description is that of another opening, which
+    /// happens without /proc only: then the mark ends when the first of the two is closed.
     _held: Option<Held>,
 }
 
@@ -284,27 +284,29 @@ impl Segment {
         Arc::clone(self.medium().file())
     }
 
-    /// Whether one kernel at a time can map it, and all processes that map it see one another's
-    /// file locks: a file on a local filesystem, or a memfd. A device, or a file that is mapped
-    /// directly (virtiofs with DAX, famfs), can be mapped by several kernels; two nodes of a
-    /// device, or a file of an overlay and the one below it, are one memory with separate locks. (A
-    /// file on a network, cluster or FUSE filesystem is refused: its mappings are not coherent
-    /// between machines.)
+    /// Returns whether one kernel at a time can map it, and all processes that map it see one
+    /// another's file locks: true for a file on a local filesystem, or a memfd. A device, or a file
+    /// that is mapped directly (virtiofs with DAX, famfs), can be mapped by several kernels; two
+    /// nodes of a device, or a file of an overlay and the one below it, are one memory with
+    /// separate locks. (A file on a network, cluster or FUSE filesystem is refused: its mappings
+    /// are not coherent between machines.)
     pub fn has_one_kernel(&self) -> bool {
         self.medium().has_one_kernel()
     }
 
-    /// Whether its inode number tells it from every copy of it, for all who can map it.
+    /// Returns whether its inode number distinguishes it from every copy of it, for all processes
+    /// that can map it.
     pub(crate) fn is_known_by_inode(&self) -> bool {
         self.medium().is_known_by_inode()
     }
 
-    /// A mapping of it has a multiple of this many bytes.
+    /// Returns the number of bytes of which the size of every mapping of it is a multiple.
     pub fn granule(&self) -> u64 {
         self.medium().granule()
     }
 
-    /// What a layer above keeps of this opening, for all handles on it. There is one such layer.
+    /// Returns the state that the layer above keeps for this opening, shared by all handles on it.
+    /// Only one layer has such state.
     pub(crate) fn companion<T: Default + Send + Sync + 'static>(&self) -> Arc<T> {
         let companion = self
             .inner()

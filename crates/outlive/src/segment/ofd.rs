@@ -1,7 +1,7 @@
-//! Open-file-description locks on single bytes, which the kernel frees with the last descriptor or mapping of the
-//! description. They lie behind the end of any file, or on bytes of side files. A failed attempt
-//! changes nothing, even if it was to turn a read lock into a write lock (`flock` would lose the
-//! read lock then).
+//! Open-file-description locks on single bytes. The kernel releases them when the last descriptor
+//! or mapping of the description is gone. They lie behind the end of any file, or on bytes of side
+//! files. A failed attempt changes nothing, even if it was to turn a read lock into a write lock
+//! (`flock` would lose the read lock then).
 
 use std::fs::File;
 use std::io;
@@ -36,8 +36,8 @@ pub(crate) fn lock(file: &File, byte: libc::off_t, kind: Kind) -> io::Result<boo
 pub(crate) struct Held {
     file: Arc<File>,
     byte: libc::off_t,
-    /// Which process of a chain of forks holds it: a child shares the description, and leaves the lock
-    /// to its parent.
+    /// The number of the process that holds it (`fork::generation`): a child shares the
+    /// description, and leaves the lock to its parent.
     of: u64,
 }
 
@@ -57,7 +57,7 @@ impl Held {
 impl Drop for Held {
     fn drop(&mut self) {
         if self.of == fork::generation() {
-            // A failure is made good by the descriptor's end.
+            // If this fails, the end of the description unlocks the byte.
             let _ = set(&self.file, flock(self.byte, libc::F_UNLCK));
         }
     }
@@ -75,12 +75,13 @@ fn set(file: &File, lock: libc::flock) -> io::Result<bool> {
     }
 }
 
-/// Whether a description other than that of `file` has `byte` locked.
+/// Returns whether a description other than that of `file` has `byte` locked.
 pub(crate) fn is_locked(file: &File, byte: libc::off_t) -> io::Result<bool> {
     excludes(file, byte, Kind::Write)
 }
 
-/// Whether a description other than that of `file` has a lock on `byte` that excludes one of this kind.
+/// Whether a description other than that of `file` has a lock on `byte` that excludes one of this
+/// kind.
 pub(super) fn excludes(file: &File, byte: libc::off_t, kind: Kind) -> io::Result<bool> {
     let mut lock = flock(byte, l_type(kind));
     // SAFETY: the descriptor is open and `lock` a valid flock, which the call overwrites.

@@ -120,7 +120,8 @@ impl<'a> OpenOptions<'a> {
         let decode = || -> Result<Superblock, OpenError> {
             Superblock::decode(&backend.first_page()?, backend.capacity()?).map_err(refused)
         };
-        // First without the lock: those who wait for a segment do not keep its creator out.
+        // The first check is made without the lock, so that processes that wait for a segment do
+        // not keep its creator out.
         if let Err(refusal) = decode() {
             if backend::is_being_changed(backend.file()) {
                 return Err(OpenError::Busy { path });

@@ -95,8 +95,8 @@ pub struct NoRoom {
     pub path: PathBuf,
     /// How many bytes were still to be reserved.
     pub wanted: u64,
-    /// The number of further bytes that must stay free, for the files that joining processes put on
-    /// the same filesystem.
+    /// The number of further bytes that must stay free, for the files that joining processes create
+    /// on the same filesystem.
     pub beside: u64,
     /// How many there are.
     pub free: u64,

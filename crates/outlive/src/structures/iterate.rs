@@ -140,8 +140,8 @@ impl<T, M: Memory> Iterator for Walk<'_, T, M> {
     }
 }
 
-/// Shows the nodes and buckets behind `start` to `visit` until it has enough; from `start` again whenever the
-/// way back is lost. Returns whether the end was reached, or the list is damaged.
+/// Shows the nodes and buckets behind `start` to `visit` until it has enough; from `start` again
+/// whenever the way back is lost. Returns whether the end was reached, or the list is damaged.
 fn walk<M: Memory>(
     header: Header<M>,
     pin: &Pinned<'_, M>,

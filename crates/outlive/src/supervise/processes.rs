@@ -348,7 +348,8 @@ impl ProcessSupervisor {
     }
 
     fn start(&mut self, i: usize, host: InstanceId, seen: InPod) {
-        // Before the next incarnation overwrites the record in which the end of the last one is noted.
+        // Before the next incarnation overwrites the record in which the end of the last one is
+        // noted.
         self.reap();
         let child = &mut self.children[i];
         let id = child.child.id;

@@ -13,9 +13,10 @@
 //! A dead owner's lock waits for nothing but the raised generation: no time-out, no daemon. A lock that is
 //! held by a live instance is waited for as [`Waiting`] says, and only a waiter makes system calls.
 //!
-//! A panic releases a lock, as in std. It discards the uncommitted change of a [`RecoverableMutex`], and of a redo
-//! transaction. An owner that changes data in place under one of the other three locks announces that by
-//! [`Poison::on_panic`], and the next owner can see that its predecessor panicked.
+//! A panic releases a lock, as in std. It discards the uncommitted change of a
+//! [`RecoverableMutex`], and of a redo transaction. An owner that changes data in place under one
+//! of the other three locks announces that by [`Poison::on_panic`], and the next owner can see that
+//! its predecessor panicked.
 //!
 //! A lock word that names an id this pod does not have is an error, not a reason to wait for ever.
 //!

@@ -1,14 +1,14 @@
 //! The poison of a lock: the mark of an owner that panicked in the middle of a change.
 //!
-//! A panic releases a lock, since it drops the guard. The drop cannot find out cheaply that a panic runs
-//! it: with that check the guard does not stay in registers, and an uncontended bare lock takes 1.4 times
-//! as long (see `tatas/release.rs`). So an owner that changes shared data in place announces the change
-//! by [`Poison::on_panic`]. The value that it gets borrows the guard, so it is dropped, and the mark
-//! written, before the lock is released.
+//! A panic releases a lock, since it drops the guard. The drop cannot find out cheaply that a panic
+//! runs it: with that check the guard does not stay in registers, and an uncontended bare lock
+//! takes 1.4 times as long (see `tatas/release.rs`). So an owner that changes shared data in place
+//! announces the change by [`Poison::on_panic`]. The value that it gets borrows the guard, so it is
+//! dropped, and the mark written, before the lock is released.
 //!
-//! The mark remains until an owner clears it. If the next owner dies before it has repaired the data, the
-//! owner after it still sees the mark. Only owners of the lock read and write the mark, so the lock
-//! orders all accesses to it.
+//! The mark remains until an owner clears it. If the next owner dies before it has repaired the
+//! data, the owner after it still sees the mark. Only owners of the lock read and write the mark,
+//! so the lock orders all accesses to it.
 //!
 //! Tests: tests/sync_cut.rs; proofs: outlive-prove, sweeps/sync.rs and scenarios/sync.rs.
 
@@ -79,8 +79,9 @@ impl<'g, M: Memory> Poison<'g, M> {
         }
     }
 
-    /// Begins a change in place. A panic that drops the returned value poisons the lock. A change that is
-    /// made by redo transactions alone needs no mark: they take effect as a whole or not at all.
+    /// Begins a change in place. A panic that drops the returned value poisons the lock. A change
+    /// that is made by redo transactions alone needs no mark: they take effect as a whole or not at
+    /// all.
     ///
     /// The value is dropped before the lock is released:
     ///
@@ -94,8 +95,8 @@ impl<'g, M: Memory> Poison<'g, M> {
     /// ```
     ///
     /// # Crash
-    /// A death in the middle of the change is reported as every death of an owner is, with the mark or
-    /// without it.
+    /// A death in the middle of the change is reported as every death of an owner is, with the mark
+    /// or without it.
     #[inline]
     pub fn on_panic(self) -> PoisonOnPanic<'g, M> {
         PoisonOnPanic {
@@ -104,8 +105,8 @@ impl<'g, M: Memory> Poison<'g, M> {
         }
     }
 
-    /// Returns the id of the owner that panicked last in the middle of a [change](Self::on_panic); `None` if
-    /// the mark was [cleared](Self::clear) since, or never set.
+    /// Returns the id of the owner that panicked last in the middle of a [change](Self::on_panic);
+    /// `None` if the mark was [cleared](Self::clear) since, or never set.
     pub fn set_by(self) -> Option<InstanceId> {
         // Relaxed: the lock orders the accesses to the mark; so do the stores below.
         let mark: u32 = self.memory.load(self.mark, Ordering::Relaxed);
@@ -133,8 +134,8 @@ impl<'g, M: Memory> Poison<'g, M> {
 #[must_use = "a panic poisons the lock only while this value lives"]
 pub struct PoisonOnPanic<'g, M: Memory = Native> {
     poison: Poison<'g, M>,
-    /// Whether the thread was panicking already when the change began. Then the panic does not cut the
-    /// change short: a destructor makes it.
+    /// Whether the thread was panicking already when the change began. Then the panic does not cut
+    /// the change short: a destructor makes it.
     panicking: bool,
 }
 

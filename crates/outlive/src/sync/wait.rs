@@ -1,4 +1,4 @@
-//! How one waits for the living: spin, then yield, then sleep.
+//! Waiting for a live holder: spin, then yield, then sleep.
 //!
 //! Spinning is best while the holder runs on another core. With more waiters than cores the holder
 //! may be waiting for the waiter's core, so the waiter yields. A yield costs whole time slices
@@ -28,19 +28,20 @@ use core::time::Duration;
 use outlive_memory::{Memory, Native, Offset, Ordering};
 use std::time::Instant;
 
-/// How long one spins and yields before one sleeps, and for how long at most one sleeps at a time.
+/// How long a waiter spins and yields before it sleeps, and the longest time of one sleep.
 ///
 /// Over a memory other than [`Native`] a waiter without wake-up futexes does nothing but
 /// [`spin_hint`](outlive_memory::Memory::spin_hint), and each hint counts as a microsecond; so does
 /// each yield of a waiter with wake-up futexes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Waiting {
-    /// How often to spin. (The first hundred times nobody looks whether the holder lives.)
+    /// The number of spins. (The waiter does not check during the first hundred whether the holder
+    /// lives.)
     pub spins: u32,
-    /// For how long to yield the core, after that. A yield that has begun is not cut short.
+    /// The time for which to yield the core, after that. A yield that has begun is not cut short.
     pub yielding: Duration,
-    /// How long to sleep at a time, after that: the cost of a missed ring, and the longest that a
-    /// sleeper overlooks a death.
+    /// The longest time of one sleep, after that: the cost of a missed wake-up, and the longest
+    /// time for which a sleeper does not notice a death.
     pub nap: Duration,
 }
 
@@ -60,7 +61,8 @@ impl Waiting {
     /// for a lock.
     const SHORT_NAPS: u32 = 100;
     const SHORT_NAP: Duration = Duration::from_micros(50);
-    /// How long a thread does not yield after a yield that took all the time for yielding.
+    /// The time for which a thread does not yield after a yield that took all the time for
+    /// yielding.
     const NO_YIELDS: Duration = Duration::from_secs(10);
 }
 
@@ -71,7 +73,7 @@ impl Default for Waiting {
 }
 
 thread_local! {
-    /// Until when this thread does not yield.
+    /// The time until which this thread does not yield.
     static NO_YIELDS_UNTIL: Cell<Option<Instant>> = const { Cell::new(None) };
 }
 
@@ -85,10 +87,10 @@ pub(super) struct Waiter<'m, M: Memory> {
     /// Whether the waiter is handed the lock, and does not compete for it.
     is_next: bool,
     round: u32,
-    /// When the yielding ends; set when it begins.
+    /// The time at which the yielding ends; set when it begins.
     yields_until: Option<Instant>,
     naps: u32,
-    /// How often another member was faster.
+    /// The number of times that another member was faster.
     tries: u32,
     until: Until,
 }
@@ -141,7 +143,7 @@ impl<'m, M: Memory> Waiter<'m, M> {
         }
     }
 
-    /// Sleeps from now on at this flag, whose owner hands the lock to this waiter: each wake-up
+    /// From now on, sleeps at this flag, whose owner hands the lock to this waiter: each wake-up
     /// ends its sleep.
     pub(super) fn watch(&mut self, flag: Offset) {
         (self.flag, self.is_next) = (Some(flag), true);
@@ -213,7 +215,7 @@ impl<'m, M: Memory> Waiter<'m, M> {
         Rest::Awake
     }
 
-    /// Whether to yield once more, after `yields` times.
+    /// Returns whether to yield once more, after `yields` times.
     fn yields(&mut self, yields: u32) -> bool {
         let most = self.waiting.yielding;
         if !native::<M>() {
@@ -252,7 +254,8 @@ impl<'m, M: Memory> Waiter<'m, M> {
 
     #[cold]
     fn sleep(&self, nap: Duration, still: impl FnOnce() -> bool) {
-        // All others would wait for a waiter that is handed the lock and sleeps on.
+        // A waiter that is handed the lock must be woken: if it slept on, all others would wait for
+        // it.
         let short = native::<M>() && !self.is_next && self.naps <= Waiting::SHORT_NAPS;
         let (Some(bells), Some(flag), false) = (self.member.bells(), self.flag, short) else {
             return self.nap_unheard(nap);

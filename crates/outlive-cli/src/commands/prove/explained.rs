@@ -14,14 +14,15 @@ recxl-proactive: ReCXL, which replicates a store when the next one cannot join i
 recxl-proactive-uncoalesced: ReCXL, which replicates each store by itself
 recxl-adaptive: ReCXL, which replicates a store at once while few are pending";
 
-/// How an operation's sweep or a drawn scenario continues a name that is explained without it.
+/// The suffixes of names of sweeps and drawn scenarios, whose explanations are listed without them,
+/// and the text that each adds to the explanation.
 const CONTINUED: [(&str, &str); 3] = [
     (", flushed", ""),
     (", write-back", "; lines are written back explicitly"),
     (", drawn", "; a random sample of executions"),
 ];
 
-/// The explanation of `name` in `list`; empty if it has none.
+/// Returns the explanation of `name` in `list`; empty if it has none.
 pub fn of(list: &str, name: &str) -> String {
     let line = |name: &str| {
         let mut explanations = list.lines().filter_map(|line| line.strip_prefix(name));
@@ -34,7 +35,8 @@ pub fn of(list: &str, name: &str) -> String {
     continued.unwrap_or_else(alone)
 }
 
-/// The explanation of a proof of `outlive prove machine-crash`: its configuration's and its program's.
+/// Returns the explanation of a proof of `outlive prove machine-crash`: that of its program, and
+/// that of its configuration.
 pub fn of_machine(name: &str) -> String {
     let (configuration, rest) = name.split_once(' ').unwrap_or((name, ""));
     let (program, deaths) = rest.split_once(", ").unwrap_or((rest, "one death"));

@@ -55,7 +55,7 @@ const SCENARIOS: Choice = Choice {
 #[derive(Serialize)]
 struct Listed {
     name: String,
-    /// What it does, for people.
+    /// One line that explains the proof.
     about: String,
     /// How far it is explored, for people.
     default: String,

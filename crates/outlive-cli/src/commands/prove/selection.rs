@@ -9,7 +9,8 @@ use serde::Serialize;
 /// Which proofs of a command are asked for.
 #[derive(Args, Debug)]
 pub struct Selection {
-    /// Only those whose name contains one of these, in upper or lower case, or is one of these
+    /// Only proofs whose names contain NAME, in upper or lower case; a whole name selects only that
+    /// proof
     #[arg(value_name = "NAME")]
     names: Vec<String>,
     /// All of them
@@ -83,7 +84,8 @@ impl Selection {
     }
 }
 
-/// A name as it is compared: its letters and digits, in lower case. So `after a death` finds `AfterADeath`.
+/// Returns the form in which names are compared: their letters and digits, in lower case. So `after
+/// a death` finds `AfterADeath`.
 fn plain(name: &str) -> String {
     let all = name.chars().filter(|c| c.is_alphanumeric());
     all.flat_map(char::to_lowercase).collect()
@@ -94,11 +96,11 @@ fn has_word(name: &str, word: &str) -> bool {
         .any(|one| one.eq_ignore_ascii_case(word))
 }
 
-/// A proof, listed.
+/// An entry of the list of proofs.
 #[derive(Serialize)]
 struct Listed<'n> {
     name: &'n str,
-    /// What it does, for people.
+    /// One line that explains the proof.
     about: String,
 }
 

@@ -67,7 +67,8 @@ pub struct Command {
     /// How much of the files is in the pod at a time, from 256K to 1G [default: 15M; less for 1 to 3 workers]
     #[arg(long, value_name = "SIZE", value_parser = amount::size)]
     window: Option<u64>,
-    /// Exclude entries that match PATTERN, with the contents of such directories; may be repeated
+    /// Exclude entries that match PATTERN, and the contents of directories that match; may be
+    /// repeated
     #[arg(long, value_name = "PATTERN")]
     exclude: Vec<Pattern>,
     /// Archive owners, as numbers; `outlive unpack --owners` restores them

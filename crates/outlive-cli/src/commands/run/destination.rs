@@ -253,7 +253,8 @@ fn cannot_be_written(path: &Path, error: &io::Error) -> Failure {
     ))
 }
 
-/// What to do about an error of writing, as the end of its sentence; nothing if that is not known.
+/// Returns what to do about an error of writing, as the end of its message; empty if that is not
+/// known.
 fn what_to_do(error: &io::Error) -> &'static str {
     match error.kind() {
         ErrorKind::StorageFull => "; free space on its filesystem, or name a file on another one",
@@ -264,7 +265,7 @@ fn what_to_do(error: &io::Error) -> &'static str {
     }
 }
 
-/// What is written to a file or the like, which a lack of space names.
+/// A writer whose errors for a lack of space name the path.
 struct Named<W> {
     path: PathBuf,
     out: W,
@@ -328,7 +329,7 @@ fn beside(path: &Path, mode: u32) -> io::Result<To> {
         .permissions(Permissions::from_mode(mode & 0o777))
         .tempfile_in(directory)
         .map(To::Beside)
-        // Without the name of the temporary file.
+        // Removes the name of the temporary file from the error.
         .map_err(|error| error.kind().into())
 }
 

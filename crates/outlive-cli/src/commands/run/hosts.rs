@@ -16,8 +16,8 @@ pub struct Hosts {
     #[arg(long, value_name = "H", default_value_t = 4,
           value_parser = clap::value_parser!(u32).range(1..=1024))]
     hosts: u32,
-    /// How many hosts stand by besides: one takes the place of a host that has died, at once. With --supervise restart, hosts that
-    /// are started again stand by then
+    /// Number of additional hosts that stand by: one takes the place of a host that has died, at
+    /// once. With --supervise restart, restarted hosts then stand by
     #[arg(long, value_name = "N", default_value_t = 0,
           value_parser = clap::value_parser!(u32).range(0..=1023))]
     spares: u32,
@@ -29,7 +29,8 @@ pub struct Hosts {
     #[arg(long, value_name = "T", default_value_t = 1,
           value_parser = clap::value_parser!(u32).range(1..=1024))]
     threads: u32,
-    /// How many hosts are killed, spread over the run; the command exits with 1 if fewer are killed [default: 0]
+    /// Number of hosts to kill, spread over the run; the command exits with 1 if fewer are killed
+    /// [default: 0]
     #[arg(long, value_name = "K", value_parser = clap::value_parser!(u32).range(0..=1024))]
     kill: Option<u32>,
     /// When they are killed
@@ -53,12 +54,13 @@ pub struct Hosts {
     /// worker in a long task has such a heart too [default: 10s]
     #[arg(long, value_name = "TIME", value_parser = time)]
     freeze: Option<Duration>,
-    /// How long a worker may be in one task before the report says that it was overdue. The driver looks about fifty times a
-    /// second; a task that is begun again has its whole time again
+    /// Report a worker as overdue after it was in one task for this time. The driver checks about
+    /// fifty times a second; the time begins anew when a task is re-executed
     #[arg(long, value_name = "TIME", value_parser = time)]
     deadline: Option<Duration>,
-    /// Fence the host of a worker that is overdue: its processes are killed, and others do the task again. A task
-    /// whose workers are fenced over and over fails at last, and the run with it
+    /// Fence the host of a worker that is overdue: its processes are killed, and another worker
+    /// re-executes the task. A task whose workers are fenced repeatedly fails in the end, and the
+    /// run with it
     #[arg(long, requires = "deadline")]
     fence_overdue: bool,
     /// Where the pod is made [default: a new file in /dev/shm]
@@ -69,8 +71,9 @@ pub struct Hosts {
     size: Option<u64>,
     #[command(flatten)]
     watching: Watching,
-    /// Repeats a run's choices: with --kill-at random which hosts are killed, in which order and at which units. Time decides the
-    /// instruction at which a host dies, the host that --kill-at commit meets, and a replacement for a drawn host that does not work
+    /// Repeat a run's choices: with --kill-at random which hosts are killed, in which order and at
+    /// which units. Not repeated are the instruction at which a host dies, the host that --kill-at
+    /// commit kills, and the replacement for a drawn host that is not working
     #[arg(long, value_parser = amount::whole, allow_negative_numbers = true)]
     seed: Option<u64>,
 }
@@ -79,7 +82,7 @@ pub struct Hosts {
 enum When {
     /// Right before they commit a unit, when the most work is lost
     Commit,
-    /// At units and of hosts drawn from --seed
+    /// At units and on hosts that are drawn from --seed
     Random,
 }
 

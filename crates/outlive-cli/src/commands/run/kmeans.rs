@@ -35,7 +35,8 @@ use std::sync::Arc;
     JSON: result (points, dimensions, clusters, iterations, moved, converged, tolerance, initial, task_points, groups: points, centre; \
     verified), seconds, cpu_seconds, units, units_redone, seed, pod, failures and more: docs/json.md names them all.")]
 pub struct Command {
-    /// Points: text, one a line, NumPy's .npy, or random:POINTS[:DIMENSIONS[:CENTRES[:SEED]]]
+    /// Points: text with one point a line, NumPy's .npy, or
+    /// random:POINTS[:DIMENSIONS[:CENTRES[:SEED]]]
     #[arg(value_name = "FILE")]
     file: OsString,
     #[command(flatten)]

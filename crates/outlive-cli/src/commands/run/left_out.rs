@@ -1,14 +1,14 @@
-//! What was found in directories and cannot be read: reported, or refused.
+//! Entries of directories that cannot be read: they are reported, or refused.
 
 use crate::failure::Failure;
 use outlive_workloads::input;
 use serde::Serialize;
 use std::path::PathBuf;
 
-/// How many are named to people.
+/// The number of entries that the report names.
 const NAMED: usize = 3;
 
-/// What was left out, as programs read it.
+/// An entry that was left out, for JSON.
 #[derive(Serialize)]
 pub struct LeftOut {
     path: PathBuf,
@@ -18,14 +18,14 @@ pub struct LeftOut {
 impl LeftOut {
     pub fn of(found: &input::LeftOut) -> Self {
         Self {
-            // Text is all that JSON has.
+            // JSON can hold only text.
             path: found.path.to_string_lossy().into_owned().into(),
             why: found.why.clone(),
         }
     }
 }
 
-/// Returns a line for each of the first few, and how many more there are.
+/// Returns a line for each of the first few entries, and a line with the number of the others.
 pub fn lines(all: &[input::LeftOut]) -> impl Iterator<Item = String> {
     let named = all
         .iter()

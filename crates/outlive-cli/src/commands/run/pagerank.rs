@@ -45,7 +45,8 @@ pub struct Command {
     graph: OsString,
     #[command(flatten)]
     flags: Flags,
-    /// What separates fields in an edge list: space, tab, comma or semicolon [default: as in its first line]
+    /// Separator of fields in an edge list: space, tab, comma or semicolon [default: as in its
+    /// first line]
     #[arg(long, value_name = "SEPARATOR", value_parser = separator)]
     separator: Option<Separator>,
     /// How many iterations are made at most

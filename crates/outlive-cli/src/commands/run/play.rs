@@ -64,7 +64,7 @@ pub fn loading<T>(what: String, load: impl FnOnce() -> T) -> T {
     loaded
 }
 
-/// The same for what may never come to an end: a pipe. It is not waited for once somebody wants an end.
+/// The same for an input that may never end: a pipe. Returns early if the run is interrupted.
 pub fn loading_unless<T: Send + 'static>(
     interrupted: &Interrupted,
     what: String,

@@ -28,7 +28,7 @@ pub struct Report {
     /// Of each process.
     threads: u32,
     kills: u32,
-    /// How many of these did not happen.
+    /// The number of these kills that did not happen.
     kills_missed: u32,
     /// What its choices followed from.
     seed: u64,
@@ -48,9 +48,9 @@ pub struct Report {
 struct Failed {
     host: u32,
     killed_at: Option<f64>,
-    /// After how many units were begun it was to be killed, with `--kill-at random`.
+    /// With `--kill-at random`, the number of begun units after which it was to be killed.
     killed_at_unit: Option<u64>,
-    /// Whether it was silent and survivors fenced it.
+    /// Whether survivors fenced it because it was silent.
     fenced: bool,
     /// How its first process ended.
     ended: Option<String>,
@@ -136,7 +136,8 @@ impl Report {
         Ok(())
     }
 
-    /// Fails a run in which fewer hosts were killed than was asked for: it has not shown what it was to show.
+    /// Returns an error if fewer hosts were killed than was requested: the run has not shown what
+    /// it should.
     pub fn require_kills(&self) -> Result<(), Failure> {
         match self.kills_missed {
             0 => Ok(()),
@@ -177,7 +178,7 @@ impl Failed {
         }
     }
 
-    /// What happened to it, and when.
+    /// Describes what happened to the host, and when.
     fn event(&self) -> String {
         let (processes, threads) = (self.processes_lost as u64, self.threads_lost as u64);
         let host = match (processes, threads) {

@@ -47,7 +47,8 @@ pub struct Command {
     /// What a word is
     #[arg(long, value_enum, default_value_t = What::Words)]
     tokens: What,
-    /// End with an error if a directory has something that cannot be read, instead of leaving it out
+    /// Exit with an error if a directory has an entry that cannot be read, instead of leaving it
+    /// out
     #[arg(long)]
     strict: bool,
     /// How many of the most frequent words are printed

@@ -19,9 +19,9 @@ pub struct Workers {
     went: Triggers,
     /// Those whose hearts stood still while others' went on.
     suspected: Vec<Noted>,
-    /// For how long a worker could be in one task, if that was said, in seconds.
+    /// The time in seconds that a worker may take for one task, if `--deadline` was given.
     deadline: Option<f64>,
-    /// Those that were in one for longer.
+    /// The workers that took longer for a task.
     overdue: Vec<Noted>,
 }
 

@@ -1,4 +1,5 @@
-//! What may be concluded across operating systems of one kernel, of processes that call exec, and of copies.
+//! Tests of the conclusions that may be drawn across operating systems of one kernel, about
+//! processes that call exec, and about copies.
 
 use super::*;
 use crate::membership::State;
@@ -22,7 +23,8 @@ fn a_whole_operating_system_that_is_gone_is_taken_over_at_once() {
     let (.., thread) = old.thread(None);
     here.kill_process(old.identity);
     here.kill_process(second.identity);
-    // The container comes back with another PID namespace: the same host id, and no witness of the death is left.
+    // The container comes back with another PID namespace and the same host id, and no process that
+    // saw the death is left.
     let before = there.now();
     let new = join(tables, &there, 0);
     assert_eq!(there.now(), before, "it waited for something");
@@ -97,7 +99,7 @@ fn a_silent_host_of_a_sibling_is_killed_by_its_cord_before_it_is_raised() {
     pass(&mut [&mut manager], 100 * MS);
     assert!(here.is_gone(first.identity), "the cord was not pulled");
     assert!(here.was_told_to_die(second.identity));
-    // One of its processes is there still.
+    // One of its processes still exists.
     assert!(!tables.generations().is_dead(first.host));
     here.make_unkillable(second.identity, false);
     pass(&mut [&mut manager], 40 * MS);
@@ -116,7 +118,7 @@ fn a_process_that_called_exec_is_dead_and_what_it_became_is_not_killed() {
     assert!(tables.generations().is_dead(victim.process));
     assert!(tables.generations().is_dead(victim.host));
     assert!(!here.is_gone(victim.identity) && !here.was_told_to_die(victim.identity));
-    // Nor where it comes back itself before its death was noticed.
+    // The same if the process joins again itself before its death was noticed.
     let again = join(tables, &here, 0);
     here.exec(again.identity);
     let third = join(tables, &here, 0);
@@ -126,7 +128,7 @@ fn a_process_that_called_exec_is_dead_and_what_it_became_is_not_killed() {
 
 #[test]
 fn on_memory_that_kernels_share_an_absent_process_may_live_elsewhere() {
-    // The same boot id, as two virtual machines have that were resumed from one snapshot.
+    // Two virtual machines that were resumed from one snapshot have the same boot id.
     let (tables, here) = (pod(&settings()), Scripted::new(1, IDS));
     let other_kernel = Scripted::new(1, IDS).beside();
     let old = join(tables, &here, 0);
@@ -150,7 +152,7 @@ fn numbers_of_operating_systems_that_are_gone_are_given_away() {
     let (tables, first, _) = siblings();
     let mut watcher = join(tables, &first, 31);
     let most = u32::from(crate::membership::OperatingSystems::<Native>::MOST);
-    // A container that is started again and again, until the table would be full twice.
+    // A container is restarted until the table would be full twice.
     for round in 0..2 * most {
         let here = first.beside();
         let thread = here.main_thread(here.spawn_process());
@@ -168,7 +170,8 @@ fn numbers_of_operating_systems_that_are_gone_are_given_away() {
         );
         drop(system);
     }
-    // Not one that a process has taken and no host is on yet, and not where other kernels could be on it.
+    // A number that a process has taken and no host is on yet is not given away. Nor is a number
+    // given to an operating system that reaches the pod by memory of several kernels.
     let last = first.beside();
     let os = last.seen_by(last.main_thread(last.spawn_process()));
     let kept: Vec<_> = (0..most - 1)

@@ -1,4 +1,4 @@
-//! Fabric managers that are late, that leave, and that may not kill.
+//! Tests of fabric managers that are late, that leave, and that may not kill.
 
 use super::*;
 use crate::membership::NobodyToFence;
@@ -7,7 +7,7 @@ use core::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 const POLL: Duration = Duration::from_millis(16);
 
-/// An agent that answers when it is let to, and kills `victim` then.
+/// An agent that answers only when the test allows it, and then kills `victim`.
 struct Agent {
     calls: AtomicU32,
     may_answer: AtomicBool,
@@ -39,7 +39,7 @@ impl FenceAgent for Agent {
     }
 }
 
-/// Rounds of `actor` until `done`; agents run on threads of their own, in real time.
+/// Runs rounds of `actor` until `done`; agents run on threads of their own, in real time.
 #[track_caller]
 fn rounds_until(actor: &mut Actor, done: impl Fn() -> bool) {
     for _ in 0..5000 {
@@ -217,7 +217,7 @@ fn a_process_that_leaves_begins_no_fence_and_waits_for_an_agent_whose_fence_is_o
     assert_eq!(tables.role().holder(), None);
 }
 
-/// Fences on request `asked`, of whose host `victim` is a process; `others` go on.
+/// Requests a fence of the host of `asked`, of which `victim` is a process; `others` continue.
 #[track_caller]
 fn is_fenced_on_request(
     tables: Tables,
@@ -253,7 +253,7 @@ fn a_host_that_beats_is_fenced_on_request_of_any_of_its_members() {
         };
         pass(&mut [&mut manager], 4 * MS);
         is_fenced_on_request(tables, &victim, asked, &mut [&mut manager]);
-        // Whoever has come there since is another one's.
+        // A process that joins there afterwards is of another incarnation and is not killed.
         let mut next = join(tables, &script, 1);
         assert_eq!(request_fence(tables, asked), Err(NobodyToFence(asked)));
         pass(&mut [&mut manager, &mut next], 4 * POLL);

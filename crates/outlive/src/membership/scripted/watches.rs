@@ -151,7 +151,7 @@ fn a_manager_whose_obituary_is_missing_is_followed() {
     let (mut first, mut second) = (join(tables, &script, 1), join(tables, &script, 2));
     pass(&mut [&mut manager, &mut first, &mut second], 200 * MS);
     assert_eq!(tables.role().holder(), Some(manager.process));
-    // Gone, and no obituary of it is marked.
+    // The process is gone, and none of its obituaries is marked.
     script.end_death(manager.identity);
     pass(&mut [&mut first, &mut second], Duration::from_millis(2500));
     let died = |of: Instance| tables.generations().is_dead(of);
@@ -203,7 +203,8 @@ fn a_process_waits_for_each_holder_of_the_join_lock_and_not_for_all_of_them_toge
             .map(|_| script.seen_by(script.spawn_thread(first.identity)))
             .collect();
         assert!(matches!(threads[0].hold_obituary(3), Ok(Ok(()))));
-        // Each has it for less than the patience of 10 s, but the only one, which keeps it.
+        // Each holder has it for less than the patience of 10 s, except for a single one, which
+        // keeps it.
         for turn in 1..=threads.len() {
             let (last, next) = (Arc::clone(&threads[turn - 1]), threads.get(turn).cloned());
             if holders > 1 {

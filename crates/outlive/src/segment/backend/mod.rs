@@ -82,10 +82,12 @@ pub(super) trait Backend: fmt::Debug + Send + Sync {
     /// Ensures that the bytes of `space` exist with all their pages.
     fn reserve(&mut self, space: Space, places: &Places) -> Result<(), CreateError>;
 
-    /// Whether one kernel at a time can map it, so that all who do see one another's file locks.
+    /// Returns whether one kernel at a time can map it, so that all processes that map it see one
+    /// another's file locks.
     fn has_one_kernel(&self) -> bool;
 
-    /// Whether its inode number tells it from every copy of it, for all who can map it.
+    /// Returns whether its inode number distinguishes it from every copy of it, for all processes
+    /// that can map it.
     fn is_known_by_inode(&self) -> bool {
         self.has_one_kernel()
     }
@@ -137,24 +139,24 @@ pub(super) fn for_creation(
 const USE_BYTE: libc::off_t = 1 << 61;
 
 /// Locks a segment that is to be changed in place. Returns `false`, with the lock as it was, if a
-/// process of this kernel has it open by another description. Where locks are not available only
-/// this check is lost: the creator's mark keeps creators apart.
+/// process of this kernel has it open by another description. Where locks are not available, only
+/// this check is lost: the creator's mark excludes other creators.
 pub(crate) fn lock(file: &File) -> bool {
     ofd::lock(file, USE_BYTE, Kind::Write).unwrap_or(true)
 }
 
-/// Marks the segment in `file` as in use, also after [`lock`]. Returns `false` while a process of
-/// this kernel has a write lock on it.
+/// Marks the segment in `file` as in use; after [`lock`], turns that lock into the mark. Returns
+/// `false` while another description of this kernel has a write lock on it.
 pub(crate) fn share(file: &File) -> bool {
     ofd::lock(file, USE_BYTE, Kind::Read).unwrap_or(true)
 }
 
-/// Whether a process of this kernel has a write lock on the segment in `file`.
+/// Returns whether another description of this kernel has a write lock on the segment in `file`.
 pub(super) fn is_being_changed(file: &File) -> bool {
     ofd::excludes(file, USE_BYTE, Kind::Read).unwrap_or(false)
 }
 
-/// The lock that [`share`] took, until it is dropped.
+/// Returns a value that releases the lock of [`share`] on drop.
 pub(super) fn held(file: &Arc<File>) -> Held {
     Held::new(Arc::clone(file), USE_BYTE)
 }

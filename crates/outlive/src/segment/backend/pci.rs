@@ -1,11 +1,12 @@
 //! The memory of a PCI device, mapped by its resource file in sysfs: virtual machines that share memory
 //! (QEMU's ivshmem) see it as such.
 //!
-//! A resource file can be mapped but neither read nor written; its length is that of the BAR. Futexes do
-//! not work on such memory, and it must be what the processor treats as ordinary memory: under
-//! virtualisation it usually is, on a real bus an atomic operation may not be one. A machine that is known to
-//! have no atomics for others is refused (`emulated.rs`, which also says what cannot be known from here); for
-//! the rest, whoever uses it checks first that atomics between the machines work.
+//! A resource file can be mapped but neither read nor written; its length is that of the BAR.
+//! Futexes do not work on such memory, and it must be what the processor treats as ordinary memory:
+//! under virtualisation it usually is, on a real bus an atomic operation may not be one. A machine
+//! that is known to have no atomics for others is refused (`emulated.rs`, which also says what
+//! cannot be known from here); for the rest, whoever uses it checks first that atomics between the
+//! machines work.
 //!
 //! Tests: at the end of this file, and `outlive study guests`, in which two machines share one.
 

@@ -263,8 +263,8 @@ impl<M: Memory> GroupBarrier<M> {
                 continue;
             }
             self.memory.crash_point(BarrierPoint::CountedOut);
-            // If it fails, another member has done it. It also fails if the barrier was freed after
-            // its last member had left and its memory holds another object.
+            // If the swap fails, another member has done it. It also fails if the barrier was freed
+            // after its last member had left and its memory holds another object.
             self.swap_slot(seat, slot, slot.vacated());
             self.memory.crash_point(BarrierPoint::Vacated);
             match going {

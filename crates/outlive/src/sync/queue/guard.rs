@@ -1,4 +1,4 @@
-//! The guard of a queue lock, and how it passes the lock on.
+//! The guard of a queue lock, which passes the lock on when it is dropped.
 
 use super::{DONE, POISON, QueuePoint, SLEEPER, TURN};
 use crate::membership::Member;
@@ -7,29 +7,30 @@ use crate::sync::Poison;
 use crate::sync::wait::{lower, ring};
 use outlive_memory::{Memory, Native, Offset, Ordering};
 
-/// The right that a held [`QueueLock`](super::QueueLock) gives: under it, the owner's [redo](Self::redo) transactions are
-/// safe. Dropping it passes the lock on.
+/// The right that a held [`QueueLock`](super::QueueLock) gives: under it, the owner's
+/// [redo](Self::redo) transactions are safe. Dropping it passes the lock on.
 #[derive(Debug)]
 #[must_use = "the lock is released when this is dropped"]
 pub struct QueueGuard<'m, M: Memory = Native> {
     pub(super) memory: M,
     pub(super) member: &'m Member<M>,
     pub(super) listed: Listed,
-    /// Where the node and the entry are, looked up before the lock was taken: nothing has to be loaded to
-    /// give it up.
+    /// The offsets of the node and the entry, looked up before the lock was taken, so that the
+    /// release loads nothing to find them.
     pub(super) node: Offset,
     pub(super) entry: Offset,
     pub(super) turn: u64,
 }
 
 impl<'m, M: Memory> QueueGuard<'m, M> {
-    /// The holder.
+    /// Returns the holder.
     #[inline]
     pub fn member(&self) -> &'m Member<M> {
         self.member
     }
 
-    /// Returns the poison of the lock: the mark of an owner that panicked in the middle of a change.
+    /// Returns the poison of the lock: the mark of an owner that panicked in the middle of a
+    /// change.
     pub fn poison(&self) -> Poison<'_, M> {
         let lock = OwnLog::of(self.member).lock_of(self.listed);
         Poison::new(self.memory, lock + POISON, self.member)
@@ -63,7 +64,8 @@ impl<M: Memory> Drop for QueueGuard<'_, M> {
     fn drop(&mut self) {
         let memory = self.memory;
         // Relaxed, and read before the lock is passed on, as in `tatas/release.rs`.
-        // SAFETY: `Place::take` has asked for the node's words and the entry's, in this memory; so for the next two.
+        // SAFETY: `Place::take` has checked the node's words and the entry's, in this memory; also for
+        // the next two.
         let asleep: u32 = unsafe { memory.load_unchecked(self.node + SLEEPER, Ordering::Relaxed) };
         if asleep != 0 {
             return pass_on_and_wake(self.member, self.listed);
@@ -79,7 +81,7 @@ impl<M: Memory> Drop for QueueGuard<'_, M> {
     }
 }
 
-/// The same where the successor sleeps.
+/// Passes the lock on and wakes the successor, which sleeps.
 #[cold]
 #[inline(never)]
 fn pass_on_and_wake<M: Memory>(member: &Member<M>, listed: Listed) {

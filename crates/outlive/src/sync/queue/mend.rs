@@ -50,7 +50,7 @@ pub(super) fn cut<M: Memory>(
     }
     memory.crash_point(QueuePoint::Cut);
     drop(mending);
-    // The dead may have lowered the flag of its node without ringing.
+    // The dead member may have lowered the flag of its node without waking the sleeper.
     ring(member, node + SLEEPER);
 }
 
@@ -91,8 +91,8 @@ impl<M: Memory> Mending<M> {
 
 impl<M: Memory> Drop for Mending<M> {
     fn drop(&mut self) {
-        // Release: the cut. By compare-and-swap, because the cut may have made the lock its next owner's, which
-        // may have freed it since: then the word does not name the mender.
+        // Release: for the cut. By compare-and-swap, because the cut may have passed the lock to
+        // its next owner, which may have freed it since: then the word does not name the mender.
         let order = (Ordering::Release, Ordering::Relaxed);
         let (mender, free) = (self.mender, Instance::NOBODY);
         let _ = (self.memory).compare_exchange(self.at, mender, free, order.0, order.1);

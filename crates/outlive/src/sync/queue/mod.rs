@@ -145,8 +145,8 @@ pub struct QueueLock<M: Memory = Native> {
 impl<M: Memory> QueueLock<M> {
     /// How many bytes the lock takes: two lines, the second touched only when a queue is mended.
     ///
-    /// They may be reused when no member waits for the lock, and none that has died waiting for it is yet to
-    /// be recovered: its recovery mends the queue.
+    /// These bytes may be reused when no member waits for the lock, and every member that died
+    /// waiting for it has been recovered: the recovery repairs the queue.
     pub const BYTES: u64 = 128;
 
     /// The lock at `at` (aligned to 64), which is zeroed memory at first: free.
@@ -221,8 +221,8 @@ impl<M: Memory> QueueLock<M> {
         Ok(Some(place.guard()))
     }
 
-    /// Acquires it if no live member holds it or waits for it; never enters the queue otherwise. `None` too after
-    /// three tries at each of which another member was faster.
+    /// Acquires the lock if no live member holds it or waits for it; never enters the queue
+    /// otherwise. Returns `None` also after three tries at each of which another member was faster.
     ///
     /// # Errors
     /// See [`LockError`].

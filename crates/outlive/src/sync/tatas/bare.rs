@@ -70,7 +70,8 @@ impl<M: Memory> BareTatas<M> {
         }
     }
 
-    /// Acquires it if no live member holds it. `None` too after three tries at each of which another member was faster.
+    /// Acquires the lock if no live member holds it. Returns `None` also after three tries at each
+    /// of which another member was faster.
     ///
     /// # Errors
     /// See [`LockError`].
@@ -280,7 +281,8 @@ impl<'m, M: Memory> BareTatasGuard<'m, M> {
         self.member
     }
 
-    /// Returns the poison of the lock: the mark of an owner that panicked in the middle of a change.
+    /// Returns the poison of the lock: the mark of an owner that panicked in the middle of a
+    /// change.
     pub fn poison(&self) -> Poison<'_, M> {
         Poison::new(self.memory, self.at + POISON, self.member)
     }

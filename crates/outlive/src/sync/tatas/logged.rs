@@ -105,8 +105,8 @@ impl<M: Memory> Tatas<M> {
         }
     }
 
-    /// Acquires it if no live member holds it. A dead owner is recovered. `None` too after three tries at each of
-    /// which another member was faster.
+    /// Acquires the lock if no live member holds it. A dead owner is recovered. Returns `None` also
+    /// after three tries at each of which another member was faster.
     ///
     /// # Errors
     /// See [`LockError`].
@@ -250,7 +250,8 @@ impl<'m, M: Memory> TatasGuard<'m, M> {
         self.member
     }
 
-    /// Returns the poison of the lock: the mark of an owner that panicked in the middle of a change.
+    /// Returns the poison of the lock: the mark of an owner that panicked in the middle of a
+    /// change.
     pub fn poison(&self) -> Poison<'_, M> {
         Poison::new(self.memory, self.at + POISON, self.member)
     }

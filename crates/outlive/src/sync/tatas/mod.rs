@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!  0  the owner's instance, or 0
-//!  8  whether somebody sleeps                      12  poison: the id of an owner that panicked + 1, or 0
+//!  8  whether a waiter sleeps                      12  poison: the id of an owner that panicked + 1, or 0
 //! ```
 //!
 //! To take the lock is one compare-and-swap from 0 to one's own instance, to release it is one store of

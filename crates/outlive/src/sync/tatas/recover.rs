@@ -67,7 +67,8 @@ impl<M: Memory> RecoverLock<M> for ReleaseTatas {
         if freed.is_ok() {
             memory.persist(at, 8);
         }
-        // The dead may have lowered the flag, or released the lock, without ringing.
+        // The dead owner may have lowered the flag, or released the lock, without waking the
+        // sleepers.
         ring(dead.member(), at + SLEEPERS);
         Ok(())
     }

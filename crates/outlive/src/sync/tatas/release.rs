@@ -6,9 +6,10 @@
 //! is a call that takes plain values. A guard that is pointed at even once is written to the stack at every
 //! acquisition, which cost more than the lock's own log.
 //!
-//! The sleepers' flag is read *before* the word is given up, while the line is certainly ours: read after it, the line
-//! is often another's already and has to be fetched again, and on x86 the load would overtake the store anyway. A
-//! sleeper that raises its flag in between is missed, as it would be then, and naps to the end of its nap (`wait.rs`).
+//! The sleepers' flag is read *before* the word is given up, while this core certainly has the
+//! line: after it another core often has the line already, so it would have to be fetched again,
+//! and on x86 the load would overtake the store anyway. A sleeper that raises its flag in between
+//! is missed, as it would be then, and sleeps to the end of its time-out (`wait.rs`).
 
 use super::{SLEEPERS, TatasUnlockPoint};
 use crate::membership::{Instance, Member};
@@ -27,7 +28,7 @@ pub(super) unsafe fn release<M: Memory>(
     at: Offset,
     listed: Option<Listed>,
 ) {
-    // Relaxed: a flag that is missed costs the rest of a nap.
+    // Relaxed: a missed flag costs the rest of a sleep.
     // SAFETY: a part of the word that the caller answers for; so is the next.
     let asleep: u32 = unsafe { memory.load_unchecked(at + SLEEPERS, Ordering::Relaxed) };
     if asleep != 0 || listed.is_some() {
@@ -68,12 +69,13 @@ pub(super) unsafe fn release_listed<M: Memory>(
     memory.crash_point(TatasUnlockPoint::Struck);
 }
 
-/// The same where somebody sleeps, and on write-back memory.
+/// The same where a waiter sleeps, and on write-back memory.
 #[cold]
 #[inline(never)]
 fn release_seldom<M: Memory>(member: &Member<M>, at: Offset) {
-    // The lock's memory, as a member of its pod sees it, and its entry are looked up: with one more argument the
-    // drop would not be inlined where a panic drops the guard, and then the guard is in memory on the fast path too.
+    // The member's memory serves for the lock's, and its entry is looked up: with one more argument
+    // the drop would not be inlined where a panic drops the guard, and the guard would be in memory
+    // on the fast path too.
     let (memory, listed) = (member.memory(), OwnLog::of(member).entry_of(at));
     let asleep = lower(memory, at + SLEEPERS);
     // Release: what was done under the lock.
