@@ -1,5 +1,6 @@
 //! Events of a group, told to people.
 
+use crate::output::printable;
 use outlive::membership::{Event, EventKind, Level, News, Tables};
 
 /// What happened, in one line.
@@ -35,6 +36,8 @@ fn sentence(tables: Tables, event: &Event) -> String {
         ),
         None => format!("{level} {instance}"),
     };
+    // Another user may have chosen the name.
+    let who = printable(&who);
     match event.kind {
         EventKind::ThreadDied | EventKind::ProcessDied | EventKind::HostDied => {
             let why = if event.fenced {

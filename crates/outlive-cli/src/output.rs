@@ -39,7 +39,7 @@ pub fn first_lines(items: impl ExactSizeIterator<Item: Display>) -> Vec<String> 
 }
 
 /// Escapes control characters: the name of a file can contain them, and a terminal executes them.
-fn printable(text: &impl Display) -> String {
+pub fn printable(text: &impl Display) -> String {
     let shown = |c: char| match c.is_control() {
         true => c.escape_default().to_string(),
         false => c.to_string(),

@@ -3,7 +3,7 @@
 
 mod support;
 
-use outlive::host::Linux;
+use outlive::host::{Access, Linux};
 use serde_json::Value;
 use std::fs;
 use std::process::Command;
@@ -196,7 +196,11 @@ fn files_that_are_removed_under_a_member_are_reported_once() {
     assert_eq!(said.matches(&pods).count(), 1, "{said}");
     host.interrupt();
     host.ends();
-    Linux::remove_cords(Some("/dev/shm".as_ref()), number.unwrap());
+    Linux::remove_cords(
+        Some("/dev/shm".as_ref()),
+        number.unwrap(),
+        Access::default(),
+    );
 }
 
 /// Starts each run as a user of its own, whose threads are counted.

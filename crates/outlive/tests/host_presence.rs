@@ -13,6 +13,10 @@ fn main() -> ExitCode {
     run(&[
         ("one_process_has_an_id", one_process_has_an_id),
         (
+            "a_descriptor_that_is_another_files_proves_no_death",
+            a_descriptor_that_is_another_files_proves_no_death,
+        ),
+        (
             "freed_by_a_kill_and_not_kept_by_a_fork",
             freed_by_a_kill_and_not_kept_by_a_fork,
         ),
@@ -71,6 +75,25 @@ fn exec_sleep() -> ! {
 fn signal(child: &Child, signal: i32) {
     // SAFETY: it has not been reaped, so the pid is its own.
     unsafe { libc::kill(child.pid as i32, signal) };
+}
+
+/// A program that closes what it has not opened, and then opens files of its own.
+fn a_descriptor_that_is_another_files_proves_no_death() {
+    let pod = TestPod::new();
+    let os = pod.attach();
+    let first = os.claim_presence(3).unwrap().expect("it is free");
+    Child::run(|| {
+        let os = pod.attach();
+        assert!(os.is_present(3) && !os.is_present(4));
+        // SAFETY: the numbers are used by what is tested, which must bear it.
+        unsafe { libc::close_range(3, libc::c_uint::MAX, 0) };
+        let others: Vec<_> = (0..64).map(|_| tempfile::tempfile().unwrap()).collect();
+        assert!(os.is_present(3), "a living process was taken for dead");
+        assert!(os.claim_presence(4).is_err());
+        drop(others);
+    })
+    .succeed();
+    drop(first);
 }
 
 fn one_process_has_an_id() {

@@ -29,6 +29,7 @@ fn main() -> ExitCode {
             "what_a_file_without_users_says_is_forgotten",
             what_a_file_without_users_says_is_forgotten,
         ),
+        ("a_copy_is_not_used", a_copy_is_not_used),
         (
             "a_file_of_a_stranger_is_passed_over",
             a_file_of_a_stranger_is_passed_over,
@@ -189,7 +190,7 @@ fn a_wrong_file_is_refused() {
         .write(true)
         .open(&path)
         .unwrap();
-    let mut good = [0; 88];
+    let mut good = [0; 104];
     file.read_exact_at(&mut good, 0).unwrap();
     for at in 0..good.len() {
         let mut bad = good;
@@ -215,6 +216,24 @@ fn a_wrong_file_is_refused() {
     refused_for(16, "it has 4096 bytes");
     file.set_len(10).unwrap();
     refused_for(16, "its header cannot be read");
+}
+
+/// A copy that takes the name of the file would show no members, though they have the original's number.
+fn a_copy_is_not_used() {
+    let pod = TestPod::new();
+    let os = pod.attach();
+    hold(os, 1);
+    let path = files(&pod).remove(0);
+    let copy = path.with_file_name(format!("outlive-copy-{:x}", pod.id));
+    fs::copy(&path, &copy).unwrap();
+    fs::rename(&copy, &path).unwrap();
+    Child::run(|| {
+        let other = pod.attach();
+        assert_ne!(other.identity().id, os.identity().id);
+        assert_eq!(other.obituary(1), Obituary::Vacant);
+    })
+    .succeed();
+    os.release_obituary(1);
 }
 
 fn the_mode_is_as_told() {

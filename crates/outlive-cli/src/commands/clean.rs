@@ -120,9 +120,6 @@ impl Clean {
                 // Another process may have removed it.
                 Ok(removed) => {
                     kept.removed = removed || !file.path.exists();
-                    if kept.removed {
-                        Linux::remove_cords(None, file.pod);
-                    }
                 }
                 Err(OsError::InUse { .. }) => kept.in_use = Some(true),
                 // Another user's. The rest is cleaned.

@@ -47,6 +47,13 @@ impl FenceCgroup {
             )));
         };
         let group = Cgroup::open(self.group.replace("{host}", &id.to_string()))?;
+        // Nothing says that the host was ever in it.
+        if group.is_empty()? {
+            return Err(Failure::new(format_args!(
+                "{} is empty: whether host {id} was in it is not known; if the host is off, say so by `outlive pod bury`",
+                group.path().display()
+            )));
+        }
         group.kill()?;
         if !group.wait_empty(PATIENCE)? {
             return Err(Failure::new(format_args!(

@@ -134,9 +134,9 @@ fn member_table(look: &Look, live: bool) -> Table {
         }
         let is_manager = look.manager == Some(seen.status.instance());
         let name = match (seen.name(), is_manager) {
-            (name, false) => name.to_owned(),
+            (name, false) => output::printable(&name),
             ("", true) => "(fabric manager)".into(),
-            (name, true) => format!("{name} (fabric manager)"),
+            (name, true) => format!("{} (fabric manager)", output::printable(&name)),
         };
         table.row([
             format!(

@@ -11,6 +11,7 @@ use outlive_tasks::{Volunteer, WorkerPool};
 use outlive_workloads::header::Header;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use std::num::NonZeroU32;
+use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -141,6 +142,7 @@ impl Worker {
 
     fn look(&self) -> Result<(Pod, String), Failure> {
         let pod = Pod::open(&self.pod)?;
+        refuse_another_users(&pod)?;
         let pool = pools::choose(&pod, &self.pod, self.pool.as_deref());
         let pool = pool.map_err(|error| match error {
             NoPool::None(_) => Failure::new(format_args!("{error}; --wait SECONDS waits for one")),
@@ -178,4 +180,21 @@ fn driver_is_gone(pod: &Pod) -> bool {
         let driver = pod.tables().generations().state(run.crew().driver());
         driver.is_ok_and(|driver| !driver.status.may_write())
     })
+}
+
+/// Refuses the pod of another user, who could have any file read that this user may read: the names of
+/// a run's inputs are in the pod. Root could read them anyway.
+fn refuse_another_users(pod: &Pod) -> Result<(), Failure> {
+    let me = rustix::process::geteuid().as_raw();
+    let file = pod.segment().file().metadata();
+    match file {
+        Ok(file) if file.is_file() && ![0, me].contains(&file.uid()) => {
+            Err(Failure::new(format_args!(
+                "{} is user {}'s, and a worker reads the files that a run's pod names; run it as that user",
+                pod.segment().path().display(),
+                file.uid()
+            )))
+        }
+        _ => Ok(()),
+    }
 }

@@ -70,6 +70,16 @@ fn the_first_process_of_a_container_is_fenced_by_its_control_group() {
     ])
     .fails(2, "{host}");
     outlive(["pod", "fence-cgroup", &pattern, "2", "--help"]).fails(1, "opening cgroup");
+    // An empty group: nothing says that the host was in it.
+    outlive(["pod", "fence-cgroup", &pattern, "1", "--help"]).fails(1, "is empty");
+    let directory = tempfile::tempdir().unwrap();
+    let plain = directory.path().join("host-1");
+    fs::create_dir(&plain).unwrap();
+    for (file, text) in [("cgroup.kill", ""), ("cgroup.events", "populated 0\n")] {
+        fs::write(plain.join(file), text).unwrap();
+    }
+    let plain = format!("{}/host-{{host}}", directory.path().display());
+    outlive(["pod", "fence-cgroup", &plain, "1", "--help"]).fails(1, "another filesystem");
     watcher.interrupt();
     watcher.ends();
     first.kill();

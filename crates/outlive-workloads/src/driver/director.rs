@@ -203,8 +203,15 @@ impl<'o, R: Program> Director<'o, R> {
     /// Processes of the host's group are dead by now; this also kills those that had left the
     /// group.
     fn kill_members(&self, lost: &[Instance]) {
-        for record in lost.iter().filter_map(|it| self.tables.records().read(*it)) {
-            if let Ok(Some(handle)) = self.os.open_process(record.thread.process) {
+        for lost in lost {
+            let Some(record) = self.tables.records().read(*lost) else {
+                continue;
+            };
+            let identity = record.thread.process;
+            if let Ok(Some(handle)) = self.os.open_process(identity)
+                && self.os.is_present(lost.id)
+                && self.os.maps_pod(identity)
+            {
                 handle.send_kill();
             }
         }

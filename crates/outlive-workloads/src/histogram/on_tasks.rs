@@ -7,7 +7,7 @@
 use super::{Bins, CHANNELS, Format, FormatError, Layout, kernel};
 use crate::driver::RunError;
 use crate::host::HostError;
-use crate::input::{InputError, InputFile, Inputs, version_of};
+use crate::input::{InputError, InputFile, Inputs, open_regular, version_of};
 use crate::on_tasks::{BYTES_OF_A_NAME, Ended, PoolOf, TaskProgram, damaged, spread, unit};
 use core::ops::Range;
 use outlive::heap::LocalHeap;
@@ -293,7 +293,7 @@ fn count_file(
         // Another host may have a way to it.
         _ => TaskError::unable(format_args!("{shown} cannot be read: {error}")),
     };
-    let file = File::open(path).map_err(failed)?;
+    let file = open_regular(path).map_err(failed)?;
     if version_of(&file.metadata().map_err(failed)?) != plan.version {
         return Err(changed(path));
     }

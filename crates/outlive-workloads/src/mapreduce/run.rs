@@ -290,7 +290,11 @@ impl<M: Memory> Run<M> {
             return None;
         }
         let place = self.place(3) + number * FILE_BYTES;
-        let mut path = vec![0; usize::try_from(self.word(place + 8)).ok()?];
+        let length = usize::try_from(self.word(place + 8)).ok()?;
+        if length > libc::PATH_MAX as usize {
+            return None;
+        }
+        let mut path = vec![0; length];
         let from = self.place(4) + self.word(place + 16) * 8;
         self.memory.copy_out(from, &mut path);
         Some(InputFile {

@@ -7,7 +7,7 @@ use super::results::Overtaken;
 use super::run::Run;
 use crate::header::CalledOff;
 use crate::host::header_here;
-use crate::input::version_of;
+use crate::input::{open_regular, version_of};
 use crate::on_tasks::{damaged, next_round, round, spread, step, unit};
 use crate::table::{Blocks, Table, TableError};
 use core::cell::RefCell;
@@ -16,7 +16,6 @@ use outlive::heap::buddy::AllocateError;
 use outlive::memory::{Memory, Offset, Ordering};
 use outlive::structures::{InsertError, Map, OpenError};
 use outlive_tasks::{Context, TaskError, TaskResult};
-use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
 
@@ -206,7 +205,7 @@ fn load(context: &Context<'_>, run: Run, index: u64) -> Result<(), UnitError> {
         path: input.path.clone(),
         source,
     };
-    let opened = File::open(&input.path).map_err(unreadable)?;
+    let opened = open_regular(&input.path).map_err(unreadable)?;
     if version_of(&opened.metadata().map_err(unreadable)?) != input.version {
         return Err(UnitError::Changed { file });
     }

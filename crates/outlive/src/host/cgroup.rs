@@ -7,11 +7,15 @@
 use super::OsError;
 use core::time::Duration;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::fs::statfs;
 use rustix::io::Errno;
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 use std::{io, thread};
+
+/// The number of the filesystem of control groups.
+const CGROUP2: rustix::fs::FsWord = 0x6367_7270;
 
 /// One group. Dropping it changes nothing; see [`remove`](Self::remove).
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -57,9 +61,15 @@ impl Cgroup {
     /// If there is none.
     pub fn open(path: impl Into<PathBuf>) -> Result<Self, OsError> {
         let path = path.into();
-        match fs::metadata(path.join("cgroup.kill")) {
-            Ok(_) => Ok(Self { path }),
-            Err(source) => Err(call("opening cgroup", &path, source)),
+        let found = fs::metadata(path.join("cgroup.kill"));
+        found.map_err(|source| call("opening cgroup", &path, source))?;
+        match statfs(&path) {
+            Ok(found) if found.f_type == CGROUP2 => Ok(Self { path }),
+            Ok(_) => Err(missing(format!(
+                "{} is a directory of another filesystem",
+                path.display()
+            ))),
+            Err(error) => Err(call("looking at", &path, error.into())),
         }
     }
 

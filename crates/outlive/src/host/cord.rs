@@ -33,7 +33,7 @@ use super::{OsError, Presence};
 use crate::fork;
 use core::ptr::NonNull;
 use core::time::Duration;
-use rustix::fs::{AtFlags, CWD, Mode, OFlags};
+use rustix::fs::{AtFlags, CWD, Mode, OFlags, ResolveFlags, openat2};
 use rustix::io::Errno;
 use std::fs::File;
 use std::os::fd::AsRawFd;
@@ -51,6 +51,7 @@ const F_SETSIG: libc::c_int = 10;
 pub(super) struct Cords {
     directory: PathBuf,
     pod: u128,
+    access: Access,
 }
 
 /// A cord that lies in `/dev/shm`, of whatever pod.
@@ -85,12 +86,33 @@ impl Drop for Lease {
 }
 
 impl Cords {
-    /// Returns the cords of `pod` in `directory`.
-    pub(super) fn new(directory: &Path, pod: u128) -> Self {
+    /// Returns the cords of `pod` in `directory`, for those to whom `access` gives the pod.
+    pub(super) fn new(directory: &Path, pod: u128, access: Access) -> Self {
         Self {
             directory: directory.to_owned(),
             pod,
+            access,
         }
+    }
+
+    /// Returns the owner of the file at `path` if it can be a cord of this pod. The number of the pod in
+    /// the name is no proof: it stands in the segment, where a user may have written that of another
+    /// pod. But another pod's cord has other users, and so another mode, group or owner.
+    fn owner(&self, path: &Path) -> Option<u32> {
+        let stat = rustix::fs::lstat(path).ok()?;
+        let is_file = stat.st_mode & libc::S_IFMT == libc::S_IFREG && stat.st_nlink == 1;
+        let of_others = self.access.mode & 0o022 != 0;
+        let is_of_pod = is_file
+            && stat.st_mode & 0o777 == self.access.mode
+            && (self.access.group.is_none_or(|group| group == stat.st_gid)
+                || self.access.mode & 0o002 != 0)
+            && (of_others || self.access.owner.is_none_or(|owner| owner == stat.st_uid));
+        is_of_pod.then_some(stat.st_uid)
+    }
+
+    /// Returns the user to whom the cord of that incarnation belongs, if it exists.
+    pub(super) fn owner_of(&self, host: u32, generation: u32) -> Option<u32> {
+        self.owner(&self.path(host, generation))
     }
 
     fn path(&self, host: u32, generation: u32) -> PathBuf {
@@ -103,16 +125,11 @@ impl Cords {
     }
 
     /// Ties this process to the cord of the incarnation `generation` of `host`. Users with write
-    /// permission by `access` may pull it. The process stays tied for as long as the result and its
+    /// permission by the pod's access may pull it. The process stays tied for as long as the result and its
     /// address space live.
-    pub(super) fn tie(
-        &self,
-        host: u32,
-        generation: u32,
-        access: Access,
-    ) -> Result<Presence, OsError> {
+    pub(super) fn tie(&self, host: u32, generation: u32) -> Result<Presence, OsError> {
         let path = self.path(host, generation);
-        let (file, is_new) = create_or_open(&path, access)?;
+        let (file, is_new) = create_or_open(&path, self.access)?;
         if is_new {
             // Earlier incarnations may have been killed with all processes that could remove their
             // cords.
@@ -170,8 +187,12 @@ impl Cords {
     /// Kills the processes that are tied to the cord. Returns `false` if the cord does not exist,
     /// no process is tied to it, or this process may not pull it.
     pub(super) fn pull(&self, host: u32, generation: u32) -> bool {
+        let path = self.path(host, generation);
+        if self.owner(&path).is_none() {
+            return false;
+        }
         let flags = OFlags::WRONLY | OFlags::NONBLOCK | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        let opened = rustix::fs::open(self.path(host, generation), flags, Mode::empty());
+        let opened = rustix::fs::open(&path, flags, Mode::empty());
         // EAGAIN: a lease conflicts with the opening, and has been broken by it.
         matches!(opened, Err(Errno::AGAIN))
     }
@@ -179,9 +200,8 @@ impl Cords {
     /// Returns whether the cord of that incarnation exists and this process may pull it.
     pub(super) fn finds(&self, host: u32, generation: u32) -> bool {
         let path = self.path(host, generation);
-        let is_file = std::fs::symlink_metadata(&path).is_ok_and(|metadata| metadata.is_file());
         // Checked without opening the file, which would pull the cord.
-        is_file
+        self.owner(&path).is_some()
             && rustix::fs::accessat(CWD, &path, rustix::fs::Access::WRITE_OK, AtFlags::EACCESS)
                 .is_ok()
     }
@@ -197,7 +217,10 @@ impl Cords {
 
     /// Removes the cord of an incarnation of `host` that has ended.
     pub(super) fn remove(&self, host: u32, generation: u32) {
-        let _ = rustix::fs::unlink(self.path(host, generation));
+        let path = self.path(host, generation);
+        if self.owner(&path).is_some() {
+            let _ = rustix::fs::unlink(path);
+        }
     }
 
     /// Removes all cords. Those of other users stay in a directory with the sticky bit, and are logged.
@@ -215,8 +238,9 @@ impl Cords {
 
     fn remove_named(&self, is_one: impl Fn(&str) -> bool) {
         for name in names(&self.directory).unwrap_or_default() {
-            if is_one(&name) {
-                let _ = rustix::fs::unlink(self.directory.join(name));
+            let path = self.directory.join(&name);
+            if is_one(&name) && self.owner(&path).is_some() {
+                let _ = rustix::fs::unlink(path);
             }
         }
     }
@@ -249,11 +273,15 @@ pub(super) fn list(directory: &Path) -> std::io::Result<Vec<CordEntry>> {
 /// it was created.
 fn create_or_open(path: &Path, access: Access) -> Result<(File, bool), OsError> {
     let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    let created = rustix::fs::open(
-        path,
+    let (create, mode) = (
         flags | OFlags::CREATE | OFlags::EXCL,
         Mode::RUSR | Mode::WUSR,
     );
+    // The directory's path has no symbolic links. If one is put into it meanwhile, nothing is created where it leads.
+    let created = match openat2(CWD, path, create, mode, ResolveFlags::NO_SYMLINKS) {
+        Err(Errno::NOSYS | Errno::PERM) => rustix::fs::open(path, create, mode),
+        created => created,
+    };
     let file = match created {
         Ok(file) => {
             // Otherwise other users of the pod could not pull it.

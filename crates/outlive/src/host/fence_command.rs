@@ -80,6 +80,8 @@ pub fn run_fence_command(
     name: &str,
     timeout: Duration,
 ) -> Result<(), FenceError> {
+    // Other users of the pod may have chosen it, and no argument of a program can contain that.
+    let name = &name.replace('\0', "\u{fffd}");
     let host = format!("{name} ({id})");
     let Some((program, arguments)) = command.split_first() else {
         return Err(FenceError::NotConfigured { host });

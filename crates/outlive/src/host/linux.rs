@@ -64,7 +64,6 @@ pub struct Linux {
     /// [`ATTACHED`].
     users: AtomicUsize,
     cords: Cords,
-    access: Access,
 }
 
 #[derive(Debug)]
@@ -159,7 +158,7 @@ impl Linux {
             true => file.clone(),
             false => side.pod_file()?,
         };
-        let directory = file.directory().to_owned();
+        let directory = file.directory();
         let named = [
             (file.clone(), POD_REMOVED),
             (side.pod_file()?, SIDE_FILE_REMOVED),
@@ -172,8 +171,7 @@ impl Linux {
             process,
             of: fork::generation(),
             side: Box::leak(Box::new(side)),
-            cords: Cords::new(&directory, pod),
-            access,
+            cords: Cords::new(&directory, pod, access),
             files: RwLock::new(Some(Arc::new(Files {
                 pod: file,
                 presence,
@@ -223,6 +221,11 @@ impl Linux {
         side_file_name::list(Path::new(MEETING))
     }
 
+    /// Returns the id of this boot, if `/proc` shows it.
+    pub fn this_boot() -> Option<u128> {
+        Place::of_this_process().ok().map(|place| place.boot)
+    }
+
     /// Returns whether processes of this PID namespace have, or had, a side file for `pod`. For
     /// observers that must not create one.
     pub fn has_side_file(pod: u128) -> bool {
@@ -246,9 +249,9 @@ impl Linux {
 
     /// Removes the cords of `pod` in the directory of the pod's file and in `/dev/shm`. Call it
     /// when the pod is destroyed.
-    pub fn remove_cords(directory: Option<&Path>, pod: u128) {
+    pub fn remove_cords(directory: Option<&Path>, pod: u128, access: Access) {
         for directory in directory.into_iter().chain([Path::new(MEETING)]) {
-            Cords::new(directory, pod).remove_all();
+            Cords::new(directory, pod, access).remove_all();
         }
     }
 
@@ -402,7 +405,7 @@ impl Os for Linux {
         // thread has given the word back, or has died and another thread has taken the word.
         match unsafe { list.hold(entry, word, tid) } {
             Ok(()) => {
-                self.side.keep_window(slot, window);
+                self.side.keep_window(slot, tid, window);
                 let me = proc::this_thread(self.process);
                 let (pid, start) = (me.process.pid, me.start_time);
                 self.side.holder_pid(slot).store(pid, Ordering::Relaxed);
@@ -430,8 +433,15 @@ impl Os for Linux {
         }
         let list = RobustList::of_this_thread();
         let list = list.expect("the thread that holds an obituary has a robust list");
-        let window = self.side.take_window(slot);
-        let window = window.expect("an obituary that this process holds has a window");
+        let Some(window) = self.side.take_window(slot) else {
+            // Another user of the pod has written this thread's id there.
+            tracing::error!(
+                slot,
+                tid,
+                "an obituary names this thread, which does not hold it"
+            );
+            return;
+        };
         let entry = SideFile::entry(&window, slot);
         self.side.holder(slot).store(0, Ordering::Relaxed);
         self.side.holder_start(slot).store(0, Ordering::Relaxed);
@@ -591,7 +601,7 @@ impl Os for Linux {
     }
 
     fn tie_cord(&self, host: u32, generation: u32) -> Result<Presence, OsError> {
-        self.cords.tie(host, generation, self.access)
+        self.cords.tie(host, generation)
     }
 
     fn pull_cord(&self, host: u32, generation: u32) -> bool {
@@ -600,6 +610,10 @@ impl Os for Linux {
 
     fn finds_cord(&self, host: u32, generation: u32) -> bool {
         self.cords.finds(host, generation)
+    }
+
+    fn cord_owner(&self, host: u32, generation: u32) -> Option<u32> {
+        self.cords.owner_of(host, generation)
     }
 
     fn maps_pod(&self, process: ProcessIdentity) -> bool {

@@ -144,15 +144,17 @@ impl PodFile {
 
     /// Returns the directory in which the processes of the pod meet: that of its file, or
     /// `/dev/shm` if the pod is a device or its file has no name.
-    pub(super) fn directory(&self) -> &Path {
-        let is_named = self.path.is_absolute() && !self.path.starts_with("/proc");
-        let is_file = self
-            .file
-            .metadata()
-            .is_ok_and(|metadata| metadata.is_file());
-        match self.path.parent() {
-            Some(directory) if is_named && is_file => directory,
-            _ => Path::new(MEETING),
+    pub(super) fn directory(&self) -> PathBuf {
+        let is_file = { self.file.metadata() }.is_ok_and(|metadata| metadata.is_file());
+        // The path by which the kernel knows the file: the same for all who opened it by a relative
+        // path or through symbolic links.
+        let path = std::fs::read_link(format!("/proc/self/fd/{}", self.file.as_raw_fd()));
+        let path = path.unwrap_or_else(|_| self.path.clone());
+        let is_it = std::fs::symlink_metadata(&path)
+            .is_ok_and(|found| self.which == Some((found.dev(), found.ino(), found.rdev())));
+        match path.parent() {
+            Some(directory) if is_file && is_it && path.is_absolute() => directory.to_owned(),
+            _ => MEETING.into(),
         }
     }
 
@@ -283,10 +285,15 @@ impl PodFile {
     }
 }
 
-/// Device and inode of the file that a line of `/proc/PID/maps` shows as mapped. The line ends in the file's name, which is
-/// anybody's to choose.
+/// Returns device and inode of the file that a line of `/proc/PID/maps` shows as shared and writable, as
+/// members have it. The line ends in the file's name, which anybody can choose.
 fn mapped(line: &str) -> Option<(u32, u32, u64)> {
-    let mut fields = line.split(' ').skip(3);
+    let mut fields = line.split(' ').skip(1);
+    let rights = fields.next()?;
+    if !(rights.contains('w') && rights.contains('s')) {
+        return None;
+    }
+    let mut fields = fields.skip(1);
     let (major, minor) = fields.next()?.split_once(':')?;
     let number = |hex| u32::from_str_radix(hex, 16).ok();
     Some((number(major)?, number(minor)?, fields.next()?.parse().ok()?))
@@ -311,7 +318,10 @@ mod tests {
         assert_eq!(mapped(line), Some((0, 0x1b, 5445)));
         let line = "7f00-7f01 rw-s 00000000 fd:01 77                         /tmp/x 00:1b 5445 y";
         assert_eq!(mapped(line), Some((0xfd, 1, 77)));
-        assert_eq!(mapped("7f00-7f01 rw-p 00000000 00:00 0 "), Some((0, 0, 0)));
+        assert_eq!(
+            mapped("7f00-7f01 r--s 00001000 00:1b 5445 /dev/shm/pod"),
+            None
+        );
         assert_eq!(mapped(""), None);
     }
 }

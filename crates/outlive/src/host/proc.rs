@@ -141,6 +141,12 @@ pub(super) fn no_such_tid(tid: u32) -> bool {
     answer == -1 && io::Error::last_os_error().raw_os_error() == Some(libc::ESRCH)
 }
 
+/// Returns whether a thread of this process has the id `tid`.
+pub(super) fn is_thread_of_this_process(tid: u32) -> bool {
+    // SAFETY: as above.
+    unsafe { libc::syscall(libc::SYS_tgkill, std::process::id(), tid, 0) == 0 }
+}
+
 /// Returns the start time of process `pid`; `None` if it cannot be read.
 pub(super) fn start_time_of(pid: u32) -> Option<u64> {
     if !is_own() {

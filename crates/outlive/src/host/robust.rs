@@ -104,7 +104,14 @@ impl RobustList {
         unsafe {
             self.set_pending(link_of(entry));
             // Acquire: what the former holder wrote before it gave the word back.
-            let taken = word.compare_exchange(0, tid, Ordering::AcqRel, Ordering::Acquire);
+            let take = |free, taken| {
+                word.compare_exchange(free, taken, Ordering::AcqRel, Ordering::Acquire)
+            };
+            // A word that only says that somebody waits is free, too: another user of the pod may have written that.
+            let taken = take(0, tid).or_else(|seen| match seen {
+                WAITERS => take(WAITERS, tid | WAITERS),
+                held => Err(held),
+            });
             if taken.is_ok() {
                 self.push(entry);
             }

@@ -565,6 +565,10 @@ impl Os for ScriptedOs {
         cords.contains_key(&(host, generation))
     }
 
+    fn cord_owner(&self, host: u32, generation: u32) -> Option<u32> {
+        self.finds_cord(host, generation).then(|| self.uid())
+    }
+
     fn maps_pod(&self, _process: ProcessIdentity) -> bool {
         true
     }

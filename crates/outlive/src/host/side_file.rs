@@ -41,7 +41,7 @@
 //! here, nor follow the parent's robust list. Its addresses are never released, so no handle on it
 //! can come to point at another mapping.
 
-use super::proc::Place;
+use super::proc::{self, Place};
 use super::robust::{Entry, OWNER_DIED, RobustList, TID};
 use super::side_file_header::{
     BELLS, HOLDER, HOLDER_PID_AT, HOLDER_START_AT, HOLDERS_AT, Header, LINE, MEETING, PAGE,
@@ -49,7 +49,7 @@ use super::side_file_header::{
 };
 use super::side_file_name::{NAMES, name, remove_locked, remove_unused, still_named};
 use super::side_file_open::{
-    Access, Found, PAUSE, cannot_lock, clear, create, is_dirty, lock, open,
+    Access, Found, PATIENCE, PAUSE, cannot_lock, clear, create, is_dirty, lock, open,
 };
 use super::window::{WORDS, Window, cell_at};
 use super::{Bells, OsError, PodFile, futex, futex::last_error};
@@ -64,6 +64,7 @@ use std::fs::File;
 use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::time::Instant;
 
 /// The byte of slot 0. A process locks the byte of a slot while it clears an obituary that the
 /// kernel did not mark.
@@ -85,7 +86,7 @@ pub(super) struct SideFile {
     file: RwLock<Option<Held>>,
     registered: Mutex<Option<Registered>>,
     /// The windows on obituaries that threads of this process hold, or held when they died.
-    windows: Mutex<HashMap<u32, Window>>,
+    windows: Mutex<HashMap<u32, (u32, Window)>>,
 }
 
 // SAFETY: what the mapping holds is read and written by atomics, or (entries) by the one thread that
@@ -104,6 +105,7 @@ impl SideFile {
         access: Access,
     ) -> Result<Self, OsError> {
         let mut unfit = None;
+        let until = Instant::now() + PATIENCE;
         for other in 0..NAMES {
             let path = meeting.join(name(pod, place, other));
             loop {
@@ -125,6 +127,10 @@ impl SideFile {
                 };
                 if let Some(side) = Self::begin(file, &path, pod, place, obituaries)? {
                     return Ok(side);
+                }
+                if Instant::now() >= until {
+                    // Cleared for ever, or so another user of the pod has it.
+                    return Err(OsError::InUse { path });
                 }
             }
         }
@@ -360,15 +366,20 @@ impl SideFile {
     /// Keeps the window by which the calling thread holds obituary `slot`. A window that a dead
     /// thread has left for this slot is unmapped: the kernel has walked that thread's list, since
     /// the obituary could be taken.
-    pub(super) fn keep_window(&self, slot: u32, window: Window) {
+    pub(super) fn keep_window(&self, slot: u32, tid: u32, window: Window) {
         let mut windows = self.windows.lock().unwrap_or_else(PoisonError::into_inner);
-        windows.insert(slot, window);
+        // If that thread lives, another user of the pod has changed the word, and its list still leads there.
+        if let Some((earlier, window)) = windows.insert(slot, (tid, window))
+            && proc::is_thread_of_this_process(earlier)
+        {
+            core::mem::forget(window);
+        }
     }
 
     /// Removes and returns the window by which the calling thread holds obituary `slot`.
     pub(super) fn take_window(&self, slot: u32) -> Option<Window> {
         let mut windows = self.windows.lock().unwrap_or_else(PoisonError::into_inner);
-        windows.remove(&slot)
+        windows.remove(&slot).map(|(_, window)| window)
     }
 
     /// The bell that `key` is hashed to.

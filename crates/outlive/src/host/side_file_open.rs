@@ -15,7 +15,7 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
 /// The longest time that a process waits for another that clears or removes the file.
-const PATIENCE: Duration = Duration::from_secs(5);
+pub(super) const PATIENCE: Duration = Duration::from_secs(5);
 /// The time between two tries.
 pub(super) const PAUSE: Duration = Duration::from_micros(200);
 
@@ -58,6 +58,10 @@ pub(super) fn open(path: &Path, access: Access) -> Result<Found, OsError> {
         Err(Errno::NOENT) => return Ok(Found::Nothing),
         Err(Errno::LOOP | Errno::ISDIR | Errno::NXIO) => {
             return Ok(Found::Unfit("it is not a regular file"));
+        }
+        // Another user has a lease on it, or executes it.
+        Err(Errno::AGAIN | Errno::TXTBSY) => {
+            return Ok(Found::Unfit("another process keeps it from being opened"));
         }
         Err(Errno::ACCESS) => return Ok(Found::Unfit("this user may not open it")),
         Err(error) => return Err(failed("opening", path, error)),

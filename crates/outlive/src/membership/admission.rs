@@ -2,7 +2,7 @@
 
 use super::door;
 use super::join::JoinError;
-use super::shared::Shared;
+use super::shared::{Shared, lock};
 use super::{Instance, InstanceId, Level, Tables};
 use crate::host::{Os, OsError};
 
@@ -35,14 +35,7 @@ pub(crate) fn refuse_the_unfenceable(
     // cord.
     let is_foreign = uid != settings.uid;
     if let (true, Some(error)) = (is_foreign, cord) {
-        return Err(JoinError::Unfenceable {
-            why: format!(
-                "it runs as user {uid} and the pod is user {}'s, who could not kill it, because it has no cord \
-                 ({error}); run it as that user, on a host id of its own where the pod's file lies on a filesystem with \
-                 leases, or create the pod with a fence command",
-                settings.uid
-            ),
-        });
+        return Err(no_cord(shared, uid, error));
     }
     if os.this_thread().process.pid == 1 {
         return Err(JoinError::Unfenceable {
@@ -58,18 +51,29 @@ pub(crate) fn refuse_the_unfenceable(
             continue;
         }
         if state.host == shared.os_number {
-            if is_foreign && let Some(why) = unreachable_process(tables, os, id) {
-                return Err(JoinError::Unfenceable { why });
+            let owner = os.cord_owner(id, state.generation);
+            if is_foreign || owner.is_some_and(|owner| owner != uid) {
+                if let Some(error) = cord {
+                    return Err(no_cord(shared, uid, error));
+                }
+                if let Some(why) = unreachable_process(tables, os, id) {
+                    return Err(JoinError::Unfenceable { why });
+                }
             }
             continue;
         }
         if !systems.absence_is_proof(shared.os_number, state.host) {
             // The heart is checked once, before this process holds anything, since the check takes
             // long.
+            let host = Instance::new(id, state.generation);
             let is_over = systems.is_earlier_boot(state.host, os.identity())
-                && (stage != Admission::First
-                    || !door::beats_within(tables, os, id, settings.suspicion));
+                && match stage {
+                    Admission::First => !door::beats_within(tables, os, id, settings.suspicion),
+                    // One that came since is no earlier boot, but a machine with the same id.
+                    Admission::Seen => lock(&shared.silent).contains(&host),
+                };
             if is_over {
+                lock(&shared.silent).push(host);
                 continue;
             }
             return Err(JoinError::Unfenceable {
@@ -94,6 +98,17 @@ pub(crate) fn refuse_the_unfenceable(
         }
     }
     Ok(())
+}
+
+fn no_cord(shared: &Shared, uid: u32, error: &OsError) -> JoinError {
+    JoinError::Unfenceable {
+        why: format!(
+            "it runs as user {uid} and has no cord ({error}), so members of other users (the pod was created by user {}) \
+             could not kill it; run it as that user, or on a host id of its own where the pod's file lies on a filesystem \
+             with leases, or create the pod with a fence command",
+            shared.settings.uid
+        ),
+    }
 }
 
 /// Returns the reason why a process of the host `id` could not be killed, if there is such a

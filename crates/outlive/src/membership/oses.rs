@@ -144,6 +144,15 @@ impl<M: Memory> OperatingSystems<M> {
 
     /// Whether operating system `number` is an earlier boot of the machine that `now` runs on. A machine
     /// runs one boot at a time, so everything of that boot is dead.
+    pub fn is_of_boot(self, number: u16, boot: u128) -> bool {
+        number < Self::MOST
+            && self
+                .memory
+                .load::<u128>(self.key_at(number) + BOOT, Ordering::Acquire)
+                == boot
+    }
+
+    /// Whether the operating system is an earlier boot of the machine of `now`.
     pub fn is_earlier_boot(self, number: u16, now: OsIdentity) -> bool {
         if number >= Self::MOST || now.machine == 0 {
             return false;

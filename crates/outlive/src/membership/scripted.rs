@@ -374,6 +374,29 @@ fn an_earlier_boot_of_this_machine_is_dead_and_a_beating_one_is_another_machine(
 }
 
 #[test]
+fn two_machines_with_one_id_that_join_at_once_are_not_both_admitted() {
+    let tables = pod(&settings());
+    let (one, two) = (
+        Scripted::on_machine(77, 1, IDS),
+        Scripted::on_machine(77, 2, IDS),
+    );
+    let late = two.spawn_process();
+    let late: &'static ScriptedOs =
+        Box::leak(Box::new((*two.seen_by(two.main_thread(late))).clone()));
+    let shared = shared(tables, late, None);
+    let admitted = |stage| super::admission::refuse_the_unfenceable(shared, late, stage, None);
+    // It looks, and sees nobody yet.
+    admitted(super::admission::Admission::First).unwrap();
+    let first = join(tables, &one, 1);
+    let refused = admitted(super::admission::Admission::Seen);
+    assert!(
+        matches!(refused, Err(JoinError::Unfenceable { .. })),
+        "{refused:?}"
+    );
+    assert!(!tables.generations().is_dead(first.host));
+}
+
+#[test]
 fn a_machine_with_a_copied_id_is_fenced_on_request_only_when_it_is_silent() {
     let tables = pod(&settings());
     let (one, two) = (

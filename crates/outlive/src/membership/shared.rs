@@ -22,6 +22,8 @@ pub(crate) struct Shared {
     presence: Mutex<Option<Presence>>,
     /// The tie to its host's cord.
     cord: Mutex<Option<Presence>>,
+    /// The hosts of an earlier boot of this machine that were silent before this process joined.
+    pub(super) silent: Mutex<Vec<Instance>>,
     /// The lock that keeps the number of its operating system.
     pub(super) system: Mutex<Option<Presence>>,
 }
@@ -46,6 +48,7 @@ impl Shared {
             keeper: AtomicU32::new(u32::MAX),
             presence: Mutex::new(None),
             cord: Mutex::new(None),
+            silent: Mutex::new(Vec::new()),
             system: Mutex::new(None),
         }
     }

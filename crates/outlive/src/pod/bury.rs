@@ -39,10 +39,32 @@ impl Pod {
     /// # Crash
     /// It can be called again.
     pub fn bury_host(&self, host: InstanceId) -> Result<Instance, PodError> {
+        self.refuse_the_unseen(host)?;
         let suspicion = self.settings.suspicion;
         let is_present = |id| self.is_present(id).unwrap_or(true);
         let buried = bury_by_word(self.tables, &Silent, host, suspicion, is_present);
         Ok(buried?)
+    }
+
+    /// Refuses a host of this boot whose processes could not be seen: on memory that machines share they are seen by
+    /// their side file, which has been removed.
+    fn refuse_the_unseen(&self, host: InstanceId) -> Result<(), PodError> {
+        let systems = self.tables.operating_systems();
+        let state = self.tables.generations().state(host);
+        let is_of_this_boot = state.is_ok_and(|state| {
+            Linux::this_boot().is_none_or(|boot| systems.is_of_boot(state.host, boot))
+        });
+        if self.segment.has_one_kernel() || !is_of_this_boot || Linux::has_side_file(self.number())
+        {
+            return Ok(());
+        }
+        Err(PodError::InUse {
+            path: self.segment.path().into(),
+            why: format!(
+                "host {host} is of this machine since its last boot, and the side file is gone by which it could be seen \
+                 that none of its processes lives; end them and start the machine again"
+            ),
+        })
     }
 
     /// Returns whether a process of this machine has the id `id` in this pod. `false` proves that

@@ -59,6 +59,7 @@ use obligations::LogObligations;
 use opening::{Joining, Use};
 use origin::Origin;
 use outlive_memory::Native;
+use std::fs::Metadata;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
@@ -314,14 +315,8 @@ impl Pod {
     /// Returns the access to the side file and cords: users that may use the pod's file may use
     /// these too.
     fn side_file_access(&self) -> Access {
-        self.segment.file().metadata().map_or_else(
-            |_| Access::default(),
-            |file| Access {
-                mode: file.permissions().mode() & 0o666,
-                group: Some(file.gid()),
-                owner: Some(file.uid()),
-            },
-        )
+        let metadata = self.segment.file().metadata();
+        metadata.map_or_else(|_| Access::default(), |metadata| access_of(&metadata))
     }
 
     /// The segment that the pod lives in.
@@ -381,10 +376,15 @@ impl Pod {
             segment.close().ok()?;
             number
         });
+        // Where its cords lie, and whose they are.
+        let directory = std::fs::canonicalize(path).ok();
+        let directory = directory.as_deref().and_then(Path::parent);
+        let access =
+            std::fs::metadata(path).map_or_else(|_| Access::default(), |it| access_of(&it));
         Segment::destroy(path)?;
         // A copy that was not adopted has the number of the original, whose files stay.
         if let Some(number) = number.filter(|_| !is_copy) {
-            Linux::remove_cords(path.parent(), number);
+            Linux::remove_cords(directory, number, access);
             match Linux::remove_side_file(number) {
                 // Another process has the pod open and keeps the file; a clean-up removes it
                 // afterwards.
@@ -474,4 +474,13 @@ fn lay_out(memory: Native, areas: &[Area], extent: Extent) -> Result<Tables, Str
         logs: find(AreaKind::Logs, sizes.logs)?,
     };
     Ok(Tables::new(memory, extent, places))
+}
+
+/// Returns the access to what lies beside the file of `metadata`.
+fn access_of(metadata: &Metadata) -> Access {
+    Access {
+        mode: metadata.permissions().mode() & 0o666,
+        group: Some(metadata.gid()),
+        owner: Some(metadata.uid()),
+    }
 }

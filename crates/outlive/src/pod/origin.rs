@@ -23,9 +23,9 @@ use crate::segment::AreaKind;
 use crate::segment::Superblock;
 use crate::segment::filesystem::{file_word, is_same_file};
 use outlive_memory::{Memory, Native, Offset, Ordering};
-use std::fs::{File, Metadata};
+use std::fs::{Metadata, OpenOptions};
 use std::io::Read;
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::Path;
 use uuid::Uuid;
 
@@ -110,7 +110,10 @@ pub(super) fn is_copy(path: &Path) -> bool {
 
 /// Returns the number of the pod in the file at `path`, and the file that it records.
 fn read_at(path: &Path) -> Option<(u128, u128)> {
-    let file = File::open(path).ok()?;
+    // Nonblocking: another user may have a lease on it, or have put a FIFO there.
+    let mut how = OpenOptions::new();
+    how.read(true).custom_flags(libc::O_NONBLOCK);
+    let file = how.open(path).ok()?;
     let capacity = match file.metadata().ok()?.len() {
         // A device does not report its size.
         0 => u64::MAX,

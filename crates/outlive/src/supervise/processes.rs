@@ -246,15 +246,20 @@ impl ProcessSupervisor {
                 continue;
             };
             let record = tables.records().read(instance);
-            let gone = record
-                .filter(|_| is_here(&self.process, instance))
-                .map(
-                    |record| match self.process.os().open_process(record.thread.process) {
-                        Ok(Some(handle)) => handle.send_kill() && handle.wait_gone(left()),
+            let record = record.filter(|_| is_here(&self.process, instance));
+            let os = self.process.os();
+            // The record may have been forged by another user of the pod: see `membership/kill.rs`.
+            let is_member = |identity| os.is_present(id) && os.maps_pod(identity);
+            let gone = record.map(|record| record.thread.process).map(|identity| {
+                !os.is_present(id)
+                    || match os.open_process(identity) {
+                        Ok(Some(handle)) => {
+                            is_member(identity) && handle.send_kill() && handle.wait_gone(left())
+                        }
                         Ok(None) => true,
                         Err(_) => false,
-                    },
-                );
+                    }
+            });
             if gone != Some(true) {
                 spared.push(id);
             }

@@ -71,7 +71,12 @@ impl TestPod {
 
 impl Drop for TestPod {
     fn drop(&mut self) {
-        Linux::remove_cords(None, self.id);
+        // Whatever access a test has given them.
+        for cord in Linux::cords().unwrap_or_default() {
+            if cord.pod == self.id {
+                let _ = std::fs::remove_file(cord.path);
+            }
+        }
         if let Err(error) = Linux::remove_side_file(self.id) {
             println!("cleaning up: {error}");
             for file in Linux::side_files().unwrap_or_default() {
