@@ -46,6 +46,11 @@ fn no_whole() -> String {
 pub fn mode(text: &str) -> Result<u32, String> {
     let octal = text.strip_prefix("0o").unwrap_or(text);
     match u32::from_str_radix(octal, 8) {
+        // Whoever may read a file may hold read locks on it.
+        Ok(mode) if mode <= 0o777 && (mode & 0o044) >> 1 & !mode != 0 => Err(format!(
+            "with mode {mode:03o} users could read the pod that may not write to it, and so keep others from joining; \
+             give them both or neither, as 660 does"
+        )),
         Ok(mode) if mode <= 0o777 => Ok(mode),
         _ => Err("permissions are octal, from 0 to 777, such as 600 or 660".into()),
     }

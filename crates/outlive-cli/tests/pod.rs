@@ -54,7 +54,7 @@ fn what_was_asked_for_is_kept_in_the_pod() {
         "--groups",
         "2",
         "--mode",
-        "640",
+        "660",
         "--heartbeat",
         "10ms",
         "--poll",
@@ -77,7 +77,7 @@ fn what_was_asked_for_is_kept_in_the_pod() {
     assert_eq!(settings["fence_command"], digest.to_string());
     use std::os::unix::fs::PermissionsExt;
     let mode = fs::metadata(place.path()).unwrap().permissions().mode();
-    assert_eq!(mode & 0o777, 0o640);
+    assert_eq!(mode & 0o777, 0o660);
 
     let bare = Place::new("bare");
     outlive(["pod", "create", bare.path(), "--ids", "8", "--without-heap"]).succeeds();
@@ -231,6 +231,7 @@ fn nonsense_is_bad_usage() {
         &["--ids", "0"],
         &["--ids", "65537"],
         &["--mode", "rw"],
+        &["--mode", "644"],
         &["--heartbeat", "0ms"],
         &["--heartbeat", "soon"],
         &["--real-hosts", "--poll", "1ms"],

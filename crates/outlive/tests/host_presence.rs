@@ -4,7 +4,7 @@
 mod host_support;
 
 use host_support::{Child, Shared, TestPod, nap, run, sleep_for_ever, until};
-use outlive::host::Os;
+use outlive::host::{Linux, Os};
 use std::process::ExitCode;
 use std::sync::atomic::Ordering::SeqCst;
 use std::time::{Duration, Instant};
@@ -336,29 +336,39 @@ fn a_cord_that_a_stranger_made_is_not_used() {
     }
     let pod = TestPod::new();
     let os = pod.attach();
-    let path = format!("/dev/shm/outlive.{:032x}.cord.7.1", pod.id);
+    let cords = || {
+        let all = Linux::cords().unwrap().into_iter();
+        let ours = all.filter(|cord| cord.pod == pod.id);
+        ours.map(|cord| cord.path).collect::<Vec<_>>()
+    };
+    let path = format!("/dev/shm/outlive.{:032x}.cord.7.1.00000000", pod.id);
+    let chown = |user| std::os::unix::fs::chown(&path, Some(user), Some(user)).unwrap();
+    let mode = |mode| {
+        let mode = std::os::unix::fs::PermissionsExt::from_mode(mode);
+        std::fs::set_permissions(&path, mode).unwrap();
+    };
     std::fs::write(&path, "").unwrap();
-    std::os::unix::fs::chown(&path, Some(1234), Some(1234)).unwrap();
-    let error = os.tie_cord(7, 1).unwrap_err();
-    assert!(
-        error
-            .to_string()
-            .contains("belongs to a user who may not use the pod"),
-        "{error}"
-    );
-    assert!(!os.pull_cord(7, 1));
-    // Nor one that all may pull, or that has another name somewhere.
-    std::os::unix::fs::chown(&path, Some(0), Some(0)).unwrap();
-    use std::os::unix::fs::PermissionsExt;
-    std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o666)).unwrap();
-    assert!(os.tie_cord(7, 1).is_err());
-    std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o600)).unwrap();
+    mode(0o600);
     let second = format!("{path}.second");
-    std::fs::hard_link(&path, &second).unwrap();
-    assert!(os.tie_cord(7, 1).is_err());
+    // Another user's, one that all may pull, and one that has another name somewhere.
+    let unfit: [&dyn Fn(); 3] = [&|| chown(1234), &|| mode(0o666), &|| {
+        std::fs::hard_link(&path, &second).unwrap();
+    }];
+    for make in unfit {
+        make();
+        drop(os.tie_cord(7, 1).unwrap());
+        let mut all = cords();
+        all.retain(|cord| *cord != std::path::Path::new(&path));
+        assert_eq!(all.len(), 1, "it was used, or is in the way: {all:?}");
+        assert!(!os.has_cord_of_another(7, 1));
+        std::fs::remove_file(&all[0]).unwrap();
+        chown(0);
+        mode(0o600);
+    }
     std::fs::remove_file(&second).unwrap();
+    // One that fits is used. The first of the next incarnation removes it.
     drop(os.tie_cord(7, 1).unwrap());
-    // The first of the next incarnation removes it.
+    assert_eq!(cords(), [std::path::Path::new(&path)]);
     drop(os.tie_cord(7, 2).unwrap());
     assert!(!std::path::Path::new(&path).exists());
 }

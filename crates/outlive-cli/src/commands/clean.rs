@@ -23,7 +23,7 @@ use std::path::PathBuf;
     the side files, which pod each belongs to, and which are in use. It looks for pods in /dev/shm and where \
     temporary files are: name those that are elsewhere with --keep, or their side files count as left over when \
     nobody uses them. A side file that a process uses is never removed. The cords of hosts, empty files called \
-    outlive.POD.cord.HOST.GENERATION, are listed and removed if neither their pod nor a side file of it was found.\n\n\
+    outlive.POD.cord.HOST.GENERATION.RANDOM, are listed and removed if neither their pod nor a side file of it was found.\n\n\
     JSON: an array of {path, pod (its identity), found (its path, or null), in_use (null if it could not be told), \
     removed}.")]
 pub struct Clean {

@@ -5,17 +5,17 @@
 //! the file's opener has chosen, and checks the rights of the opener, not of the process that
 //! causes the event. Every process of a host therefore
 //!
-//! 1. opens the host's cord, an empty file beside the pod, for reading,
+//! 1. opens the host's cord, an empty file of its user's beside the pod, for reading,
 //! 2. asks that it be sent SIGKILL (`F_SETSIG`, `F_SETOWN`) when its lease is broken, and takes a
 //!    read lease,
 //! 3. maps a page through that description, excludes the mapping from `fork`, and closes the
 //!    descriptor.
 //!
 //! A process that opens the file for writing *pulls* the cord: the kernel breaks all leases and so
-//! kills all processes of the host at once, including stopped and frozen ones. The file's mode says
-//! which users may do that. A process that has ended or called exec has no lease any more. A later
-//! process with the same pid is never killed, since the kernel keeps a reference to the process,
-//! not its number.
+//! kills all processes of the host at once, including stopped ones and those that a control group
+//! (version 2) has frozen. The file's mode says which users may do that. A process that has ended or
+//! called exec has no lease any more. A later process with the same pid is never killed, since the
+//! kernel keeps a reference to the process, not its number.
 //!
 //! A cord does not kill the first process of a PID namespace, nor does any signal from within the
 //! namespace. A cord also proves nothing: only the presence of the processes shows whether they are
@@ -28,12 +28,12 @@
 //! Tests: tests/host_presence.rs.
 
 use super::side_file_header::failed;
-use super::side_file_open::{Access, hand_over, unfit};
+use super::side_file_open::{Access, hand_over};
 use super::{OsError, Presence};
 use crate::fork;
 use core::ptr::NonNull;
 use core::time::Duration;
-use rustix::fs::{AtFlags, CWD, Mode, OFlags, ResolveFlags, openat2};
+use rustix::fs::{AtFlags, CWD, Mode, OFlags, ResolveFlags, accessat, openat2};
 use rustix::io::Errno;
 use std::fs::File;
 use std::os::fd::AsRawFd;
@@ -42,6 +42,11 @@ use std::path::{Path, PathBuf};
 /// The number of attempts to take a lease while another open description of the file prevents it.
 const TRIES: u32 = 20;
 const PAUSE: Duration = Duration::from_millis(1);
+/// How a process opens the cord to which it ties itself.
+const READ: OFlags = OFlags::RDONLY
+    .union(OFlags::NONBLOCK)
+    .union(OFlags::NOFOLLOW)
+    .union(OFlags::CLOEXEC);
 const PAGE: usize = 4096;
 /// The `fcntl` command that sets the signal for file events. It is not in the `libc` crate.
 const F_SETSIG: libc::c_int = 10;
@@ -110,14 +115,27 @@ impl Cords {
         is_of_pod.then_some(stat.st_uid)
     }
 
-    /// Returns the user to whom the cord of that incarnation belongs, if it exists.
-    pub(super) fn owner_of(&self, host: u32, generation: u32) -> Option<u32> {
-        self.owner(&self.path(host, generation))
+    /// Returns whether another user has a cord of that incarnation.
+    pub(super) fn is_of_another(&self, host: u32, generation: u32) -> bool {
+        let me = rustix::process::geteuid().as_raw();
+        let mut all = self.all_of(host, generation).into_iter();
+        all.any(|(_, owner)| owner != me)
     }
 
-    fn path(&self, host: u32, generation: u32) -> PathBuf {
-        self.directory
-            .join(format!("{}{host}.{generation}", self.prefix()))
+    /// Returns the paths and owners of the cords of that incarnation: one for each user whose
+    /// processes are on the host. Their names end in a random number, so that nobody can take a name
+    /// before.
+    fn all_of(&self, host: u32, generation: u32) -> Vec<(PathBuf, u32)> {
+        let prefix = format!("{}{host}.{generation}.", self.prefix());
+        let names = names(&self.directory).unwrap_or_default().into_iter();
+        names
+            .filter(|name| name.starts_with(&prefix))
+            .filter_map(|name| {
+                let path = self.directory.join(name);
+                let owner = self.owner(&path)?;
+                Some((path, owner))
+            })
+            .collect()
     }
 
     fn prefix(&self) -> String {
@@ -128,8 +146,20 @@ impl Cords {
     /// permission by the pod's access may pull it. The process stays tied for as long as the result and its
     /// address space live.
     pub(super) fn tie(&self, host: u32, generation: u32) -> Result<Presence, OsError> {
-        let path = self.path(host, generation);
-        let (file, is_new) = create_or_open(&path, self.access)?;
+        let me = rustix::process::geteuid().as_raw();
+        let mut all = self.all_of(host, generation).into_iter();
+        let (path, file, is_new) = match all.find(|(_, owner)| *owner == me) {
+            Some((path, _)) => {
+                let file = open(&path)?;
+                (path, file, false)
+            }
+            None => {
+                let name = format!("{}{host}.{generation}.{:08x}", self.prefix(), random());
+                let path = self.directory.join(name);
+                let file = create(&path, self.access)?;
+                (path, file, true)
+            }
+        };
         if is_new {
             // Earlier incarnations may have been killed with all processes that could remove their
             // cords.
@@ -187,38 +217,39 @@ impl Cords {
     /// Kills the processes that are tied to the cord. Returns `false` if the cord does not exist,
     /// no process is tied to it, or this process may not pull it.
     pub(super) fn pull(&self, host: u32, generation: u32) -> bool {
-        let path = self.path(host, generation);
-        if self.owner(&path).is_none() {
-            return false;
-        }
         let flags = OFlags::WRONLY | OFlags::NONBLOCK | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        let opened = rustix::fs::open(&path, flags, Mode::empty());
-        // EAGAIN: a lease conflicts with the opening, and has been broken by it.
-        matches!(opened, Err(Errno::AGAIN))
+        let mut pulled = false;
+        for (path, _) in self.all_of(host, generation) {
+            let opened = rustix::fs::open(&path, flags, Mode::empty());
+            // EAGAIN: a lease conflicts with the opening, and has been broken by it.
+            pulled |= matches!(opened, Err(Errno::AGAIN));
+        }
+        pulled
     }
 
-    /// Returns whether the cord of that incarnation exists and this process may pull it.
+    /// Returns whether there are cords of that incarnation, and this process may pull all of them.
     pub(super) fn finds(&self, host: u32, generation: u32) -> bool {
-        let path = self.path(host, generation);
+        let all = self.all_of(host, generation);
         // Checked without opening the file, which would pull the cord.
-        self.owner(&path).is_some()
-            && rustix::fs::accessat(CWD, &path, rustix::fs::Access::WRITE_OK, AtFlags::EACCESS)
-                .is_ok()
+        let may_write = |path: &PathBuf| {
+            accessat(CWD, path, rustix::fs::Access::WRITE_OK, AtFlags::EACCESS).is_ok()
+        };
+        !all.is_empty() && all.iter().all(|(path, _)| may_write(path))
     }
 
     /// Removes the cords of other incarnations of `host`, which have ended.
     fn remove_others(&self, host: u32, generation: u32) {
         let of_host = format!("{}{host}.", self.prefix());
         self.remove_named(|name| {
-            let other = name.strip_prefix(&of_host).map(str::parse::<u32>);
-            matches!(other, Some(Ok(other)) if other != generation)
+            let other = { name.strip_prefix(&of_host) }.and_then(|rest| rest.split_once('.'));
+            other
+                .is_some_and(|(other, _)| other.parse().is_ok_and(|other: u32| other != generation))
         });
     }
 
     /// Removes the cord of an incarnation of `host` that has ended.
     pub(super) fn remove(&self, host: u32, generation: u32) {
-        let path = self.path(host, generation);
-        if self.owner(&path).is_some() {
+        for (path, _) in self.all_of(host, generation) {
             let _ = rustix::fs::unlink(path);
         }
     }
@@ -257,9 +288,11 @@ fn names(directory: &Path) -> std::io::Result<Vec<String>> {
 pub(super) fn list(directory: &Path) -> std::io::Result<Vec<CordEntry>> {
     let entry = |name: String| {
         let (pod, of_host) = name.strip_prefix("outlive.")?.split_once(".cord.")?;
-        let (host, generation) = of_host.split_once('.')?;
-        let is_cord =
-            pod.len() == 32 && host.parse::<u32>().is_ok() && generation.parse::<u32>().is_ok();
+        let mut parts = of_host.split('.');
+        let mut number = || parts.next()?.parse::<u32>().ok();
+        let _incarnation = (number()?, number()?);
+        let random = parts.next()?;
+        let is_cord = pod.len() == 32 && random.len() == 8 && parts.next().is_none();
         is_cord.then_some(())?;
         Some(CordEntry {
             pod: u128::from_str_radix(pod, 16).ok()?,
@@ -269,36 +302,30 @@ pub(super) fn list(directory: &Path) -> std::io::Result<Vec<CordEntry>> {
     Ok(names(directory)?.into_iter().filter_map(entry).collect())
 }
 
-/// Opens the cord at `path` for reading, and creates it if it does not exist. Also returns whether
-/// it was created.
-fn create_or_open(path: &Path, access: Access) -> Result<(File, bool), OsError> {
-    let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    let (create, mode) = (
-        flags | OFlags::CREATE | OFlags::EXCL,
-        Mode::RUSR | Mode::WUSR,
-    );
-    // The directory's path has no symbolic links. If one is put into it meanwhile, nothing is created where it leads.
-    let created = match openat2(CWD, path, create, mode, ResolveFlags::NO_SYMLINKS) {
-        Err(Errno::NOSYS | Errno::PERM) => rustix::fs::open(path, create, mode),
+/// Creates the cord `path`, open for reading.
+fn create(path: &Path, access: Access) -> Result<File, OsError> {
+    let flags = READ | OFlags::CREATE | OFlags::EXCL;
+    let mode = Mode::RUSR | Mode::WUSR;
+    // The directory's path has no symbolic links. If one is put into it meanwhile, nothing is created
+    // where it leads.
+    let created = match openat2(CWD, path, flags, mode, ResolveFlags::NO_SYMLINKS) {
+        Err(Errno::NOSYS | Errno::PERM) => rustix::fs::open(path, flags, mode),
         created => created,
     };
-    let file = match created {
-        Ok(file) => {
-            // Otherwise other users of the pod could not pull it.
-            hand_over(&file, path, access)?;
-            return Ok((file.into(), true));
-        }
-        Err(Errno::EXIST) => rustix::fs::open(path, flags, Mode::empty())
-            .map_err(|error| failed("opening", path, error))?,
-        Err(error) => return Err(failed("creating", path, error)),
-    };
-    // Any user may have created the file; its owner can change its mode, and pull the cord.
-    let file = File::from(file);
-    match unfit(&file, path, access)? {
-        None => Ok((file, false)),
-        Some(why) => Err(OsError::Refused {
-            path: path.to_owned(),
-            why: why.into(),
-        }),
-    }
+    let file = created.map_err(|error| failed("creating", path, error))?;
+    // Otherwise other users of the pod could not pull it.
+    hand_over(&file, path, access)?;
+    Ok(file.into())
+}
+
+/// Opens the cord at `path` for reading.
+fn open(path: &Path) -> Result<File, OsError> {
+    let opened = rustix::fs::open(path, READ, Mode::empty());
+    Ok(opened
+        .map_err(|error| failed("opening", path, error))?
+        .into())
+}
+
+fn random() -> u32 {
+    uuid::Uuid::new_v4().as_u128() as u32
 }

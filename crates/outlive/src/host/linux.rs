@@ -612,8 +612,8 @@ impl Os for Linux {
         self.cords.finds(host, generation)
     }
 
-    fn cord_owner(&self, host: u32, generation: u32) -> Option<u32> {
-        self.cords.owner_of(host, generation)
+    fn has_cord_of_another(&self, host: u32, generation: u32) -> bool {
+        self.cords.is_of_another(host, generation)
     }
 
     fn maps_pod(&self, process: ProcessIdentity) -> bool {

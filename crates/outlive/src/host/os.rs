@@ -200,8 +200,8 @@ pub trait Os: Debug + Send + Sync {
     /// Returns whether that cord exists where this process can pull it. A cord in another directory
     /// cannot be pulled.
     fn finds_cord(&self, host: u32, generation: u32) -> bool;
-    /// Returns the user to whom that cord belongs, if it exists.
-    fn cord_owner(&self, host: u32, generation: u32) -> Option<u32>;
+    /// Returns whether processes of another user have a cord of that incarnation.
+    fn has_cord_of_another(&self, host: u32, generation: u32) -> bool;
     /// Returns whether `process` is seen to have the pod mapped. A user of the pod may forge the
     /// record of a process in the segment; this check prevents that another process is killed for
     /// it.

@@ -51,8 +51,7 @@ pub(crate) fn refuse_the_unfenceable(
             continue;
         }
         if state.host == shared.os_number {
-            let owner = os.cord_owner(id, state.generation);
-            if is_foreign || owner.is_some_and(|owner| owner != uid) {
+            if is_foreign || os.has_cord_of_another(id, state.generation) {
                 if let Some(error) = cord {
                     return Err(no_cord(shared, uid, error));
                 }
@@ -104,8 +103,8 @@ fn no_cord(shared: &Shared, uid: u32, error: &OsError) -> JoinError {
     JoinError::Unfenceable {
         why: format!(
             "it runs as user {uid} and has no cord ({error}), so members of other users (the pod was created by user {}) \
-             could not kill it; run it as that user, or on a host id of its own where the pod's file lies on a filesystem \
-             with leases, or create the pod with a fence command",
+             could not kill it; run it as that user, or put the pod's file on a filesystem with leases, or create the pod \
+             with a fence command",
             shared.settings.uid
         ),
     }
