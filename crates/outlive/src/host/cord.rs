@@ -107,11 +107,12 @@ impl Cords {
         let stat = rustix::fs::lstat(path).ok()?;
         let is_file = stat.st_mode & libc::S_IFMT == libc::S_IFREG && stat.st_nlink == 1;
         let of_others = self.access.mode & 0o022 != 0;
+        let me = rustix::process::geteuid().as_raw();
         let is_of_pod = is_file
             && stat.st_mode & 0o777 == self.access.mode
             && (self.access.group.is_none_or(|group| group == stat.st_gid)
                 || self.access.mode & 0o002 != 0)
-            && (of_others || self.access.owner.is_none_or(|owner| owner == stat.st_uid));
+            && (of_others || self.access.owner.unwrap_or(me) == stat.st_uid);
         is_of_pod.then_some(stat.st_uid)
     }
 
