@@ -140,8 +140,8 @@ mod tests {
     #[test]
     fn permissions_are_octal() {
         assert_eq!(mode("600"), Ok(0o600));
-        assert_eq!(mode("0o640"), Ok(0o640));
-        for bad in ["", "8", "1000", "rw"] {
+        assert_eq!(mode("0o660"), Ok(0o660));
+        for bad in ["", "8", "1000", "rw", "640", "604"] {
             assert!(mode(bad).is_err(), "{bad:?} was taken for permissions");
         }
     }
