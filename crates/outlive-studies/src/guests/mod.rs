@@ -50,6 +50,8 @@ pub const STUDY: Study = Study {
 
 /// The time for which a guest may be silent.
 const SUSPICION: Duration = Duration::from_secs(1);
+/// The number of further kills if the worker was between two units at all of those before.
+const MORE_KILLS: u32 = 3;
 
 fn study(run: &mut Run<'_>) -> Result<(), StudyError> {
     run.go_on()?;
@@ -92,7 +94,11 @@ fn study(run: &mut Run<'_>) -> Result<(), StudyError> {
     )]);
 
     let mut deaths = Vec::new();
-    for number in 1..=kills {
+    let redone = |deaths: &[Death]| deaths.iter().map(|death| death.redone).sum::<u64>();
+    for number in 1..=kills + MORE_KILLS {
+        if number > kills && redone(&deaths) > 0 {
+            break;
+        }
         run.begin(&format!("one guest is killed: {number} of {kills}"));
         let death = scenes::kill(run, &mut lab, &expected)?;
         differing += u32::from(!death.is_exact);
@@ -103,7 +109,7 @@ fn study(run: &mut Run<'_>) -> Result<(), StudyError> {
     let stop = scenes::stop(run, &mut lab, &expected)?;
     differing += u32::from(!stop.is_exact);
 
-    let counts = 2 + kills;
+    let counts = 2 + deaths.len();
     run.answer([count(
         &format!("counts that differ from a plain program's, of {counts}"),
         "counts",
@@ -112,8 +118,7 @@ fn study(run: &mut Run<'_>) -> Result<(), StudyError> {
     .goal(Goal::ours_at_most(0.0))]);
     answer_deaths(run, case, &deaths, &boots);
     answer_stop(run, case, &stop);
-    let redone: u64 = deaths.iter().map(|death| death.redone).sum();
-    match redone + stop.redone {
+    match redone(&deaths) + stop.redone {
         0 => Err(StudyError::void(
             "no guest was killed while it counted, so nothing was done again",
         )),

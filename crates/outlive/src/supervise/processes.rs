@@ -249,16 +249,19 @@ impl ProcessSupervisor {
             let record = record.filter(|_| is_here(&self.process, instance));
             let os = self.process.os();
             // The record may have been forged by another user of the pod: see `membership/kill.rs`.
-            let is_member = |identity| os.is_present(id) && os.maps_pod(identity);
             let gone = record.map(|record| record.thread.process).map(|identity| {
-                !os.is_present(id)
-                    || match os.open_process(identity) {
-                        Ok(Some(handle)) => {
-                            is_member(identity) && handle.send_kill() && handle.wait_gone(left())
-                        }
-                        Ok(None) => true,
-                        Err(_) => false,
+                let is_killed = match os.open_process(identity) {
+                    Ok(Some(handle)) if os.is_present(id) && os.maps_pod(identity) => {
+                        handle.send_kill()
                     }
+                    // It has ended, or is ending: what it had mapped is gone before its presence is.
+                    Ok(_) => true,
+                    Err(_) => false,
+                };
+                while is_killed && os.is_present(id) && !left().is_zero() {
+                    std::thread::sleep(Duration::from_millis(1));
+                }
+                !os.is_present(id)
             });
             if gone != Some(true) {
                 spared.push(id);
