@@ -8,7 +8,7 @@ use super::{Failure, Options, RunError, Running as Program, Supervise};
 use crate::crew::Crew;
 use crate::header::Header;
 use outlive::host::Os;
-use outlive::membership::{EventKind, Instance, Level, News, Status, Tables};
+use outlive::membership::{EventKind, Instance, Level, News, Status, Tables, kill_process};
 use outlive::recovery::Logs;
 use std::os::unix::process::ExitStatusExt;
 use std::sync::{Arc, Mutex};
@@ -199,21 +199,11 @@ impl<'o, R: Program> Director<'o, R> {
         self.groups.push(group);
     }
 
-    /// Kills the processes among `lost` by handles that cannot come to mean other processes.
-    /// Processes of the host's group are dead by now; this also kills those that had left the
-    /// group.
+    /// Kills the processes among `lost`. Those of the host's group are dying by now; this also kills
+    /// those that had left the group.
     fn kill_members(&self, lost: &[Instance]) {
         for lost in lost {
-            let Some(record) = self.tables.records().read(*lost) else {
-                continue;
-            };
-            let identity = record.thread.process;
-            if let Ok(Some(handle)) = self.os.open_process(identity)
-                && self.os.is_present(lost.id)
-                && self.os.maps_pod(identity)
-            {
-                handle.send_kill();
-            }
+            kill_process(self.tables, self.os, *lost);
         }
     }
 

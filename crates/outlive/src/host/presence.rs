@@ -30,7 +30,7 @@
 use super::side_file_header::MEETING;
 use super::{OsError, futex::last_error};
 use crate::fork;
-use crate::segment::ofd::{self, Held, Kind};
+use crate::segment::ofd::{self, Held, Kind, Which, which};
 use core::ptr::NonNull;
 use rustix::io::Errno;
 use std::fs::File;
@@ -56,14 +56,6 @@ pub struct PodFile {
     granule: usize,
     /// Which file it was when it was opened.
     which: Option<Which>,
-}
-
-/// Device, inode, and the number of the device that the file is, if it is one.
-type Which = (u64, u64, u64);
-
-fn which(file: &File) -> Option<Which> {
-    let metadata = file.metadata().ok()?;
-    Some((metadata.dev(), metadata.ino(), metadata.rdev()))
 }
 
 /// A lock on one byte, and the mapping that keeps it. Dropped, it frees the byte.
@@ -134,10 +126,11 @@ impl PodFile {
     /// Returns whether the process `pid` of this PID namespace has the file mapped, according to
     /// `/proc`. Returns `false` if that cannot be read.
     pub(super) fn is_mapped_by(&self, pid: u32) -> bool {
-        let Some((device, inode, _)) = self.which else {
+        let Some(which) = self.which else {
             return false;
         };
-        let place = (libc::major(device), libc::minor(device), inode);
+        let (major, minor) = (libc::major(which.device), libc::minor(which.device));
+        let place = (major, minor, which.inode);
         let maps = std::fs::read_to_string(format!("/proc/{pid}/maps"));
         maps.is_ok_and(|maps| maps.lines().any(|line| mapped(line) == Some(place)))
     }
@@ -150,8 +143,8 @@ impl PodFile {
         // path or through symbolic links.
         let path = std::fs::read_link(format!("/proc/self/fd/{}", self.file.as_raw_fd()));
         let path = path.unwrap_or_else(|_| self.path.clone());
-        let is_it = std::fs::symlink_metadata(&path)
-            .is_ok_and(|found| self.which == Some((found.dev(), found.ino(), found.rdev())));
+        let found = std::fs::symlink_metadata(&path);
+        let is_it = found.is_ok_and(|found| self.which == Some(Which::of(&found)));
         match path.parent() {
             Some(directory) if is_file && is_it && path.is_absolute() => directory.to_owned(),
             _ => MEETING.into(),

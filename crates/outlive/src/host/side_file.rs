@@ -55,7 +55,7 @@ use super::window::{WORDS, Window, cell_at};
 use super::{Bells, OsError, PodFile, futex, futex::last_error};
 use crate::fork;
 use crate::segment::Registered;
-use crate::segment::ofd::{self, Held, Kind};
+use crate::segment::ofd::{self, Held, Kind, Which, which};
 use core::ptr::NonNull;
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use core::time::Duration;
@@ -82,6 +82,8 @@ pub(super) struct SideFile {
     word_at: usize,
     id: u128,
     path: PathBuf,
+    /// The identity of `file`.
+    which: Option<Which>,
     /// Held open for its lock and for windows. `None` once it is retired.
     file: RwLock<Option<Held>>,
     registered: Mutex<Option<Registered>>,
@@ -208,6 +210,7 @@ impl SideFile {
             word_at: header.word_at as usize,
             id: u128::from(header.id[1]) << 64 | u128::from(header.id[0]),
             path: path.to_owned(),
+            which: which(&file),
             file: RwLock::new(Some(Held::new(Arc::new(file), USE_BYTE))),
             registered: Mutex::new(Some(registered)),
             windows: Mutex::new(HashMap::new()),
@@ -231,10 +234,17 @@ impl SideFile {
     fn file(&self) -> Result<Arc<File>, OsError> {
         let file = self.file.read().unwrap_or_else(PoisonError::into_inner);
         let file = file.as_ref().map(|held| Arc::clone(held.file()));
-        file.ok_or_else(|| OsError::Missing {
+        let missing = |hint: &str| OsError::Missing {
             what: "the side file",
-            hint: "this process has closed the pod; open it again".into(),
-        })
+            hint: hint.into(),
+        };
+        let file = file.ok_or_else(|| missing("this process has closed the pod; open it again"))?;
+        match which(&file) == self.which {
+            true => Ok(file),
+            false => Err(missing(
+                "the program has closed its descriptor; close only descriptors that you have opened",
+            )),
+        }
     }
 
     /// Releases the memory, the descriptor and with it the lock. The addresses stay reserved

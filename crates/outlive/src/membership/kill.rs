@@ -71,3 +71,14 @@ pub(crate) fn end_process(
         Err(error) => Ending::Refused(format!("process {pid} cannot be reached: {error}")),
     }
 }
+
+/// Kills `process`, which must be of the caller's operating system, if it is certain which process that
+/// is: the pid in the pod may have been forged by another user. Does not wait. Returns whether the
+/// process can no longer write to the pod; until then the call can be repeated.
+pub fn kill_process(tables: Tables, os: &dyn Os, process: Instance) -> bool {
+    let state = tables.generations().state(process.id);
+    let state = state
+        .ok()
+        .filter(|state| state.generation == process.generation);
+    state.is_none_or(|state| end_process(tables, os, process.id, state, true) == Ending::Gone)
+}

@@ -49,6 +49,7 @@ pub use group::{
 };
 pub use instance::{Instance, InstanceId};
 pub use join::{JoinError, JoinPoint, LeavePoint};
+pub use kill::kill_process;
 pub use member::Member;
 pub use obligations::{NothingHeld, Obligations};
 pub use operator::NotBuried;

@@ -3,7 +3,7 @@
 //! files. A failed attempt changes nothing, even if it was to turn a read lock into a write lock
 //! (`flock` would lose the read lock then).
 
-use std::fs::File;
+use std::fs::{File, Metadata};
 use std::io;
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::MetadataExt;
@@ -21,6 +21,33 @@ pub(crate) enum Kind {
     Read,
     /// Excludes all other locks.
     Write,
+}
+
+/// The identity of an open file: device, inode, and the number of the device that the file is.
+///
+/// A program that closes descriptors which it has not opened may then open a file of its own under
+/// the same number. The locks of that file say nothing, so code that keeps a descriptor also keeps
+/// its identity, and compares.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Which {
+    pub device: u64,
+    pub inode: u64,
+    of_device: u64,
+}
+
+impl Which {
+    pub fn of(metadata: &Metadata) -> Self {
+        Self {
+            device: metadata.dev(),
+            inode: metadata.ino(),
+            of_device: metadata.rdev(),
+        }
+    }
+}
+
+/// Returns the identity of `file`; `None` if its descriptor is closed.
+pub(crate) fn which(file: &File) -> Option<Which> {
+    Some(Which::of(&file.metadata().ok()?))
 }
 
 /// Locks `byte` through `file`, or turns the lock that its description has there into one of this
@@ -117,8 +144,7 @@ fn reopen_once(file: &File, path: &Path) -> rustix::io::Result<File> {
         // /proc is not available. The path may lead to another file by now.
         let opened = rustix::fs::open(path, flags, Mode::empty()).map_err(|_| error)?;
         let opened = File::from(opened);
-        let is_same = matches!((file.metadata(), opened.metadata()), (Ok(a), Ok(b))
-            if (a.dev(), a.ino(), a.rdev()) == (b.dev(), b.ino(), b.rdev()));
+        let is_same = which(file).is_some_and(|it| which(&opened) == Some(it));
         if is_same {
             Ok(opened.into())
         } else {

@@ -7,7 +7,7 @@ use super::{
     Launch, Launched, Lost, Outlook, Place, Placement, Report, RestartPolicy, Stop, Survivor,
     ThisMachine, What, fewest,
 };
-use crate::membership::{Instance, InstanceId, Level, Process};
+use crate::membership::{Instance, InstanceId, Level, Process, kill_process};
 use core::fmt;
 use core::time::Duration;
 use std::collections::BTreeMap;
@@ -245,25 +245,12 @@ impl ProcessSupervisor {
             let Some(InPod::Lives { instance, .. }) = in_pod(&self.process, id) else {
                 continue;
             };
-            let record = tables.records().read(instance);
-            let record = record.filter(|_| is_here(&self.process, instance));
-            let os = self.process.os();
-            // The record may have been forged by another user of the pod: see `membership/kill.rs`.
-            let gone = record.map(|record| record.thread.process).map(|identity| {
-                let is_killed = match os.open_process(identity) {
-                    Ok(Some(handle)) if os.is_present(id) && os.maps_pod(identity) => {
-                        handle.send_kill()
-                    }
-                    // It has ended, or is ending: what it had mapped is gone before its presence is.
-                    Ok(_) => true,
-                    Err(_) => false,
-                };
-                while is_killed && os.is_present(id) && !left().is_zero() {
-                    std::thread::sleep(Duration::from_millis(1));
-                }
-                !os.is_present(id)
-            });
-            if gone != Some(true) {
+            let is_here = is_here(&self.process, instance);
+            let is_gone = || is_here && kill_process(tables, self.process.os(), instance);
+            while is_here && !is_gone() && !left().is_zero() {
+                std::thread::sleep(Duration::from_millis(1));
+            }
+            if !is_gone() {
                 spared.push(id);
             }
         }
