@@ -1,16 +1,16 @@
 //! Facts of the kernel that the edge of the operating system relies on, and what is concluded where `/proc` is
 //! not one's own, another user took a name, or a clearer was killed.
 
+mod clearing;
+#[path = "../host_support/mod.rs"]
 mod host_support;
+mod users;
 
-use host_support::{Child, Shared, TestPod, hold, more_time, run, sleep_for_ever, until, words_at};
-use outlive::host::{
-    Access, Linux, Liveness, Obituary, Os, OsError, ProcessIdentity, ThreadIdentity,
-};
+use host_support::{Child, Shared, TestPod, hold, run, sleep_for_ever, until};
+use outlive::host::{Linux, Liveness, Obituary, Os, OsError, ProcessIdentity, ThreadIdentity};
 use std::ffi::CString;
 use std::fs::{self, File, OpenOptions};
 use std::os::fd::AsRawFd;
-use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt};
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::atomic::Ordering::SeqCst;
@@ -48,15 +48,19 @@ fn main() -> ExitCode {
         ),
         (
             "names_of_other_users_are_passed_over",
-            names_of_other_users_are_passed_over,
+            users::names_of_other_users_are_passed_over,
         ),
         (
             "root_gives_the_file_to_the_owner_of_the_pod",
-            root_gives_the_file_to_the_owner_of_the_pod,
+            users::root_gives_the_file_to_the_owner_of_the_pod,
+        ),
+        (
+            "a_new_holder_is_not_judged_by_what_stands_of_the_last",
+            clearing::a_new_holder_is_not_judged_by_what_stands_of_the_last,
         ),
         (
             "a_clearer_killed_at_any_step_blocks_nothing",
-            a_clearer_killed_at_any_step_blocks_nothing,
+            clearing::a_clearer_killed_at_any_step_blocks_nothing,
         ),
     ])
 }
@@ -407,274 +411,4 @@ fn two_places_of_one_name_are_two_systems() {
         assert_ne!(os.identity().id, outer.0.id);
         assert_eq!(os.identity().boot, outer.0.boot);
     });
-}
-
-/// Becomes a user without privileges.
-fn become_user(uid: u32, gid: u32) {
-    // SAFETY: changes the ids of this child, which has one thread.
-    unsafe {
-        assert_eq!(libc::setgroups(0, core::ptr::null()), 0);
-        assert_eq!(libc::setresgid(gid, gid, gid), 0);
-        assert_eq!(libc::setresuid(uid, uid, uid), 0);
-    }
-}
-
-fn is_root() -> bool {
-    let root = rustix::process::geteuid().is_root();
-    if !root {
-        println!("skipped: only root can become other users");
-    }
-    root
-}
-
-const ALICE: u32 = 61_001;
-const MALLORY: u32 = 61_002;
-const TEAM: u32 = 61_100;
-
-/// The mode that the pod's file is opened to its group with, and then everything that another user can put
-/// at the name of the side file.
-fn names_of_other_users_are_passed_over() {
-    if !is_root() {
-        return;
-    }
-    let access = Access {
-        mode: 0o660,
-        group: Some(TEAM),
-        owner: Some(ALICE),
-    };
-    let alice = || become_user(ALICE, TEAM);
-    let mallory = || become_user(MALLORY, MALLORY);
-    type Put = fn(&PathBuf);
-    let puts: [(&str, Put); 4] = [
-        ("a file for all", |at| {
-            fs::write(at, vec![0; 1 << 17]).unwrap();
-            fs::set_permissions(at, fs::Permissions::from_mode(0o666)).unwrap();
-        }),
-        ("a file with the pod's mode", |at| {
-            fs::write(at, vec![0; 1 << 17]).unwrap();
-            fs::set_permissions(at, fs::Permissions::from_mode(0o660)).unwrap();
-        }),
-        ("a FIFO", |at| {
-            let at = CString::new(at.to_str().unwrap()).unwrap();
-            // SAFETY: a valid string.
-            assert_eq!(unsafe { libc::mkfifo(at.as_ptr(), 0o666) }, 0);
-        }),
-        ("a link", |at| {
-            std::os::unix::fs::symlink("/dev/null", at).unwrap()
-        }),
-    ];
-    for (what, put) in puts {
-        more_time();
-        let pod = TestPod::new();
-        // The name, as the owner of the pod makes it.
-        let name = {
-            Child::run(|| {
-                alice();
-                Linux::attach(pod.id, pod.slots, access, pod.file(), true).unwrap();
-            })
-            .succeed();
-            let name = names(&pod).remove(0);
-            assert_eq!(Linux::remove_side_file(pod.id).unwrap(), 1);
-            name
-        };
-        Child::run(|| {
-            mallory();
-            put(&name);
-        })
-        .succeed();
-        let second =
-            name.with_file_name(format!("{}.1", name.file_name().unwrap().to_str().unwrap()));
-        Child::run(|| {
-            alice();
-            let os = Linux::attach(pod.id, pod.slots, access, pod.file(), true).unwrap();
-            hold(os, 1);
-            let stat = fs::metadata(&second).unwrap_or_else(|error| panic!("{what}: {error}"));
-            assert_eq!(
-                (stat.uid(), stat.gid(), stat.mode() & 0o7777),
-                (ALICE, TEAM, 0o660)
-            );
-            // Another member of the group meets there.
-            Child::run(|| {
-                let os = Linux::attach(pod.id, pod.slots, access, pod.file(), true).unwrap();
-                assert!(matches!(os.obituary(1), Obituary::Held { .. }));
-            })
-            .succeed();
-            os.release_obituary(1);
-            // What is another user's stays, and nothing hangs.
-            assert_eq!(Linux::remove_side_file(pod.id).unwrap(), 1, "{what}");
-        })
-        .succeed();
-        // All eight names.
-        Child::run(|| {
-            mallory();
-            let first = name.to_str().unwrap();
-            (1..8).for_each(|number| put(&PathBuf::from(format!("{first}.{number}"))));
-        })
-        .succeed();
-        Child::run(|| {
-            alice();
-            let error = Linux::attach(pod.id, pod.slots, access, pod.file(), true).unwrap_err();
-            assert!(matches!(error, OsError::Refused { .. }), "{error}");
-        })
-        .succeed();
-        for number in 0..8 {
-            let end = if number == 0 {
-                String::new()
-            } else {
-                format!(".{number}")
-            };
-            fs::remove_file(format!("{}{end}", name.display())).unwrap();
-        }
-    }
-    // A member of the group may make it.
-    let pod = TestPod::new();
-    Child::run(|| {
-        become_user(MALLORY, TEAM);
-        let os = Linux::attach(pod.id, pod.slots, access, pod.file(), true).unwrap();
-        hold(os, 1);
-        let stat = fs::metadata(&names(&pod)[0]).unwrap();
-        assert_eq!(
-            (stat.uid(), stat.gid(), stat.mode() & 0o7777),
-            (MALLORY, TEAM, 0o660)
-        );
-    })
-    .succeed();
-    Child::run(|| {
-        alice();
-        Linux::attach(pod.id, pod.slots, access, pod.file(), true).unwrap();
-        assert_eq!(names(&pod).len(), 1);
-    })
-    .succeed();
-}
-
-fn root_gives_the_file_to_the_owner_of_the_pod() {
-    if !is_root() {
-        return;
-    }
-    let pod = TestPod::new();
-    let access = Access {
-        mode: 0o600,
-        group: Some(TEAM),
-        owner: Some(ALICE),
-    };
-    let attach = || Linux::attach(pod.id, pod.slots, access, pod.file(), true).unwrap();
-    Child::run(|| {
-        attach();
-    })
-    .succeed();
-    let stat = fs::metadata(&names(&pod)[0]).unwrap();
-    assert_eq!(
-        (stat.uid(), stat.gid(), stat.mode() & 0o7777),
-        (ALICE, TEAM, 0o600)
-    );
-    Child::run(|| {
-        become_user(ALICE, TEAM);
-        hold(attach(), 1);
-        assert_eq!(names(&pod).len(), 1);
-    })
-    .succeed();
-    assert_eq!(Linux::remove_side_file(pod.id).unwrap(), 1);
-    assert!(names(&pod).is_empty());
-}
-
-/// Puts a holder that is gone and was never marked into slot 1 of the file at `path`.
-fn forge_unmarked(file: &File, dead: u32, recorded: bool) {
-    let holders = 4096 + 1024 * 64;
-    let mut holder = [0; 16];
-    if recorded {
-        holder[..4].copy_from_slice(&dead.to_ne_bytes());
-        holder[4..8].copy_from_slice(&dead.to_ne_bytes());
-        holder[8..].copy_from_slice(&1u64.to_ne_bytes());
-    }
-    file.write_all_at(&holder, holders + 16).unwrap();
-    let word = words_at(16) + 4096 - 24 + 8;
-    file.write_all_at(&dead.to_ne_bytes(), word).unwrap();
-}
-
-fn a_clearer_killed_at_any_step_blocks_nothing() {
-    if Child::run(|| assert_eq!(trace(libc::PTRACE_TRACEME, 0), 0)).reap() != 0 {
-        return println!("skipped: ptrace is forbidden here");
-    }
-    let pod = TestPod::new();
-    let os = pod.attach();
-    let file = OpenOptions::new()
-        .read(true)
-        .write(true)
-        .open(&names(&pod)[0])
-        .unwrap();
-    let dead = {
-        let mut child = Child::run(|| {});
-        child.reap();
-        child.pid
-    };
-    let state = || {
-        let mut bytes = vec![0; file.metadata().unwrap().len() as usize];
-        file.read_exact_at(&mut bytes, 0).unwrap();
-        bytes
-    };
-    // Kills after each change of the file, and at the edges of each system call.
-    for (request, by_change) in [
-        (libc::PTRACE_SINGLESTEP, true),
-        (libc::PTRACE_SYSCALL, false),
-    ] {
-        for recorded in [true, false] {
-            let mut finished = false;
-            let mut kills = 0;
-            while !finished {
-                more_time();
-                forge_unmarked(&file, dead, recorded);
-                let mut child = Child::run(|| {
-                    let os = pod.attach();
-                    trace(libc::PTRACE_TRACEME, 0);
-                    // SAFETY: stops until the tracer goes on.
-                    unsafe { libc::raise(libc::SIGSTOP) };
-                    os.clear_if_gone(1);
-                });
-                let (mut left, mut last) = (kills + 1, state());
-                loop {
-                    let mut status = 0;
-                    // SAFETY: our own child, which is traced.
-                    unsafe { libc::waitpid(child.pid as i32, &mut status, 0) };
-                    if !libc::WIFSTOPPED(status) {
-                        child.forget();
-                        finished = true;
-                        break;
-                    }
-                    let now = if by_change { state() } else { Vec::new() };
-                    left -= u32::from(!by_change || now != last);
-                    last = now;
-                    if left == 0 {
-                        break;
-                    }
-                    trace(request, child.pid);
-                }
-                drop(child);
-                match os.obituary(1) {
-                    Obituary::Held { tid } => {
-                        assert_eq!(tid, dead);
-                        assert!(os.clear_if_gone(1), "blocked after {kills} steps");
-                    }
-                    marked @ Obituary::Marked { .. } => {
-                        assert!(os.clear_obituary(1, marked), "blocked after {kills} steps");
-                    }
-                    Obituary::Vacant => {}
-                }
-                hold(os, 1);
-                os.release_obituary(1);
-                kills += 1;
-            }
-            println!("killed in {kills} places, recorded {recorded}");
-            // The word; and what the holder said of itself, if it did.
-            assert!(kills >= if recorded { 3 } else { 2 });
-        }
-    }
-    // A holder that lives is not cleared, whatever thread had its id.
-    hold(os, 1);
-    Child::run(|| assert!(!pod.attach().clear_if_gone(1))).succeed();
-    os.release_obituary(1);
-}
-
-fn trace(request: libc::c_uint, pid: u32) -> libc::c_long {
-    // SAFETY: only requests that touch no memory of ours are made; the tracee is our child.
-    unsafe { libc::ptrace(request, pid as libc::pid_t, 0usize, 0usize) }
 }

@@ -1,0 +1,79 @@
+//! What this operating system keeps for pods beside their files: side files and cords. For those who
+//! look for what is left over, and remove it.
+
+use super::cord::{self, CordEntry, Cords};
+use super::proc::Place;
+use super::side_file_header::MEETING;
+use super::side_file_name::{self, SideFileEntry};
+use super::side_file_open::Access;
+use super::{Linux, OsError};
+use std::path::Path;
+
+impl Linux {
+    /// The side files that lie here, of all pods and boots: for a clean-up of those whose pod is gone.
+    ///
+    /// # Errors
+    /// If `/dev/shm` cannot be listed.
+    pub fn side_files() -> Result<Vec<SideFileEntry>, OsError> {
+        side_file_name::list(Path::new(MEETING))
+    }
+
+    /// Returns the id of this boot, if `/proc` shows it.
+    pub fn this_boot() -> Option<u128> {
+        Place::of_this_process().ok().map(|place| place.boot)
+    }
+
+    /// Returns whether processes of this PID namespace have, or had, a side file for `pod`. For
+    /// observers that must not create one.
+    pub fn has_side_file(pod: u128) -> bool {
+        Place::of_this_process().is_ok_and(|place| {
+            let mut names =
+                (0..side_file_name::NAMES).map(|other| side_file_name::name(pod, place, other));
+            names.any(|name| Path::new(MEETING).join(name).exists())
+        })
+    }
+
+    /// The cords in `/dev/shm`, of all pods: for a clean-up of those whose pod is gone.
+    ///
+    /// # Errors
+    /// If `/dev/shm` cannot be listed.
+    pub fn cords() -> Result<Vec<CordEntry>, OsError> {
+        cord::list(Path::new(MEETING)).map_err(|source| OsError::Call {
+            call: format!("listing {MEETING}"),
+            source,
+        })
+    }
+
+    /// Removes the cords of `pod` in the directory of the pod's file and in `/dev/shm`. Call it
+    /// when the pod is destroyed.
+    pub fn remove_cords(directory: Option<&Path>, pod: u128, access: Access) {
+        for directory in directory.into_iter().chain([Path::new(MEETING)]) {
+            Cords::new(directory, pod, access).remove_all();
+        }
+    }
+
+    /// Removes the side files of `pod`; returns how many there were. Call it when the pod is destroyed,
+    /// and hold or watch no obituary of it any more in this process.
+    ///
+    /// # Errors
+    /// [`OsError::InUse`] while another process is attached.
+    pub fn remove_side_file(pod: u128) -> Result<usize, OsError> {
+        let mut removed = usize::from(Self::remove_attached(pod)?);
+        for entry in Self::side_files()? {
+            if entry.pod != pod {
+                continue;
+            }
+            match entry.remove() {
+                Ok(is_removed) => removed += usize::from(is_removed),
+                // The file of another user, which may have created it to block this name.
+                Err(OsError::Call { source, .. })
+                    if source.kind() == std::io::ErrorKind::PermissionDenied =>
+                {
+                    tracing::warn!(path = %entry.path.display(), "it stays, for it is another user's");
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(removed)
+    }
+}

@@ -1,0 +1,287 @@
+//! Obituaries: how the word of an id in the side file is taken, given back, read and cleared.
+//!
+//! A holder writes its thread id into the word, then what tells it from earlier holders with the
+//! same id: the process, the start time, and last (release) the thread id again. A reader begins with
+//! that last one (acquire), so it never takes the start time of one holder for that of another.
+//!
+//! Tests: tests/host_edges.
+
+use super::robust::{OWNER_DIED, RobustList, TID, WAITERS};
+use super::side_file::{SideFile, mark_sleeper};
+use super::{Bells, Liveness, Obituary, OsError, ProcessIdentity, ThreadIdentity, futex, proc};
+use core::sync::atomic::Ordering;
+use core::time::Duration;
+use std::time::Instant;
+
+/// How long a thread sleeps between two looks where it cannot wait for several words at once.
+const POLL: Duration = Duration::from_millis(1);
+/// The number of obituaries that can be watched at once, besides a bell.
+pub(super) const MOST_WATCHED: usize = futex::MOST_WORDS - 1;
+
+impl SideFile {
+    /// Returns whether the thread `tid`, which holds obituary `slot`, is gone.
+    pub(super) fn is_gone(&self, slot: u32, tid: u32) -> bool {
+        // Acquire, paired with the holder's last store, and first: what is read after it is this holder's, not its
+        // predecessor's.
+        let said = self.holder(slot).load(Ordering::Acquire);
+        let pid = self.holder_pid(slot).load(Ordering::Relaxed);
+        let start_time = self.holder_start(slot).load(Ordering::Relaxed);
+        if said != tid || start_time == 0 {
+            // It had not said more of itself, or its start is not known.
+            return proc::no_such_tid(tid);
+        }
+        let holder = ThreadIdentity {
+            process: ProcessIdentity { pid, start_time: 0 },
+            tid,
+            start_time,
+        };
+        proc::liveness(holder) == Liveness::Gone
+    }
+
+    /// What stands in a slot whose word is `word`.
+    fn reading(&self, slot: u32, word: u32) -> Obituary {
+        if word & OWNER_DIED != 0 {
+            // Relaxed: written before the holder died, which the acquire load of the word has seen.
+            let tid = self.holder(slot).load(Ordering::Relaxed);
+            return Obituary::Marked { tid };
+        }
+        match word & TID {
+            0 => Obituary::Vacant,
+            tid => Obituary::Held { tid },
+        }
+    }
+
+    /// Marks the words as watched, so that the kernel wakes us. `false` if one has changed already.
+    fn watch(&self, held: &[(u32, u32)]) -> bool {
+        held.iter().all(|&(slot, tid)| {
+            let word = self.word(slot);
+            // Relaxed: this word alone decides; what it tells is read again by `obituary`.
+            let seen = word.load(Ordering::Relaxed);
+            seen == tid | WAITERS
+                || seen == tid
+                    && word
+                        .compare_exchange(tid, tid | WAITERS, Ordering::Relaxed, Ordering::Relaxed)
+                        .map_or_else(|seen| seen == tid | WAITERS, |_| true)
+        })
+    }
+
+    /// Wakes the other watchers of those words that have changed: the kernel wakes one watcher only, and
+    /// it was us, whatever else we may have been woken by at the same time.
+    fn pass_on(&self, held: &[(u32, u32)]) {
+        for &(slot, tid) in held {
+            let word = self.word(slot);
+            if word.load(Ordering::Relaxed) & !WAITERS != tid {
+                futex::wake_all(word);
+            }
+        }
+    }
+
+    /// Without `futex_waitv`: sleeps on the bell and looks at the words every millisecond.
+    fn poll_for_news(&self, held: &[(u32, u32)], key: u64, seen: u32, timeout: Duration) {
+        let start = Instant::now();
+        while self.read(key) == seen
+            && held
+                .iter()
+                .all(|&(slot, tid)| self.word(slot).load(Ordering::Relaxed) & !WAITERS == tid)
+        {
+            let left = timeout.saturating_sub(start.elapsed());
+            if left.is_zero() {
+                return;
+            }
+            self.wait(key, seen, left.min(POLL));
+        }
+    }
+
+    pub(super) fn hold_obituary(
+        &self,
+        slot: u32,
+        me: ThreadIdentity,
+    ) -> Result<Result<(), Obituary>, OsError> {
+        let list = RobustList::of_this_thread()?;
+        let window = self.window(slot, &list)?;
+        let entry = SideFile::entry(&window, slot);
+        let tid = proc::this_tid();
+        let word = self.word(slot);
+        // SAFETY: `entry` was made for this list's offset. Its window is unmapped only after this
+        // thread has given the word back, or has died and another thread has taken the word.
+        match unsafe { list.hold(entry, word, tid) } {
+            Ok(()) => {
+                self.keep_window(slot, tid, window);
+
+                let (pid, start) = (me.process.pid, me.start_time);
+                self.holder_pid(slot).store(pid, Ordering::Relaxed);
+                self.holder_start(slot).store(start, Ordering::Relaxed);
+                // Only the holder writes it. Killed before this, the mark names nobody (or a holder whom
+                // somebody cleared while it said Held); the word itself is marked in any case.
+                self.holder(slot).store(tid, Ordering::Release);
+                Ok(Ok(()))
+            }
+            Err(seen) => Ok(Err(self.reading(slot, seen))),
+        }
+    }
+
+    pub(super) fn release_obituary(&self, slot: u32) {
+        let tid = proc::this_tid();
+        let word = self.word(slot);
+        // Relaxed: only this thread puts its own id there.
+        if word.load(Ordering::Relaxed) & TID != tid {
+            tracing::error!(
+                slot,
+                tid,
+                "an obituary was to be released that this thread does not hold"
+            );
+            return;
+        }
+        let list = RobustList::of_this_thread();
+        let list = list.expect("the thread that holds an obituary has a robust list");
+        let Some(window) = self.take_window(slot) else {
+            // Another user of the pod has written this thread's id there.
+            tracing::error!(
+                slot,
+                tid,
+                "an obituary names this thread, which does not hold it"
+            );
+            return;
+        };
+        let entry = SideFile::entry(&window, slot);
+        self.holder(slot).store(0, Ordering::Relaxed);
+        self.holder_start(slot).store(0, Ordering::Relaxed);
+        // SAFETY: as in `hold_obituary`; this thread holds the word, so its entry is linked.
+        let old = unsafe { list.release(entry, word) };
+        if old & WAITERS != 0 {
+            futex::wake_all(word);
+        }
+    }
+
+    pub(super) fn obituary(&self, slot: u32) -> Obituary {
+        // Acquire: who sees the mark sees all that the dead thread wrote, since the kernel's exchange
+        // orders it.
+        let word = self.word(slot).load(Ordering::Acquire);
+        self.reading(slot, word)
+    }
+
+    /// The kernel's mark names nobody, so a clearing that sleeps while another clears, a third holds and
+    /// dies, could take the third's mark for the first's. The holder's id is cleared first, by
+    /// compare-and-swap, so that of all who saw one mark a single one goes on. What then remains of the
+    /// race hides a mark, never makes one: liveness tells that death, later.
+    pub(super) fn clear_obituary(&self, slot: u32, seen: Obituary) -> bool {
+        let word = self.word(slot);
+        let now = word.load(Ordering::Acquire);
+        if self.reading(slot, now) != seen || seen == Obituary::Vacant {
+            return false;
+        }
+        let Obituary::Marked { tid } = seen else {
+            return self.clear_if_gone(slot);
+        };
+        let holder = self.holder(slot);
+        let (success, failure) = (Ordering::Relaxed, Ordering::Relaxed);
+        if holder.compare_exchange(tid, 0, success, failure).is_err() {
+            return false;
+        }
+        // AcqRel: the next holder sees what was done about this one. The loop is for the waiters bit,
+        // which a watcher may set meanwhile.
+        let cleared = word.fetch_update(Ordering::AcqRel, Ordering::Acquire, |old| {
+            (old & !WAITERS == now & !WAITERS).then_some(0)
+        });
+        if let Ok(old) = cleared
+            && old & WAITERS != 0
+        {
+            futex::wake_all(word);
+        }
+        cleared.is_ok()
+    }
+
+    pub(super) fn who_holds(&self, slot: u32) -> Option<ThreadIdentity> {
+        // Acquire, paired with the holder's last store: the rest is this holder's.
+        let tid = self.holder(slot).load(Ordering::Acquire);
+        let pid = self.holder_pid(slot).load(Ordering::Relaxed);
+        let start_time = self.holder_start(slot).load(Ordering::Relaxed);
+        if tid == 0 || self.obituary(slot) != (Obituary::Held { tid }) {
+            return None;
+        }
+        let process = ProcessIdentity {
+            pid,
+            start_time: match proc::is_own() {
+                true => proc::start_time_of(pid)?,
+                false => 0,
+            },
+        };
+        Some(ThreadIdentity {
+            process,
+            tid,
+            start_time,
+        })
+    }
+
+    /// All threads that clear an unmarked word do so under a lock. So while the lock is held, a
+    /// word that is not vacant keeps its holder, dead or alive: no other thread clears it, and none
+    /// takes it. One compare-and-swap suffices then, and a death before or after it leaves nothing
+    /// half done.
+    pub(super) fn clear_if_gone(&self, slot: u32) -> bool {
+        let held_by = |word: u32| word & TID != 0 && word & OWNER_DIED == 0;
+        let word = self.word(slot);
+        if !held_by(word.load(Ordering::Relaxed)) {
+            return false;
+        }
+        let cleared = self.while_clearing(slot, || {
+            // Acquire: the holder's record of itself was written before.
+            let now = word.load(Ordering::Acquire);
+            let tid = now & TID;
+            if !held_by(now) || !self.is_gone(slot, tid) {
+                return None;
+            }
+            // Without it what is said of the thread's start counts for nobody. (Not if the kernel has marked the word meanwhile,
+            // and somebody else has cleared it.)
+            let holder = self.holder(slot);
+            let _ = holder.compare_exchange(tid, 0, Ordering::Relaxed, Ordering::Relaxed);
+            // AcqRel: the next holder sees what was done about this one. The loop is for the waiters bit, which a watcher
+            // may set meanwhile.
+            let taken = word.fetch_update(Ordering::AcqRel, Ordering::Acquire, |old| {
+                (old & !WAITERS == tid).then_some(0)
+            });
+            taken.ok()
+        });
+        match cleared.flatten() {
+            Some(old) => {
+                if old & WAITERS != 0 {
+                    futex::wake_all(word);
+                }
+                true
+            }
+            None => false,
+        }
+    }
+
+    pub(super) fn wait_for_news(
+        &self,
+        held: &[(u32, u32)],
+        key: u64,
+        seen: u32,
+        timeout: Duration,
+    ) {
+        assert!(
+            held.len() <= MOST_WATCHED,
+            "{} obituaries watched at once",
+            held.len()
+        );
+        if !futex::can_wait_any() {
+            return self.poll_for_news(held, key, seen, timeout);
+        }
+        let bell = self.bell(key);
+        if self.watch(held)
+            && let Some(value) = mark_sleeper(bell, seen)
+        {
+            let mut waiters = [futex::Waiter::NONE; futex::MOST_WORDS];
+            waiters[0] = futex::Waiter::new(bell, value);
+            for (waiter, &(slot, tid)) in waiters[1..].iter_mut().zip(held) {
+                *waiter = futex::Waiter::new(self.word(slot), tid | WAITERS);
+            }
+            futex::wait_any(&waiters[..=held.len()], timeout);
+        }
+        self.pass_on(held);
+    }
+
+    pub(super) fn wake_watchers(&self, slot: u32) {
+        futex::wake_all(self.word(slot));
+    }
+}
