@@ -6,6 +6,7 @@ mod host_support;
 use host_support::{Child, Shared, TestPod, hold, run, sleep_for_ever};
 use outlive::host::{Access, Linux, Obituary, Os, OsError};
 use std::fs::{self, OpenOptions};
+use std::os::fd::AsRawFd;
 use std::os::unix::fs::{FileExt, PermissionsExt};
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -30,6 +31,18 @@ fn main() -> ExitCode {
             what_a_file_without_users_says_is_forgotten,
         ),
         ("a_copy_is_not_used", a_copy_is_not_used),
+        (
+            "what_another_user_writes_holds_nobody_up",
+            what_another_user_writes_holds_nobody_up,
+        ),
+        (
+            "a_word_that_was_made_vacant_unmaps_no_window",
+            a_word_that_was_made_vacant_unmaps_no_window,
+        ),
+        (
+            "a_file_with_a_lease_is_passed_over",
+            a_file_with_a_lease_is_passed_over,
+        ),
         (
             "a_file_of_a_stranger_is_passed_over",
             a_file_of_a_stranger_is_passed_over,
@@ -234,6 +247,86 @@ fn a_copy_is_not_used() {
     })
     .succeed();
     os.release_obituary(1);
+}
+
+fn open(path: &PathBuf) -> fs::File {
+    OpenOptions::new()
+        .read(true)
+        .write(true)
+        .open(path)
+        .unwrap()
+}
+
+/// A mark of a clearing that never ends, and a word that only says that somebody waits.
+fn what_another_user_writes_holds_nobody_up() {
+    let pod = TestPod::new();
+    let os = pod.attach();
+    let file = open(&files(&pod)[0]);
+    file.write_all_at(&0x8000_0000u32.to_ne_bytes(), word_at(1))
+        .unwrap();
+    hold(os, 1);
+    os.release_obituary(1);
+    assert_eq!(os.obituary(1), Obituary::Vacant);
+    file.write_all_at(&1u32.to_ne_bytes(), 1024).unwrap();
+    Child::run(|| {
+        let error = Linux::attach(pod.id, 16, Access::default(), pod.file(), true).unwrap_err();
+        assert!(matches!(error, OsError::InUse { .. }), "{error}");
+    })
+    .succeed();
+    file.write_all_at(&0u32.to_ne_bytes(), 1024).unwrap();
+    Child::run(|| _ = pod.attach()).succeed();
+}
+
+/// A thread holds an obituary, whose word another user sets to vacant, and a second thread takes it: the
+/// list of the first still leads into its window.
+fn a_word_that_was_made_vacant_unmaps_no_window() {
+    let pod = TestPod::new();
+    pod.attach();
+    let path = files(&pod).remove(0);
+    let file = open(&path);
+    Child::run(|| {
+        let os = pod.attach();
+        let windows = || {
+            let maps = fs::read_to_string("/proc/self/maps").unwrap();
+            maps.lines()
+                .filter(|line| line.ends_with(path.to_str().unwrap()))
+                .count()
+        };
+        let before = windows();
+        hold(os, 1);
+        file.write_all_at(&0u32.to_ne_bytes(), word_at(1)).unwrap();
+        std::thread::spawn(move || hold(os, 1)).join().unwrap();
+        assert_eq!(windows(), before + 2, "a window was unmapped");
+        // The word is the other's: there is nothing to give back.
+        os.release_obituary(1);
+    })
+    .succeed();
+}
+
+/// Another process has a lease on the file that has the first name, and keeps it from being opened.
+fn a_file_with_a_lease_is_passed_over() {
+    let pod = TestPod::new();
+    Child::run(|| _ = pod.attach()).succeed();
+    let path = files(&pod).remove(0);
+    let (ready, is_set) = (Shared::new(), 1);
+    let mut holder = Child::run(|| {
+        let file = open(&path);
+        // SAFETY: system calls with numbers; the signal that asks for the lease is ignored.
+        unsafe {
+            libc::signal(libc::SIGIO, libc::SIG_IGN);
+            assert_eq!(
+                libc::fcntl(file.as_raw_fd(), libc::F_SETLEASE, libc::F_WRLCK),
+                0
+            );
+        }
+        ready.at(0).store(is_set, SeqCst);
+        sleep_for_ever();
+    });
+    ready.wait(0, is_set);
+    hold(pod.attach(), 1);
+    assert!(PathBuf::from(format!("{}.1", path.display())).exists());
+    holder.kill();
+    holder.reap();
 }
 
 fn the_mode_is_as_told() {

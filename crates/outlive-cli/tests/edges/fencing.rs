@@ -120,9 +120,23 @@ fn users_of_a_group_share_a_pod_and_a_stopped_one_is_killed_by_another() {
     // On a host of another user he has a cord of his own.
     let mut guest = Running::of(by(
         BOB,
-        &["pod", "host", path, "--host", "0", "--name", "guest"],
+        &[
+            "pod",
+            "host",
+            path,
+            "--host",
+            "0",
+            "--name",
+            "guest\u{1b}[2J",
+        ],
     ));
     guest.wait_for(&["joined"]);
+    // A name of another user's does nothing to a terminal.
+    let shown = outlive(["pod", "status", path]).succeeds();
+    assert!(
+        shown.contains("guest") && !shown.contains('\u{1b}'),
+        "{shown}"
+    );
     guest.interrupt();
     guest.ends();
     std::thread::sleep(A_WHILE);
@@ -142,6 +156,13 @@ fn users_of_a_group_share_a_pod_and_a_stopped_one_is_killed_by_another() {
     stop(0);
     bob.wait_for(&["host 0.1", "fenced"]);
     assert_eq!(host(path, 0).map(|(generation, _)| generation), Some(2));
+    // A worker reads what the pod names, so it does not work in another user's.
+    let worker = by(BOB, &["worker", "--pod", path]).output().unwrap();
+    let errors = String::from_utf8_lossy(&worker.stderr);
+    assert!(
+        !worker.status.success() && errors.contains("is user 61001's"),
+        "{errors}"
+    );
     // A user who is not of the group cannot even look.
     let mut stranger = command(hosts[1]);
     stranger.uid(61_003).gid(61_003);

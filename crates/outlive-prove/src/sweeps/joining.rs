@@ -26,6 +26,8 @@ pub struct ComeAndClose;
 /// A pod in /dev/shm that is destroyed with its last user.
 pub struct World {
     path: PathBuf,
+    /// The pod's number as it stands in the names of its files.
+    number: String,
 }
 
 impl World {
@@ -45,8 +47,25 @@ impl World {
             .groups(1)
             .events(64)
             .settings(settings);
-        Pod::create(&path, options).map_err(|error| error.to_string())?;
-        Ok(Self { path: path.into() })
+        let pod = Pod::create(&path, options).map_err(|error| error.to_string())?;
+        Ok(Self {
+            path: path.into(),
+            number: format!("{:032x}", pod.segment().uuid().as_u128()),
+        })
+    }
+
+    /// The pod's number as it stands in the names of its files.
+    pub fn number(&self) -> &str {
+        &self.number
+    }
+
+    /// The files in /dev/shm that are named after the pod.
+    fn files(&self) -> Vec<PathBuf> {
+        let files = std::fs::read_dir("/dev/shm").into_iter().flatten();
+        let paths = files.flatten().map(|file| file.path());
+        paths
+            .filter(|path| path.to_string_lossy().contains(&self.number))
+            .collect()
     }
 
     /// A survivor sees the victim's ids be given up, and has them again.
@@ -98,7 +117,7 @@ impl World {
     }
 
     fn destroy(&self) {
-        // Whoever died here may still be being torn down, its lock on the side file with it.
+        // The kernel may still be ending a victim, which holds its lock on the side file until then.
         let until = Instant::now() + PATIENCE;
         while self.path.exists() && Pod::destroy(&self.path).is_err() && Instant::now() < until {
             std::thread::sleep(Duration::from_millis(1));
@@ -109,6 +128,9 @@ impl World {
 impl Drop for World {
     fn drop(&mut self) {
         self.destroy();
+        for file in self.files() {
+            let _ = std::fs::remove_file(file);
+        }
     }
 }
 
@@ -183,14 +205,8 @@ impl RealSweep for ComeAndClose {
 
     fn check(&self, world: &World, _crash: &Crash) -> Result<(), String> {
         world.check()?;
-        let number = Pod::number_at(&world.path).ok_or("the pod has no number")?;
         world.destroy();
-        let number = format!("{number:032x}");
-        let files = std::fs::read_dir("/dev/shm").map_err(|error| error.to_string())?;
-        let names = files.flatten().map(|file| file.file_name());
-        let left: Vec<_> = names
-            .filter(|name| name.to_string_lossy().contains(&number))
-            .collect();
+        let left = world.files();
         match left.is_empty() {
             true => Ok(()),
             false => Err(format!("{left:?} is left of a pod that was destroyed")),

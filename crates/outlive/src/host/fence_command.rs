@@ -228,6 +228,8 @@ mod tests {
             LONG,
         )
         .unwrap();
+        // Other users of the pod can choose the name.
+        run_fence_command(&["true".into()], 7, "bl\0ue", LONG).unwrap();
         let error = shell("echo no power; echo at all >&2; exit 3", LONG).unwrap_err();
         assert!(
             matches!(&error, FenceError::Failed { status, output, .. }

@@ -178,5 +178,16 @@ mod tests {
         assert!(origin.adopt(&metadata(&copied), &file).unwrap());
         assert_eq!(origin.number(), Some(number));
         assert_eq!(Pod::number_at(&path), Some(pod.segment().uuid().as_u128()));
+        // A FIFO without a writer is not waited for.
+        let fifo = directory.path().join("fifo");
+        rustix::fs::mknodat(
+            rustix::fs::CWD,
+            &fifo,
+            rustix::fs::FileType::Fifo,
+            rustix::fs::Mode::RUSR,
+            0,
+        )
+        .unwrap();
+        assert_eq!(Pod::number_at(&fifo), None);
     }
 }
