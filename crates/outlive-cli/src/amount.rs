@@ -46,7 +46,7 @@ fn no_whole() -> String {
 pub fn mode(text: &str) -> Result<u32, String> {
     let octal = text.strip_prefix("0o").unwrap_or(text);
     match u32::from_str_radix(octal, 8) {
-        // Whoever may read a file may hold read locks on it.
+        // A user who may read a file can hold read locks on it.
         Ok(mode) if mode <= 0o777 && (mode & 0o044) >> 1 & !mode != 0 => Err(format!(
             "with mode {mode:03o} users could read the pod that may not write to it, and so keep others from joining; \
              give them both or neither, as 660 does"

@@ -226,7 +226,7 @@ fn a_node_dies_in_a_run() {
         (&true.into(), &1.into())
     );
     assert_eq!(json["checked"], false);
-    // Nothing was promised, so that is no failure.
+    // Nothing was promised, so that is not a failure.
     let json: Value = serde_json::from_str(&run("wb").succeeds()).unwrap();
     assert!(json["fallout"]["lost"].as_u64() > Some(0));
     assert_eq!(json["fallout"]["promised"], false);
@@ -364,7 +364,7 @@ fn what_cannot_be_run_is_said() {
 #[test]
 fn what_is_no_compiler_is_told_so() {
     let make = ["machine", "record-build", "--", "make", "program"];
-    outlive(make).fails(2, "`make` is no compiler of C or C++");
+    outlive(make).fails(2, "`make` is not a compiler of C or C++");
     outlive(["machine", "record-build", "--", "no-such-compiler-here"]).fails(1, "did not start");
 }
 

@@ -37,7 +37,7 @@ fn counted(summary: &Value, way: &str, why: &str) -> u64 {
     counted.as_u64().unwrap_or_else(|| panic!("{summary:#}"))
 }
 
-/// Runs a program whose result is no text.
+/// Runs a program whose result is not a text.
 fn bytes(stage: &Stage, arguments: &[&str]) -> (Vec<u8>, Value) {
     let output = stage.path("result");
     let mut all = vec!["run"];

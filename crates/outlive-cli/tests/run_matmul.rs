@@ -151,7 +151,7 @@ fn what_cannot_be_multiplied_is_refused() {
     run(&["random:2", "random:3:2"]).fails(2, "write random:ROWS:COLUMNS[:SEED]");
     run(&["random:2:2", "random:2:2", "--task-rows", "0"]).fails(2, "--task-rows");
     let text = stage.write("text", b"a b c\n");
-    run(&["random:2:2", &text]).fails(1, "text: this is no matrix");
+    run(&["random:2:2", &text]).fails(1, "text: this is not a matrix");
     let short = stage.write("short.npy", &Matrix::generate(3, 3, 1).to_npy()[..150]);
     run(&[&short, "random:3:3"]).fails(1, "short.npy: ");
     let bad = stage.write(

@@ -58,7 +58,7 @@ impl Native {
     /// atomics only, each word at one size. No Rust reference to them exists other than to atomics.
     ///
     /// # Panics
-    /// If `base` is not aligned to a cache line pair (128 bytes), or `size` is 0, is no multiple of
+    /// If `base` is not aligned to a cache line pair (128 bytes), or `size` is 0, is not a multiple of
     /// [`GRANULE`](Self::GRANULE) or exceeds what an [`Offset`] can name.
     pub unsafe fn new(
         base: NonNull<u8>,
@@ -298,7 +298,7 @@ unsafe impl Memory for Native {
         // A killed thread has executed its instructions up to one of them, and a survivor sees all
         // their stores. So processor order is enough, and only the compiler could move a relaxed
         // store from after this point to before a store that precedes it. A release fence keeps
-        // it from that: all stores to shared memory are atomic. It is no instruction, and
+        // it from that: all stores to shared memory are atomic. It is not an instruction, and
         // loads may move across it.
         compiler_fence(Ordering::Release);
     }

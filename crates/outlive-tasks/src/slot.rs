@@ -527,7 +527,7 @@ impl<M: Memory> Slot<M> {
     }
 }
 
-/// A word of a list that is no offset of anything.
+/// A word of a list that is not an offset of anything.
 pub(crate) fn check_block<M: Memory>(
     memory: M,
     at: Offset,

@@ -84,7 +84,7 @@ pub trait Work: Sync {
     /// Works at `post` until everything is done or the run is called off.
     ///
     /// # Errors
-    /// If this worker cannot go on; it has called the run off then. That others did is no error.
+    /// If this worker cannot go on; it has called the run off then. That others did is not an error.
     fn work(&self, post: &Post<'_>) -> Result<(), Box<dyn Error + Send + Sync>>;
 }
 
@@ -175,7 +175,7 @@ fn die_before(unit: u64, header: Header, host: u32, process: &Process) {
 /// parent of a child is the thread that started it.
 ///
 /// # Errors
-/// If it could not work, or had to give up one of its children. That others called the run off is no error of this host.
+/// If it could not work, or had to give up one of its children. That others called the run off is not an error of this host.
 pub fn work(
     place: &Place,
     program: impl FnOnce(u64) -> Option<Box<dyn Work>>,

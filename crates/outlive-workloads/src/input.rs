@@ -94,7 +94,7 @@ pub(crate) fn open_regular(path: &Path) -> io::Result<File> {
     let file = how.read(true).custom_flags(nonblocking).open(path)?;
     match file.metadata()?.is_file() {
         true => Ok(file),
-        false => Err(io::Error::other("it is no regular file any more")),
+        false => Err(io::Error::other("it is not a regular file any more")),
     }
 }
 

@@ -212,7 +212,7 @@ fn a_wrong_file_is_refused() {
         refused_for(
             16,
             match at {
-                0..8 => "it is no side file of outlive",
+                0..8 => "it is not a side file of outlive",
                 8..12 => "it has format version ",
                 _ => "its header is damaged",
             },

@@ -316,8 +316,8 @@ fn a_damaged_barrier_is_reported() {
     for (bad, what) in [
         (kept | 3 << 64, "neither vacant nor claimed nor taken"),
         (kept & !(3 << 64), "a vacant seat has an occupant"),
-        (kept >> 64 << 64 | 7, "a seat's occupant is no instance"),
-        (kept | 77, "is no instance of this pod"),
+        (kept >> 64 << 64 | 7, "a seat's occupant is not an instance"),
+        (kept | 77, "is not an instance of this pod"),
         (
             memory.load(slot + 16 - 32, Ordering::Relaxed),
             "has two seats",

@@ -42,7 +42,7 @@ impl FenceCgroup {
         let id = self.host[0].to_str().and_then(|id| id.parse::<u16>().ok());
         let Some(id) = id else {
             return Err(Failure::Usage(format!(
-                "{:?} is no id of a host",
+                "{:?} is not an id of a host",
                 self.host[0]
             )));
         };

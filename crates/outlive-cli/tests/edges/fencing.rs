@@ -60,7 +60,7 @@ fn the_first_process_of_a_container_is_fenced_by_its_control_group() {
     watcher.wait_for(&["host 1.1", "fenced"]);
     assert_eq!(host(path, 1).map(|(generation, _)| generation), Some(2));
     assert!(group.is_empty().unwrap());
-    // What is no host's group, or nobody's, is an error, and fences nothing.
+    // A group that is not a host's is an error, as is one that does not exist, and nothing is fenced.
     outlive([
         "pod",
         "fence-cgroup",

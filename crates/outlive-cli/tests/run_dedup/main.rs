@@ -231,8 +231,8 @@ fn a_damaged_archive_is_refused_and_says_where_it_is_damaged() {
         changed[at] ^= 0x40;
         changed
     };
-    unpack(b"PK\x03\x04").fails(1, "damaged: this is no archive");
-    unpack(b"").fails(1, "this is no archive");
+    unpack(b"PK\x03\x04").fails(1, "damaged: this is not an archive");
+    unpack(b"").fails(1, "this is not an archive");
     unpack(&good[..good.len() / 2]).fails(1, "is cut off");
     unpack(&good[..good.len() - 1]).fails(1, "is cut off");
     unpack(&[&good[..], b"\n"].concat()).fails(1, "something was added");

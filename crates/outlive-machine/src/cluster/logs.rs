@@ -245,7 +245,7 @@ impl<T: Thread> Cluster<T> {
                 self.go_on(advance, now, queue);
                 self.saved_all(now, queue);
             }
-            _ => unreachable!("it is no part of a dump"),
+            _ => unreachable!("it is not a part of a dump"),
         }
     }
 

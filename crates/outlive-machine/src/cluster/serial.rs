@@ -54,7 +54,7 @@ impl Serial {
     /// The atomic of the operation `held` is undone: it will be begun again.
     pub fn start_over(&mut self, held: Option<Op>) {
         self.step = match held {
-            // Its first step is no atomic, and is behind it.
+            // Its first step is not an atomic, and is behind it.
             Some(Op::Wait(..)) => Step::Retake,
             _ => Step::Begin,
         };

@@ -122,7 +122,7 @@ impl<'a> Sweep<'a> {
     /// Sweeps a workload, whose threads are made anew by each worker. `progress` is told how many more points are done.
     ///
     /// # Errors
-    /// If the run cannot begin, or does not end though nobody dies. What is found wrong is no error, but [`Report::failed`].
+    /// If the run cannot begin, or does not end though nobody dies. What is found wrong is not an error, but [`Report::failed`].
     pub fn run<T: Thread + Clone>(
         &self,
         workload: &(dyn Fn() -> Workload<T> + Sync),

@@ -203,7 +203,7 @@ impl Description {
             require(
                 whole,
                 &[field],
-                format!("{size} is no whole number of lines"),
+                format!("{size} is not a whole number of lines"),
                 || format!("give a multiple of {LINE_BYTES} B"),
             )?;
         }
@@ -317,7 +317,7 @@ impl Description {
         require(
             (least..=4096).contains(&entry.0),
             &["ours.replication.log_entry"],
-            format!("{entry} is no log entry"),
+            format!("{entry} is not a log entry"),
             || format!("give from {least} B (address and value) to 4096 B"),
         )?;
         for (field, size) in [
@@ -363,7 +363,7 @@ fn check_cache(cache: &Cache, fields: &[&'static str; 2]) -> Result<(), Impossib
     require(
         sets.is_power_of_two(),
         fields,
-        format!("{size} in {ways} ways are {sets} sets, which is no power of two"),
+        format!("{size} in {ways} ways are {sets} sets, which is not a power of two"),
         || {
             let below = 1 << sets.ilog2();
             format!("give {} or {}", Bytes(below * set), Bytes(below * 2 * set))

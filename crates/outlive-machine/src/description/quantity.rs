@@ -125,7 +125,7 @@ fn bits(number: &str, unit: &str, units: &[(&str, u64)]) -> Option<Wrong> {
     ))
 }
 
-/// Reads a decimal number with one of `units`, exactly: what is no whole number of the smallest unit is refused.
+/// Reads a decimal number with one of `units`, exactly: what is not a whole number of the smallest unit is refused.
 pub(super) fn read_quantity(
     text: &str,
     units: &[(&str, u64)],
@@ -183,7 +183,7 @@ pub(super) fn read_quantity(
     let whole = whole.checked_mul(u128::from(scale)).ok_or_else(too_large)?;
     let fine = || {
         Wrong::new(
-            format!("`{text}` is no whole number of {smallest}"),
+            format!("`{text}` is not a whole number of {smallest}"),
             "give a rounder number, or a smaller unit",
         )
     };

@@ -12,7 +12,7 @@ use crate::protocol::{MAX_NODES, NodeId, NodeSet};
 ///
 /// The group logs the line's stores, but for those of a member, if the description has its own unit
 /// [skipped](OwnUnit::Skipped): then the next of the ring logs these in its stead. If as few live as there are replicas, or fewer,
-/// there is no such node, and all others log them. One replica less is no failure less that may happen: the requester has what
+/// there is no such node, and all others log them. One replica less is not a failure less that may happen: the requester has what
 /// it has stored itself, and a copy in its own unit would die with that. Only who lives alone logs for itself, so that what it
 /// commits goes on to the memory nodes.
 ///

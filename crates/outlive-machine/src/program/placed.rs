@@ -92,7 +92,7 @@ impl Lines {
 /// A thread whose accesses to [lines of its own](OwnLines) are private to the machine. It does what the thread in it does.
 ///
 /// A store to such a line is done at once, and a load gets its value when it begins: nobody else looks, or it is a
-/// [stray](OwnLines::strays), which comes in the order of the host. So it is no plain value: a clone of a run would write to the lines
+/// [stray](OwnLines::strays), which comes in the order of the host. So it is not a plain value: a clone of a run would write to the lines
 /// of the first, and there is none.
 ///
 /// ```

@@ -41,7 +41,7 @@ const NOT_LINKED: [&str; 5] = ["-c", "-S", "-E", "-M", "-MM"];
 /// One argument, or an option with its value.
 enum Part<'a> {
     Source(&'a OsStr),
-    /// Anything else that is no option: an object, a library, a script of the linker.
+    /// Anything else that is not an option: an object, a library, a script of the linker.
     File(&'a OsStr),
     /// The file to be made, and the option before it.
     Output(&'a [OsString]),

@@ -82,8 +82,8 @@ pub enum BuildError {
         "no compiler was named; a whole command is wanted, such as `cc -O3 program.c -o program -lpthread`"
     )]
     Empty,
-    /// A command of which it is known that it is no compiler of C or C++.
-    #[error("`{}` is no compiler of C or C++; {hint}", .command.to_string_lossy())]
+    /// A command of which it is known that it is not a compiler of C or C++.
+    #[error("`{}` is not a compiler of C or C++; {hint}", .command.to_string_lossy())]
     NoCompiler {
         /// Which one.
         command: OsString,

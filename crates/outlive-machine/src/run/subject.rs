@@ -61,7 +61,7 @@ impl Subject {
     ///
     /// # Errors
     ///
-    /// If it cannot be opened or read, is no trace, is damaged, or there is nothing in it to be done.
+    /// If it cannot be opened or read, is not a trace, is damaged, or there is nothing in it to be done.
     pub fn trace_file(path: &Path, replay: Replay) -> Result<Self, TraceError> {
         Self::trace(&Trace::open(path)?, replay)
     }

@@ -28,7 +28,7 @@ pub enum TraceError {
     },
     /// It does not begin as a trace does.
     #[error(
-        "this is no trace: it does not begin with `OutTrace`; traces are made by `outlive machine record-build`"
+        "this is not a trace: it does not begin with `OutTrace`; traces are made by `outlive machine record-build`"
     )]
     Foreign,
     /// It is of a version that this library does not know.

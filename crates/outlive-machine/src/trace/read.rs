@@ -57,7 +57,7 @@ impl Trace {
     ///
     /// # Errors
     ///
-    /// If it cannot be read, is no trace, or what it says about itself is damaged. Damaged events are found when they
+    /// If it cannot be read, is not a trace, or what it says about itself is damaged. Damaged events are found when they
     /// are read, or by [`survey`](Self::survey).
     pub fn open(path: &Path) -> Result<Self, TraceError> {
         // Before it is opened: that of a pipe would wait for a writer.

@@ -81,7 +81,7 @@ impl Cell {
     }
 }
 
-/// An allocation that is refused because the heap is full has no effect, and is no failure. `Full` is what
+/// An allocation that is refused because the heap is full has no effect, and is not a failure. `Full` is what
 /// the buddy allocator says, `HeapFull` what a worker's way to the heap does.
 pub fn no_room(error: AllocateError) -> Result<bool, String> {
     match error {

@@ -198,7 +198,7 @@ struct Place {
 
 impl Drop for Place {
     fn drop(&mut self) {
-        // Whoever died here may still be being torn down, its hold on the side file with it.
+        // The kernel may still be ending a victim, which holds its lock on the side file until then.
         let until = Instant::now() + Duration::from_secs(10);
         while Pod::destroy(&self.path).map_or(true, |kept| kept.is_some()) && Instant::now() < until
         {

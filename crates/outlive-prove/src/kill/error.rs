@@ -6,7 +6,7 @@ use std::io;
 
 /// A sweep could not be made, or the operation under it did not run to its end even unharmed.
 ///
-/// What a sweep *finds* is no error: it stands in the report's failures.
+/// What a sweep *finds* is not an error: it stands in the report's failures.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum KillError {

@@ -266,7 +266,7 @@ impl<M: Proving, R: Send + 'static> Scenario<M, R> {
     /// that it was found in.
     ///
     /// # Panics
-    /// If it is no schedule.
+    /// If it is not a schedule.
     pub fn replay(&self, bounds: &Bounds, schedule: &str) -> ScheduleReport {
         let decisions =
             read_schedule(schedule).unwrap_or_else(|| panic!("no schedule: {schedule:?}"));

@@ -60,7 +60,7 @@ enum What {
     Withdraw,
     /// Waiting is interrupted.
     Interrupt,
-    /// One who is no member buries.
+    /// One who is not a member buries.
     Bury,
     /// A member leaves while others wait.
     Leave,

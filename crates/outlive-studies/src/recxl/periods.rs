@@ -60,7 +60,7 @@ fn study(
     let variant = |placement: Placement| Variant {
         placement,
         looks: vec![until / 2],
-        // The dump of the last period is no part of it.
+        // The dump of the last period is not a part of it.
         until: Some(until),
         ..Variant::new(
             format!("{}, shared {placement:?}", protocol.name()),

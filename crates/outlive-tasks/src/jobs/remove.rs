@@ -158,7 +158,7 @@ impl<M: Memory> Layout<M> {
         }
         let failed = job.state() == JobState::Failed;
         let mut runs = false;
-        // Twice: a walk is no picture of one moment, and a task may spawn others behind it, and end. What begins now that the job
+        // Twice: a walk is not a picture of one moment, and a task may spawn others behind it, and end. What begins now that the job
         // is over spawns nothing, so these are seen by the second. One that is new does not count: it is its parent's,
         // which does, or whose attempt has died.
         for number in (0..self.slots.used()).chain(0..self.slots.used()) {

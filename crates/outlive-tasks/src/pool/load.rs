@@ -82,7 +82,7 @@ pub(crate) fn own<M: Memory>(layout: Layout<M>, generations: Generations<M>) -> 
     living - guests
 }
 
-/// Whether the worker of slot `number`, who is no guest, is one too many: of those that are, the last slots' are.
+/// Whether the worker of slot `number`, who is not a guest, is one too many: of those that are, the last slots' are.
 #[inline]
 pub(crate) fn is_surplus<M: Memory>(
     layout: Layout<M>,
@@ -207,7 +207,7 @@ impl Load {
     /// itself replaces all its dead.
     pub fn wants_a_spare(&self, wanted: u32, original: u32, elastic: Option<Elastic>) -> bool {
         let accepted = elastic.map_or(0, |Elastic { band, .. }| {
-            // Of a part of what is no number of workers, nothing.
+            // Of a part of what is not a number of workers, nothing.
             let original = if original == u32::MAX { 0 } else { original };
             (f64::from(original) * band.failed) as u32
         });

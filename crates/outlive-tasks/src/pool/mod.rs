@@ -123,7 +123,7 @@ impl WorkerPool {
     ///
     /// # Errors
     /// If all places are taken; or if the worker cannot go on. Then its thread should leave the pod: if it is in the middle of a
-    /// task, others have it when the thread is no member any more. [`PoolError::Unable`] if it cannot do a task that others
+    /// task, others have it when the thread is not a member any more. [`PoolError::Unable`] if it cannot do a task that others
     /// may be able to do; if nobody else works, nor comes at once, the task fails instead.
     pub fn work(&self, heap: &LocalHeap<'_>, stop: &Stop) -> Result<(Served, Ended), PoolError> {
         self.work_by(heap, stop, false, |_| ())

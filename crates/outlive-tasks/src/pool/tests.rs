@@ -176,7 +176,7 @@ fn a_pool_whose_slots_have_owners_that_cannot_be_is_refused() {
                 memory.store(at, word, Ordering::Relaxed);
                 for said in refusals(pod, heap) {
                     let expected =
-                        format!("the word {word:#x} at {at} is no owner of a worker slot");
+                        format!("the word {word:#x} at {at} is not an owner of a worker slot");
                     assert!(said.contains(&expected), "{word:#x}: {said}");
                     assert!(said.contains("outlive pod check"), "{said}");
                 }

@@ -21,7 +21,10 @@ pub fn add_to(suite: &mut Suite) {
 
 /// Broken variants of the sweep, which must fail, each with a part of the message.
 pub fn broken_sweeps() -> Vec<(Box<dyn Sweep>, &'static str)> {
-    vec![(Box::new(Notes(Way::NumberFirst)), "is no note of that task")]
+    vec![(
+        Box::new(Notes(Way::NumberFirst)),
+        "is not a note of that task",
+    )]
 }
 
 /// The scenarios of this file.
@@ -139,11 +142,11 @@ impl Sweep for Notes {
         match new[..] {
             [5, 6] => {}
             [6] if !crash.returned => {}
-            _ => return Err(format!("{new:?} is no note of that task")),
+            _ => return Err(format!("{new:?} is not a note of that task")),
         }
         match old.iter().all(|number| (1..=ENTRIES).contains(number)) {
             true => Ok(()),
-            false => Err(format!("{old:?} is no note of that task")),
+            false => Err(format!("{old:?} is not a note of that task")),
         }
     }
 }

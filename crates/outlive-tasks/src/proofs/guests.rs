@@ -50,7 +50,7 @@ enum Guest {
     Follows,
     /// The same, past the slot of one of the pool's own who died there.
     PassesBy,
-    /// Finds no other slot than that, and is no guest.
+    /// Finds no other slot than that, and is not a guest.
     IsRefused,
     /// Is no guest, and comes to the slot of one who died there.
     Succeeds,

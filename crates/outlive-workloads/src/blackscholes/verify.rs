@@ -60,7 +60,7 @@ pub fn verify(
     }
     let compare = |option, expected: f64, allowed: f64, by| {
         let found: f64 = prices[option];
-        // Not the other way round: what is no number is wrong.
+        // Not the other way round: what is not a number is wrong.
         match (found - expected).abs() <= allowed {
             true => Ok(()),
             false => Err(Wrong::Price {

@@ -103,7 +103,7 @@ pub enum ArchiveError {
     #[error("the archive cannot be read: {0}")]
     Unreadable(#[from] io::Error),
     /// It is something else.
-    #[error("this is no archive: it does not begin with \u{201c}OutDedup\u{201d}")]
+    #[error("this is not an archive: it does not begin with \u{201c}OutDedup\u{201d}")]
     Foreign,
     /// It is of a version that is not read here.
     #[error(

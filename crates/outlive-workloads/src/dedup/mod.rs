@@ -116,7 +116,7 @@ pub enum PackError {
 /// The plain program: archives `tree` with one thread, file after file. `level` is how hard to compress, from 0 to 9.
 ///
 /// # Errors
-/// If a file cannot be read, or `out` not be written. What was written is no archive then.
+/// If a file cannot be read, or `out` not be written. What was written is not an archive then.
 pub fn pack_alone(tree: &Tree, level: u32, out: impl Write) -> Result<Summary, PackError> {
     let mut writer = Writer::new(out)?;
     let mut catalog = Catalog::default();

@@ -92,7 +92,7 @@ pub enum GraphError {
     },
     /// A generator is not asked for as it can be.
     #[error(
-        "{input:?} is no generated graph: {why}; write rmat:SCALE[:EDGEFACTOR[:SEED]], rmat:20 for example"
+        "{input:?} is not a generated graph: {why}; write rmat:SCALE[:EDGEFACTOR[:SEED]], rmat:20 for example"
     )]
     Generator {
         /// What was asked for.
@@ -135,7 +135,7 @@ pub enum GraphError {
 #[non_exhaustive]
 pub enum Mistake {
     /// It does not end.
-    #[error("it is longer than {0} bytes; this is no text with an edge in each line")]
+    #[error("it is longer than {0} bytes; this is not a text with an edge in each line")]
     TooLong(usize),
     /// It has one field.
     #[error(
@@ -192,7 +192,7 @@ pub enum Mistake {
     )]
     CarriageReturn,
     /// It has a control character in it.
-    #[error("the byte 0x{0:02X} is in it: this is no text with an edge in each line")]
+    #[error("the byte 0x{0:02X} is in it: this is not a text with an edge in each line")]
     Control(u8),
     /// A name is not valid UTF-8.
     #[error(
@@ -226,7 +226,9 @@ pub enum Mistake {
         wanted: &'static str,
     },
     /// The matrix has another number of rows than of columns.
-    #[error("a matrix of {rows} rows and {columns} columns is no graph: they have to be as many")]
+    #[error(
+        "a matrix of {rows} rows and {columns} columns is not a graph: they have to be as many"
+    )]
     NotSquare {
         /// The rows.
         rows: u64,

@@ -40,7 +40,7 @@ impl GraphInput {
     /// Reads or generates the graph. The first line of an edge list decides its separator.
     ///
     /// # Errors
-    /// If it cannot be read, is no graph, or has no room in the memory of this machine.
+    /// If it cannot be read, is not a graph, or has no room in the memory of this machine.
     pub fn load(&self) -> Result<Graph, GraphError> {
         self.load_separated(None)
     }

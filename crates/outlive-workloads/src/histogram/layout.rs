@@ -345,7 +345,7 @@ mod tests {
 
     #[test]
     fn a_picture_has_the_same_counts_in_every_format() {
-        // 3 times 5 is no multiple of 4: the bitmap's rows are padded.
+        // 3 times 5 is not a multiple of 4: the bitmap's rows are padded.
         let (bmp, ppm) = (generate::bmp(5, 7, 3), generate::ppm(5, 7, 3));
         let layouts = [&bmp, &ppm].map(|file| Layout::find(file, Format::Any).unwrap());
         assert_eq!((layouts[0].row(), layouts[0].stride()), (15, 16));

@@ -26,7 +26,7 @@ pub enum ReadError {
     #[error(transparent)]
     Unreadable(#[from] Unreadable),
     /// Something that should be a number is none.
-    #[error("line {line}: \u{201c}{found}\u{201d} is no number")]
+    #[error("line {line}: \u{201c}{found}\u{201d} is not a number")]
     NoNumber {
         /// Where, from 1.
         line: usize,
@@ -281,12 +281,12 @@ mod tests {
     #[test]
     fn it_says_where_it_is_wrong() {
         let said = |text: &str| Points::parse(text.as_bytes()).unwrap_err().to_string();
-        assert_eq!(said("x,y\n1,2\n3,z\n"), "line 3: “z” is no number");
+        assert_eq!(said("x,y\n1,2\n3,z\n"), "line 3: “z” is not a number");
         assert_eq!(
             said("1 2\n\n3\n"),
             "line 3: 1 coordinates, where the points before have 2"
         );
-        assert_eq!(said("1,,2"), "line 1: “” is no number");
+        assert_eq!(said("1,,2"), "line 1: “” is not a number");
         assert!(
             said("1e151").contains("between -1e150 and 1e150"),
             "{}",

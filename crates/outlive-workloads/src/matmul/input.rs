@@ -16,7 +16,7 @@ pub enum ReadError {
     Unreadable(#[from] Unreadable),
     /// It is neither.
     #[error(
-        "this is no matrix: it begins neither with \u{201c}%%MatrixMarket\u{201d} nor with NumPy's signature"
+        "this is not a matrix: it begins neither with \u{201c}%%MatrixMarket\u{201d} nor with NumPy's signature"
     )]
     Unknown,
     /// A Matrix Market file, of a kind that is not read here.

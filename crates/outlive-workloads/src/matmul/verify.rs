@@ -76,7 +76,7 @@ pub fn verify(
         {
             let allowed = size * share + tiny;
             let apart = (found - expected).abs();
-            // Not the other way round: what is no number is wrong.
+            // Not the other way round: what is not a number is wrong.
             if !(apart <= allowed && allowed.is_finite()) {
                 return Err(Wrong::Row {
                     row,

@@ -43,7 +43,7 @@ impl<'g> Ranking<'g> {
 /// nothing but the damping makes it smaller.
 fn iterations_needed(of: &PageRank) -> u32 {
     let needed = of.tolerance.ln() / of.damping.ln();
-    // Where this is no number, all are made.
+    // Where this is not a number, all are made.
     if needed.is_finite() && needed > 0.0 {
         of.iterations.min(needed.ceil() as u32)
     } else {

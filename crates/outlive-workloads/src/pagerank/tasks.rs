@@ -237,7 +237,7 @@ fn sum(sources: &[Vertex], brings: &[f64]) -> f64 {
         return 0.0;
     };
     let brought = |source: &Vertex| {
-        // A source that is no vertex, in a damaged segment, gives a wrong rank and nothing worse; and there is no branch.
+        // A source that is not a vertex, in a damaged segment, gives a wrong rank and nothing worse; and there is no branch.
         let at = (*source as usize).min(last);
         // SAFETY: not after the last.
         unsafe { *brings.get_unchecked(at) }

@@ -61,7 +61,7 @@ pub enum HeapFinding {
         /// Its owner.
         owner: Instance,
     },
-    /// The owner of a slab is no instance that this pod can have had.
+    /// The owner of a slab is not an instance that this pod can have had.
     #[error("the owner at {at} is {word:#x}, which names no instance of this pod")]
     BadOwner {
         /// The word.
@@ -276,7 +276,7 @@ impl<M: Memory> Heap<M> {
             let status = generations.state(id).map(|state| state.status);
             let why = match (step::read(self.memory, at), status) {
                 (Ok(None), _) => continue,
-                (Err(_), _) => "that is no step",
+                (Err(_), _) => "that is not a step",
                 // Unless somebody revisits the log, or died at that.
                 (Ok(Some(_)), Ok(Status::Free | Status::Left | Status::Recovered))
                     if logs.of(id).claimant().is_none() =>

@@ -32,7 +32,7 @@ impl Cgroup {
     pub fn create(name: &str) -> Result<Self, OsError> {
         assert!(
             !name.is_empty() && !name.contains('/') && !name.starts_with('.'),
-            "{name:?} is no name of a cgroup"
+            "{name:?} is not a name of a cgroup"
         );
         let group = Self {
             path: own_group()?.join(name),

@@ -101,7 +101,7 @@ impl Cords {
     }
 
     /// Returns the owner of the file at `path` if it can be a cord of this pod. The number of the pod in
-    /// the name is no proof: it stands in the segment, where a user may have written that of another
+    /// the name is not a proof: it stands in the segment, where a user may have written that of another
     /// pod. But another pod's cord has other users, and so another mode, group or owner.
     fn owner(&self, path: &Path) -> Option<u32> {
         let stat = rustix::fs::lstat(path).ok()?;
@@ -124,8 +124,8 @@ impl Cords {
     }
 
     /// Returns the paths and owners of the cords of that incarnation: one for each user whose
-    /// processes are on the host. Their names end in a random number, so that nobody can take a name
-    /// before.
+    /// processes are on the host. Their names end in a random number, so that no other
+    /// user can create the name first.
     fn all_of(&self, host: u32, generation: u32) -> Vec<(PathBuf, u32)> {
         let prefix = format!("{}{host}.{generation}.", self.prefix());
         let names = names(&self.directory).unwrap_or_default().into_iter();

@@ -125,7 +125,7 @@ pub(super) fn check(
     file.read_exact_at(bytemuck::bytes_of_mut(&mut header), 0)
         .map_err(|error| refused(format!("its header cannot be read ({error})")))?;
     if header.magic != MAGIC {
-        return Err(refused("it is no side file of outlive".into()));
+        return Err(refused("it is not a side file of outlive".into()));
     }
     if header.version != VERSION {
         return Err(refused(format!(

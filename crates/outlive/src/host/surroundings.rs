@@ -117,8 +117,8 @@ fn descriptors() -> Capability {
             }
             None => "no limit".into(),
         },
-        cost: "a process keeps one for each other process of its pod on this machine, so large \
-               pods fail with EMFILE (ulimit -n)",
+        cost: "each pod that a process joins takes about 9 of them, and one process of each host \
+               takes one more for each other process of the host (ulimit -n)",
         needed: false,
     }
 }
@@ -169,7 +169,7 @@ fn control_group_limit(kib: &str) -> Option<u64> {
         (gib, _) => format!("{gib}GB"),
     };
     let text = fs::read_to_string(format!("/sys/fs/cgroup/hugetlb.{size}.max")).ok()?;
-    // "max" is no number.
+    // "max" is not a number.
     text.trim().parse().ok()
 }
 

@@ -21,7 +21,7 @@ const LOOK: Duration = Duration::from_millis(1);
 #[non_exhaustive]
 pub enum NotBuried {
     /// No host has the id.
-    #[error("{host} is no host that is up: {state}")]
+    #[error("{host} is not a host that is up: {state}")]
     NoHost {
         /// The id.
         host: InstanceId,

@@ -34,7 +34,7 @@ pub struct OperatingSystems<M: Memory = Native> {
 /// The error if the table of operating systems is full: it has [`MOST`](OperatingSystems::MOST)
 /// entries, and none of them can be given to another operating system.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("the pod has seen {} boots and has no room for another; create a new one", OperatingSystems::<Native>::MOST)]
+#[error("the pod's table of operating systems is full: it has {} entries, each for a boot or a container that once used the pod; create a new pod", OperatingSystems::<Native>::MOST)]
 pub struct TooManyBoots;
 
 const STRIDE: u64 = 64;

@@ -180,7 +180,7 @@ impl Check {
         }
         let remembered = u64::from(pod.tables().extent().events);
         for sequence in tail.saturating_sub(remembered.saturating_sub(1)).max(1)..=tail {
-            // Gone because the ring has moved on is no violation; gone although it has not, is.
+            // Gone because the ring has moved on is not a violation; gone although it has not, is.
             if log.event(sequence).is_none() && log.tail() < sequence.saturating_add(remembered) {
                 let what = format!("{group} has lost event {sequence} of {tail}");
                 self.violated("groups", None, what);

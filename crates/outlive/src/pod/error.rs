@@ -86,7 +86,7 @@ pub enum PodError {
         why: String,
     },
     /// A member did not join by way of a pod, so nothing is known of how its dead are recovered.
-    #[error("{member} is no member of the pod {}", .path.display())]
+    #[error("{member} is not a member of the pod {}", .path.display())]
     Stranger {
         /// The member.
         member: Instance,

@@ -257,7 +257,7 @@ impl Pod {
             // A copy has no members.
             return Err(PodError::InUse {
                 path: path(),
-                why: "it has members, so it is no copy; its time of birth cannot be read by all of them".into(),
+                why: "it has members, so it is not a copy; its time of birth cannot be read by all of them".into(),
             });
         }
         match origin.adopt(&metadata, &file)? {

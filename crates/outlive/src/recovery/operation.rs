@@ -61,7 +61,7 @@ impl OperationKind {
     /// # Panics
     /// If it is 0.
     pub const fn new(number: u64) -> Self {
-        assert!(number != 0, "0 is no kind of operation");
+        assert!(number != 0, "0 is not a kind of operation");
         Self(number)
     }
 

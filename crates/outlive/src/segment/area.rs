@@ -251,7 +251,7 @@ pub enum LayoutError {
     #[error("the code {0} of an area of your own is below {first}", first = AreaKind::FIRST_OTHER)]
     ReservedCode(u32),
     /// The name is empty, has more than 40 bytes or holds a zero byte.
-    #[error("{0:?} is no name for an area: 1 to 40 bytes without a zero byte")]
+    #[error("{0:?} is not a name for an area: 1 to 40 bytes without a zero byte")]
     Name(String),
     /// An area of no bytes.
     #[error("the area `{0}` would have no bytes")]

@@ -99,7 +99,7 @@ impl Version {
             Self::One => ("memory.limit_in_bytes", "memory.usage_in_bytes"),
             Self::Two => ("memory.max", "memory.current"),
         };
-        // "max" is no number: no limit.
+        // "max" is not a number: no limit.
         let limit: u64 = read(limit)?.trim().parse().ok()?;
         let used: u64 = read(used)?.trim().parse().ok()?;
         let stat = read("memory.stat").unwrap_or_default();

@@ -345,7 +345,7 @@ impl Raw {
             why,
         };
         if self.size < SUPERBLOCK_BYTES || !self.size.is_multiple_of(Native::GRANULE) {
-            return Err(field("size", 40, self.size, "is no multiple of 4096"));
+            return Err(field("size", 40, self.size, "is not a multiple of 4096"));
         }
         if self.size > Offset::SPAN {
             return Err(field("size", 40, self.size, "is more than 2^48"));
@@ -360,7 +360,7 @@ impl Raw {
             1 => PersistenceDomain::Flushed,
             2 => PersistenceDomain::WriteBack,
             other => {
-                let why = "is no persistence domain";
+                let why = "is not a persistence domain";
                 return Err(field("domain", 48, other.into(), why));
             }
         };
@@ -434,10 +434,10 @@ impl RawArea {
             })
         };
         let Some(kind) = AreaKind::from_code(self.kind) else {
-            return field("area kind", at, 0, "is no kind");
+            return field("area kind", at, 0, "is not a kind");
         };
         let Some(class) = AreaClass::from_code(self.class) else {
-            return field("area class", at + 4, self.class.into(), "is no class");
+            return field("area class", at + 4, self.class.into(), "is not a class");
         };
         if !self.offset.is_multiple_of(Native::GRANULE) {
             return field("area offset", at + 8, self.offset, "is not aligned to 4096");
@@ -447,7 +447,7 @@ impl RawArea {
             return field("area offset", at + 8, self.offset, why);
         }
         if self.size == 0 || !self.size.is_multiple_of(Native::GRANULE) {
-            return field("area size", at + 16, self.size, "is no multiple of 4096");
+            return field("area size", at + 16, self.size, "is not a multiple of 4096");
         }
         if self.size > size - self.offset {
             let why = "reaches beyond the segment's end";
@@ -455,7 +455,7 @@ impl RawArea {
         }
         let Some(name) = AreaName::from_bytes(self.name) else {
             let start = u64::from_ne_bytes(self.name[..8].try_into().expect("eight bytes"));
-            return field("area name", at + 24, start, "is no name");
+            return field("area name", at + 24, start, "is not a name");
         };
         Ok(Area {
             kind,

@@ -5,7 +5,7 @@
 //! is to be freed next. So the structure itself says how far its destruction has come, and whoever goes on begins at
 //! the beginning:
 //!
-//! 1. *claim*: compare-and-swap the header's first word to a seal with the operation's stamp. From here on it is no structure
+//! 1. *claim*: compare-and-swap the header's first word to a seal with the operation's stamp. From here on it is not a structure
 //!    to anybody who opens it. Then look once more whether somebody is in the middle of an operation on it, and take the
 //!    claim back if so;
 //! 2. *note* the claim in the descriptor, before anything is freed: the destruction took effect;

@@ -37,7 +37,7 @@ pub struct Outcome {
 }
 
 impl Outcome {
-    /// What `operation` says; `None` if it is no operation on a structure that a program asked for. (The
+    /// What `operation` says; `None` if it is not an operation on a structure that a program asked for. (The
     /// opening of a bucket, and the growth of a directory, are operations of the map itself.)
     pub fn of(operation: &Operation) -> Option<Self> {
         let action = match operation.kind {

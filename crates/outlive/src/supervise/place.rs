@@ -46,7 +46,7 @@ impl Place {
     /// The place that the environment of this process names.
     ///
     /// # Errors
-    /// If a variable is not set or is no id.
+    /// If a variable is not set or is not an id.
     pub fn from_env() -> Result<Self, NoPlace> {
         Ok(Self {
             pod: variable(Self::POD)?,

@@ -50,7 +50,7 @@ fn launched(most: u32) -> Plan {
 fn failure(step: Option<Step>) -> Failure {
     match step {
         Some(Step::Tell(What::Failed { how, .. } | What::GaveUp { how, .. })) => how,
-        other => panic!("{other:?} is no failure"),
+        other => panic!("{other:?} is not a failure"),
     }
 }
 

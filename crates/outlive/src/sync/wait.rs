@@ -11,7 +11,7 @@
 //! afterwards. To read the flag after the release would take a fence that costs as much as the
 //! release itself. So a wake-up can be missed, which costs the sleeper the rest of its time-out and
 //! nothing else.
-//! The flag is no count, so a sleeper that dies leaves at most one needless ring.
+//! The flag is not a count, so a sleeper that dies leaves at most one needless ring.
 //!
 //! *A released lock is not accessed.* Its next owner may free the memory that it is in, so the
 //! releaser neither reads nor writes the flag after the release, and it wakes the sleepers by the

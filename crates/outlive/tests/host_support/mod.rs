@@ -13,7 +13,7 @@ use std::time::Duration;
 /// No test and no child lives longer, in seconds.
 const LIMIT: u32 = 120;
 
-/// Runs the tests whose names contain the first argument that is no option.
+/// Runs the tests whose names contain the first argument that is not an option.
 pub fn run(tests: &[(&str, fn())]) -> ExitCode {
     let filter = std::env::args().skip(1).find(|arg| !arg.starts_with('-'));
     let mut failures = 0;

@@ -212,7 +212,7 @@ impl Command {
 }
 
 /// Fails if an entry could not be read, as `tar` does after it has archived the rest. A special
-/// file is no failure, since it has no content.
+/// file is not a failure, since it has no content.
 fn require_readable(tree: &Tree) -> Result<(), Failure> {
     let unread = tree.left_out().iter().filter(|error| !error.is_special());
     match unread.count() {

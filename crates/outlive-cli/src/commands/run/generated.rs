@@ -55,7 +55,7 @@ fn wrong(name: &OsStr, form: &[Number]) -> Failure {
         }
     }
     Failure::Usage(format!(
-        "{} is no generated input: write {shown}, {}",
+        "{} is not a generated input: write {shown}, {}",
         name.display(),
         ranges.join(", ")
     ))

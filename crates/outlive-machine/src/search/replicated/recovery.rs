@@ -88,7 +88,7 @@ impl<D: Payload> Replicated<D> {
         awaited.all(|node| self.node(node).stage >= stage)
     }
 
-    /// Interrupt to all living nodes. That they get it at the same moment is no restriction: a core that is halted earlier
+    /// Interrupt to all living nodes. That they get it at the same moment is not a restriction: a core that is halted earlier
     /// is one that happens to ask for nothing meanwhile.
     pub(super) fn interrupt(&mut self) {
         self.known = self.dead;

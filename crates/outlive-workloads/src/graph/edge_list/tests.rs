@@ -32,7 +32,7 @@ fn numbers_keep_their_order_and_names_come_as_they_come() {
     let graph = graph_of("4294967295 0\n0 4000000000\n").unwrap();
     let far = vec![0, 4_000_000_000, u32::MAX];
     assert_eq!(graph.labels(), &Labels::Numbers(far));
-    // One that is no number makes names of all.
+    // One that is not a number makes names of all.
     for odd in ["x", "07", "-1", "1.0", "4294967296", "\u{e9}"] {
         let graph = graph_of(&format!("7 3\n3 {odd}\n{odd} 7\n")).unwrap();
         let expected = [("7", "3"), ("3", odd), (odd, "7")];

@@ -163,7 +163,7 @@ impl AllocateError {
 pub enum FreeError {
     /// No block of this region can start there.
     #[error(
-        "{block} is no block's start: blocks start at multiples of {unit} bytes from {first} to {end}"
+        "{block} is not a block's start: blocks start at multiples of {unit} bytes from {first} to {end}"
     )]
     Outside {
         /// What was to be freed.

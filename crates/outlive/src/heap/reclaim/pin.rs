@@ -124,7 +124,7 @@ pub struct Pinned<'h, M: Memory = Native> {
 
 impl<M: Memory> Pinned<'_, M> {
     /// Reads a link (acquire); what it leads to stays allocated while this pin exists, if the block that
-    /// the link stands in was part of the structure (or the link is no block's).
+    /// the link stands in was part of the structure (or the link is not a block's).
     ///
     /// Costs a load of the era beside that of the link, and a fence when the era has moved since. Lock-free: it
     /// begins again only when others have allocated or retired a hundred blocks meanwhile.

@@ -141,7 +141,7 @@ impl<M: Memory> LocalHeap<'_, M> {
             }
             let next: u64 = memory.load(block + NEXT, Ordering::Relaxed);
             let read = reservations.iter().any(|one| one.meets(birth, until));
-            // What is no block's stays for `pod check` to report.
+            // What is not a block's stays for `pod check` to report.
             if read || self.free_from(cell, next).is_err() {
                 kept += 1;
                 cell = block + NEXT;

@@ -43,7 +43,7 @@
 //! does again.
 //!
 //! Slabs come from the buddy allocator and go back to it in one redo transaction together with the
-//! words of the table. A slab goes back when it has no bit and no step names it. All bits of what is no slab
+//! words of the table. A slab goes back when it has no bit and no step names it. All bits of what is not a slab
 //! are zero.
 //!
 //! # Large blocks

@@ -81,7 +81,7 @@ pub struct Root {
 pub enum RootError {
     /// A name is empty, longer than 64 bytes, or holds a zero byte.
     #[error(
-        "{0:?} is no name for a root: 1 to {most} bytes without a zero byte",
+        "{0:?} is not a name for a root: 1 to {most} bytes without a zero byte",
         most = Roots::<Native>::NAME_BYTES
     )]
     Name(String),

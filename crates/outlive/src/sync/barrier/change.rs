@@ -205,7 +205,7 @@ impl<M: Memory> GroupBarrier<M> {
             }
             seen += u32::from(slot.phase == Phase::Seated);
             let Some(occupant) = Instance::from_word(slot.occupant) else {
-                let what = Impossible("a seat's occupant is no instance");
+                let what = Impossible("a seat's occupant is not an instance");
                 return Err(self.damaged(self.slot_at(seat), what));
             };
             if generations.is_gone(occupant) {

@@ -103,7 +103,7 @@ impl<M: Memory> GroupBarrier<M> {
             let occupant = Instance::from_word(slot.occupant)
                 .filter(|occupant| occupant.id < generations.capacity());
             let Some(occupant) = occupant else {
-                let what = format!("{:#x} is no instance of this pod", slot.occupant);
+                let what = format!("{:#x} is not an instance of this pod", slot.occupant);
                 report.find(at, what);
                 continue;
             };

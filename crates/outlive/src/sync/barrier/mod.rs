@@ -57,7 +57,7 @@
 //! | [`CountedOut`](BarrierPoint::CountedOut) | no member; its slot names one | whoever changes members next |
 //! | [`Withdrawn`](BarrierPoint::Withdrawn) | a member that works | as above |
 //!
-//! Death is known by the generation only; a burier that dies is no member's concern: the next one finds the
+//! Death is known by the generation only; a burier that dies is not a member's concern: the next one finds the
 //! word before its step or after it.
 //!
 //! **Sleeping.** Nobody can sleep on 128 bits, so one sleeps at the house's [bells](crate::host::Bells) (futex

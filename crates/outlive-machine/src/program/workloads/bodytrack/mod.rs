@@ -82,7 +82,7 @@ impl Bodytrack {
     ///
     /// # Panics
     ///
-    /// If the width is no multiple of 8, or there are no pixels, particles or layers.
+    /// If the width is not a multiple of 8, or there are no pixels, particles or layers.
     pub fn workload(self, threads: usize) -> Workload {
         self.build(threads, true)
     }

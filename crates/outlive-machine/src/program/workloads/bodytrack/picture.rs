@@ -5,7 +5,7 @@ use crate::engine::Random;
 
 /// Pixels in a word.
 pub(super) const PER_WORD: u64 = 8;
-/// Brightness that changes less is no edge.
+/// Brightness that changes less is not an edge.
 const THRESHOLD: u32 = 40;
 
 /// The size of pictures: the width is a multiple of 8.

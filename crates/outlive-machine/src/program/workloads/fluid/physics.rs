@@ -16,7 +16,7 @@ const VISCOSITY: f64 = 0.4;
 /// Of the walls.
 const WALL_STIFFNESS: f64 = 30_000.0;
 const WALL_DAMPING: f64 = 128.0;
-/// How close to a wall a particle can be, and what is no distance.
+/// How close to a wall a particle can be, and what is not a distance.
 const SIZE: f64 = 0.0002;
 const NO_DISTANCE: f64 = 1e-10;
 
