@@ -37,6 +37,11 @@ pub fn all() -> Vec<Proof> {
             Bounds::exhaustive(),
             1,
         ),
+        every(
+            agent("fence agent and rejoin", None, None),
+            Bounds::exhaustive(),
+            1,
+        ),
         every(role("role, two backups", true), Bounds::exhaustive(), 2),
         every(watch("watch, two backups", None), bounds(), 2),
         every(one_group("one group", None), bounds(), 1),
@@ -67,6 +72,16 @@ pub fn broken() -> Vec<(Scenario, Bounds, &'static str)> {
             handshake("fencer without a fence", None, full),
             bounds(),
             "slipped in",
+        ),
+        (
+            agent("caller of an agent without a fence", full, None),
+            bounds(),
+            "comes back under",
+        ),
+        (
+            agent("returning host without a fence", None, full),
+            bounds(),
+            "comes back under",
         ),
         (role("role stored", false), bounds(), "both are told"),
         (
@@ -285,6 +300,47 @@ fn handshake(name: &str, joiner: Option<Weakness>, fencer: Option<Weakness>) -> 
             let status = tables(m).generations().state(ID).expect("a state").status;
             let slipped_in = status == Status::Live && saw_nobody_too.with(|saw| *saw);
             assert!(!slipped_in, "a process slipped in behind the fence");
+        })
+}
+
+/// A manager is about to call an agent against a host whose fence ends otherwise and which comes back: the
+/// manager calls none, or the host sees that one is at work.
+fn agent(name: &str, caller: Option<Weakness>, joiner: Option<Weakness>) -> Scenario {
+    const MANAGER: u32 = 1;
+    const FENCING: State = State {
+        status: Status::Fencing,
+        ..live(Level::Host)
+    };
+    let called = Ghost::<bool>::new();
+    let saw_none = Ghost::<bool>::new();
+    let of_check = (called.clone(), saw_none.clone());
+    scenario(name)
+        .prepare(|m| {
+            tables::enliven(tables(m), 0, Level::Host);
+            tables::enliven(tables(m), MANAGER, Level::Process);
+            // SAFETY: no thread acts as the incarnation that this changes.
+            let begun = unsafe {
+                let generations = tables(m).generations();
+                generations.assume_state(0, live(Level::Host), FENCING)
+            };
+            assert!(begun);
+        })
+        .thread("manager", move |m| {
+            if proofs::announce_agent(weak(m, caller), MANAGER, 0, FENCING) {
+                called.with(|called| *called = true);
+            }
+        })
+        .mortal("burier", |m| tables::declare_dead(tables(m), 0))
+        .thread("joiner", move |m| {
+            let tables = weak(m, joiner);
+            let now = tables.generations().state(0).expect("a state");
+            if now.status != Status::Fencing && !proofs::is_agent_at_work(tables, 0) {
+                saw_none.with(|saw| *saw = true);
+            }
+        })
+        .check(move |_, _| {
+            let both = of_check.0.with(|called| *called) && of_check.1.with(|saw| *saw);
+            assert!(!both, "a host comes back under an agent");
         })
 }
 

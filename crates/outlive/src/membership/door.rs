@@ -7,6 +7,7 @@
 //! The kernel frees both when their holder dies. A fencing manager does not need the lock: it
 //! closes the host's word, and a joining process sees that (the handshake in `join.rs`).
 
+use super::agents::wait_for_agents;
 use super::death::{bury_absent_processes, raise, tell_because};
 use super::join::{Claim, JoinError, hold, join_watched, leave_from};
 use super::{Instance, InstanceId, Level, State, Status, Tables};
@@ -152,6 +153,8 @@ pub(crate) fn attach_host<M: Memory>(
         }
     }
     seen = generations.state(id).unwrap_or(seen);
+    // Its last incarnation has ended, as was read above.
+    wait_for_agents(tables, os, id, suspicion).map_err(in_use)?;
     if seen.status == Status::Dead && seen.level == Some(Level::Host) {
         // A host holds nothing itself: there is nothing to recover.
         let recovered = State {
@@ -199,7 +202,7 @@ fn refuse_what_may_live<M: Memory>(
 }
 
 /// Lets some of the operating system's time pass.
-fn pause(os: &dyn Os, time: Duration) {
+pub(crate) fn pause(os: &dyn Os, time: Duration) {
     const NOBODYS_BELL: u64 = u64::MAX;
     let seen = os.bells().read(NOBODYS_BELL);
     os.bells().wait(NOBODYS_BELL, seen, time);

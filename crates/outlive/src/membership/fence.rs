@@ -6,6 +6,7 @@
 //! kill. A fence that cannot complete raises nothing: the host stays a suspect, is reported, and
 //! the fence is retried.
 
+use super::agents::announce;
 use super::kill::{Ending, end_process};
 use super::{Instance, InstanceId, Level, State, Status, Tables};
 use crate::host::{Os, run_fence_command};
@@ -14,9 +15,11 @@ use std::sync::Arc;
 
 /// Fences a host that this operating system cannot kill by itself: a BMC, a hypervisor, a cluster manager.
 ///
-/// It is called on a thread of its own and may take as long as it needs. A process that
-/// [leaves](super::Process::leave) waits for the agent that it has called, because a later fence
-/// could hit a host that has come back. So an agent must return. The hearts of the leaving process
+/// It is called on a thread of its own and may take as long as it needs. It acts on a machine, so a
+/// late one could hit a host that has come back in the meantime. Therefore a host of which an agent
+/// is at work is not joined again before that has returned (a join waits for 10 seconds and then
+/// fails), and a process that [leaves](super::Process::leave) waits for the agent that it has
+/// called. So an agent must return. The hearts of the leaving process
 /// beat while it waits. (The pod's fence command is killed after
 /// [`Settings::fence_timeout`](super::Settings::fence_timeout).)
 pub trait FenceAgent: Send + Sync {
@@ -56,9 +59,16 @@ pub(crate) enum FenceState {
 /// agent is called.
 const CORD_PATIENCE: Duration = Duration::from_secs(1);
 
+/// The thread of an agent that has been called.
+pub(crate) type RunningAgent = std::thread::JoinHandle<Result<(), String>>;
+
 /// The parameters with which a fence calls an agent.
 #[derive(Clone, Copy)]
 pub(crate) struct Call<'a> {
+    /// The membership.
+    pub tables: Tables,
+    /// The calling process.
+    pub me: InstanceId,
     /// The host's name.
     pub name: &'a str,
     /// The agent, if there is one.
@@ -88,7 +98,7 @@ pub(crate) struct Fence {
     seen: State,
     began: Duration,
     patience: Duration,
-    agent: Option<std::thread::JoinHandle<Result<(), String>>>,
+    agent: Option<RunningAgent>,
     /// After a failure: when to try again, and what it was.
     failed: Option<(Duration, String)>,
     /// The reason for which the host was last reported.
@@ -135,9 +145,9 @@ impl Fence {
         }
     }
 
-    /// Returns the agent that is still at work for this fence.
-    pub(crate) fn into_running(self) -> Option<std::thread::JoinHandle<Result<(), String>>> {
-        self.agent
+    /// Returns the host and the agent that is still at work against it.
+    pub(crate) fn into_running(self) -> Option<(InstanceId, RunningAgent)> {
+        Some((self.host, self.agent?))
     }
 
     fn instance(&self) -> Instance {
@@ -154,13 +164,8 @@ impl Fence {
     /// caller's operating system; by the host's cord where that is refused; and by the agent where
     /// the cord has not ended them. The agent's answer does not count as proof, since the presence
     /// of the processes is seen from here.
-    pub(crate) fn drive(
-        &mut self,
-        tables: Tables,
-        os: &dyn Os,
-        is_here: bool,
-        call: Call<'_>,
-    ) -> FenceState {
+    pub(crate) fn drive(&mut self, os: &dyn Os, is_here: bool, call: Call<'_>) -> FenceState {
+        let tables = call.tables;
         // The full fence of the handshake in `join.rs`: the host's word was set before, everyone's is
         // read after.
         outlive_memory::Memory::fence(tables.memory(), outlive_memory::Ordering::SeqCst);
@@ -254,7 +259,9 @@ impl Fence {
                 }
                 return FenceState::Failing("the fence agent has not answered yet".into());
             }
-            None if !call.may_begin => return FenceState::Underway,
+            None if !call.may_begin || !announce(call.tables, call.me, self.host, self.seen) => {
+                return FenceState::Underway;
+            }
             None => {
                 let (agent, host, name) =
                     (Arc::clone(agent), self.instance(), call.name.to_owned());

@@ -63,7 +63,7 @@ outlive_memory::crash_points! {
 pub enum JoinError {
     /// Somebody who lives has the id.
     #[error(
-        "id {id} is in use by {by}; wait until it leaves or dies, or join under another id (hosts, processes and threads share one space of ids)"
+        "id {id} is in use by {by}; wait until that ends, or join under another id (hosts, processes and threads share one space of ids)"
     )]
     InUse {
         /// The id.

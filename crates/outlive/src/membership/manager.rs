@@ -13,9 +13,10 @@
 //! two at which it last moved, and at least until the *earlier* of the two now. A manager that is
 //! held up anywhere in between only finds silences shorter than they were.
 
+use super::agents::bit;
 use super::death::{bury_members, bury_orphans, bury_process, members_of, raise, tell_because};
 use super::detector::Detector;
-use super::fence::{AgentState, Call, Fence, FenceAgent, FenceState};
+use super::fence::{AgentState, Call, Fence, FenceAgent, FenceState, RunningAgent};
 use super::kill::{Ending, end_process};
 use super::{Instance, InstanceId, Level, Settings, State, Status, Tables};
 use crate::host::Os;
@@ -117,8 +118,8 @@ pub(crate) struct Manager {
     fences: HashMap<InstanceId, Fence>,
     /// Whether the process is leaving: see [`leave_off`](Self::leave_off).
     leaving: bool,
-    /// Agents at work for fences that are over.
-    lingering: Vec<std::thread::JoinHandle<Result<(), String>>>,
+    /// Agents at work for fences that are over, with the hosts against which they were called.
+    lingering: Vec<(InstanceId, RunningAgent)>,
 }
 
 impl Manager {
@@ -396,13 +397,15 @@ impl Manager {
             .entry(id)
             .or_insert_with(|| Fence::begin(id, seen, now, patience));
         let call = Call {
+            tables: self.tables,
+            me: self.me.id,
             name: &name,
             agent: self.agent.as_ref(),
             may_begin: !self.leaving,
         };
         let systems = self.tables.operating_systems();
         let outcome = if systems.absence_is_proof(self.os_number, seen.host) {
-            fence.drive(self.tables, os, seen.host == self.os_number, call)
+            fence.drive(os, seen.host == self.os_number, call)
         } else if systems.is_earlier_boot(seen.host, os.identity()) && self.agent.is_none() {
             // A machine runs one boot at a time, so the host is dead. But machine ids are copied
             // with virtual machines. So a host that beats is on another machine (its fence was
@@ -464,7 +467,26 @@ impl Manager {
         for id in over {
             self.forget_fence(id);
         }
-        self.lingering.retain(|agent| !agent.is_finished());
+        self.lingering.retain(|(_, agent)| !agent.is_finished());
+        self.publish_agents();
+    }
+
+    /// Withdraws the hosts whose agents have finished from what [`announce`](super::agents::announce)
+    /// has published.
+    fn publish_agents(&self) {
+        let of_fences = self
+            .fences
+            .iter()
+            .filter(|(_, fence)| fence.agent() != AgentState::None)
+            .map(|(host, _)| *host);
+        let lingering = self.lingering.iter().map(|(host, _)| *host);
+        let hosts = of_fences
+            .chain(lingering)
+            .fold(0, |all, host| all | bit(host));
+        let records = self.tables.records();
+        if records.agents(self.me.id) != hosts {
+            records.publish_agents(self.me.id, hosts);
+        }
     }
 
     fn forget_fence(&mut self, id: InstanceId) {

@@ -9,6 +9,7 @@
 //! what has been raised, a group's table says what has been told.
 
 mod admission;
+mod agents;
 mod death;
 mod detector;
 mod door;

@@ -3,7 +3,7 @@
 use super::door::{Door, attach_host, end_host_if_empty};
 use super::join::{self, Claim, JoinError};
 use super::watch::{Watch, watcher_of};
-use super::{Instance, InstanceId, Level, Record, Settings, Tables};
+use super::{Instance, InstanceId, Level, Record, Settings, State, Tables, agents};
 use crate::host::{Os, OsIdentity};
 use core::time::Duration;
 use outlive_memory::Memory;
@@ -93,6 +93,23 @@ pub fn stand_on_watch<M: Memory>(
 /// Returns the process that is on watch for `host`, if it lives.
 pub fn on_watch<M: Memory>(tables: Tables<M>, host: Instance) -> Option<Instance> {
     watcher_of(tables, host)
+}
+
+/// Publishes that `process`, the caller, calls a fence agent against `host`, which it fences in state
+/// `seen`. Returns `false` if that fence is over, so that no agent may be called.
+pub fn announce_agent<M: Memory>(
+    tables: Tables<M>,
+    process: InstanceId,
+    host: InstanceId,
+    seen: State,
+) -> bool {
+    agents::announce(tables, process, host, seen)
+}
+
+/// Returns whether a process has published that an agent against `host` is at work. The caller has
+/// read that `host` is not being fenced.
+pub fn is_agent_at_work<M: Memory>(tables: Tables<M>, host: InstanceId) -> bool {
+    agents::against(tables, host).next().is_some()
 }
 
 /// Notes that `by` has proven that `dead` is dead, as who has raised its generation.

@@ -47,6 +47,8 @@ const HEART: u64 = 128;
 const WATCHER: u64 = 136;
 const PROVEN: u64 = 192;
 const ENDED: u64 = 208;
+/// The word of a process that publishes against which hosts its fence agents are at work.
+const AGENTS: u64 = 224;
 
 impl<M: Memory> Records<M> {
     pub(crate) fn new(memory: M, table: Offset) -> Self {
@@ -82,6 +84,8 @@ impl<M: Memory> Records<M> {
                 .store(at + 8 + i as u64 * 8, word, Ordering::Relaxed);
         }
         self.memory.copy_in(at + 48, name);
+        // No agent of the last incarnation is this one's.
+        self.memory.store(at + AGENTS, 0u64, Ordering::Relaxed);
         self.memory.persist(at, HEART);
         // Release: the first word comes after the rest.
         self.memory
@@ -178,6 +182,19 @@ impl<M: Memory> Records<M> {
             .load(self.at(instance.id) + ENDED, Ordering::Relaxed);
         let of = Instance::from_word((note >> 64) as u64);
         (of == Some(instance)).then_some(note as u32 as i32)
+    }
+
+    /// Publishes against which hosts the fence agents of the process `id` are at work, as
+    /// [bits](super::agents::bit). Only one thread of that process calls this.
+    pub(crate) fn publish_agents(self, id: InstanceId, hosts: u64) {
+        // Relaxed: the handshake in `agents.rs` has full fences, and nothing else depends on the word.
+        self.memory
+            .store(self.at(id) + AGENTS, hosts, Ordering::Relaxed);
+    }
+
+    /// Returns the hosts against which the fence agents of the process `id` are at work.
+    pub(crate) fn agents(self, id: InstanceId) -> u64 {
+        self.memory.load(self.at(id) + AGENTS, Ordering::Relaxed)
     }
 
     /// Beats the heart of `id`. Wait-free.

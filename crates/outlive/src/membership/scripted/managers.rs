@@ -217,6 +217,64 @@ fn a_process_that_leaves_begins_no_fence_and_waits_for_an_agent_whose_fence_is_o
     assert_eq!(tables.role().holder(), None);
 }
 
+/// A host dies in another way while an agent is at work against it: its next incarnation would be hit.
+#[test]
+fn a_host_comes_back_only_when_no_agent_is_at_work_against_it() {
+    let settings = Settings {
+        fence_agents: true,
+        ..settings()
+    };
+    let tables = pod(&settings);
+    let (here, there) = (Scripted::new(1, IDS), Scripted::new(2, IDS));
+    let idle = || Some(Agent::new(&there, there.spawn_process()) as Arc<dyn FenceAgent>);
+    let victim = try_join(tables, &there, 1, None, idle()).unwrap();
+    let agent = Agent::new(&there, victim.identity);
+    let mut manager = try_join(tables, &here, 0, None, Some(agent.clone())).unwrap();
+    let manager_id = manager.process.id;
+    rounds_until(&mut manager, || agent.calls() == 1);
+    let seen = tables.generations().state(victim.host.id).unwrap();
+    there.kill_process(victim.identity);
+    assert!(crate::membership::death::raise(tables, victim.host.id, seen, None).is_some());
+    // The manager's host beats while the other waits.
+    for beats in 1..1000 {
+        there.at(there.now() + beats * POLL, move |_| {
+            tables.records().beat(0)
+        });
+    }
+    let refused = try_join(tables, &there, 1, None, idle())
+        .map(|_| ())
+        .unwrap_err();
+    assert!(refused.to_string().contains("a fence agent"), "{refused}");
+    // Another host can be joined meanwhile.
+    assert!(try_join(tables, &there, 2, None, idle()).is_ok());
+    agent.may_answer.store(true, Ordering::SeqCst);
+    rounds_until(&mut manager, || tables.records().agents(manager_id) == 0);
+    let next = try_join(tables, &there, 1, None, idle()).unwrap();
+    assert_eq!(next.host, Instance::new(1, 3));
+}
+
+/// All die while an agent is at work: what the dead published keeps no host from being joined.
+#[test]
+fn the_agent_of_a_dead_process_is_not_waited_for() {
+    let settings = Settings {
+        fence_agents: true,
+        ..settings()
+    };
+    let tables = pod(&settings);
+    let (here, there) = (Scripted::new(1, IDS), Scripted::new(2, IDS));
+    let idle = || Some(Agent::new(&there, there.spawn_process()) as Arc<dyn FenceAgent>);
+    let victim = try_join(tables, &there, 1, None, idle()).unwrap();
+    let agent = Agent::new(&there, victim.identity);
+    let mut manager = try_join(tables, &here, 0, None, Some(agent.clone())).unwrap();
+    rounds_until(&mut manager, || agent.calls() == 1);
+    for (script, identity) in [(&here, manager.identity), (&there, victim.identity)] {
+        script.kill_process(identity);
+    }
+    let next = try_join(tables, &there, 1, None, idle()).unwrap();
+    assert_eq!(next.host, Instance::new(1, 3));
+    agent.may_answer.store(true, Ordering::SeqCst);
+}
+
 /// Requests a fence of the host of `asked`, of which `victim` is a process; `others` continue.
 #[track_caller]
 fn is_fenced_on_request(
