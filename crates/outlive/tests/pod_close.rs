@@ -63,6 +63,18 @@ fn use_one(path: &Path) -> Result<(), PodError> {
     second.close()?;
     second.close()?;
     Pod::destroy(path)?;
+    refuse_one(path)
+}
+
+/// A refused join leaves nothing of the side file that it has created.
+fn refuse_one(path: &Path) -> Result<(), PodError> {
+    let pod = Pod::create(path, PodOptions::new().size(4 << 20))?;
+    for _ in 0..3 {
+        let refused = pod.join(ProcessOptions::on_host(u32::MAX)).unwrap_err();
+        assert!(refused.to_string().contains("there is no id"), "{refused}");
+    }
+    pod.close()?;
+    Pod::destroy(path)?;
     Ok(())
 }
 

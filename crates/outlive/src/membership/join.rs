@@ -112,13 +112,13 @@ pub enum JoinError {
         instance: Instance,
     },
     /// Nobody could fence this process, so it must not write.
-    #[error("refused, because nobody could fence this process: {why}")]
+    #[error("the join is refused, because no member could fence this process: {why}")]
     Unfenceable {
         /// Why, and what to do.
         why: String,
     },
     /// The fence command is missing, or is not the pod's.
-    #[error("the fence command does not fit: {why}")]
+    #[error("the fence command is refused: {why}")]
     FenceCommand {
         /// The reason, and what to do.
         why: &'static str,

@@ -44,7 +44,7 @@ pub enum NotBuried {
     #[error("{0} lives: its heart beats")]
     Beats(Instance),
     /// Its state changed concurrently.
-    #[error("{0} is being buried or joined at this moment; look again")]
+    #[error("{0} is being buried or joined at this moment; try again")]
     Changed(Instance),
 }
 

@@ -15,7 +15,7 @@ use outlive_memory::Memory;
 
 /// The error if the member whose host is to be fenced has left or died.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{0} is gone: there is no host of it to be fenced")]
+#[error("{0} has ended, so it has no host that could be fenced")]
 pub struct NobodyToFence(pub Instance);
 
 /// Requests a fence of the host of `member`, which may be a host, a process or a thread. Returns

@@ -81,7 +81,7 @@ impl Pod {
         }
         // The presence is locked in the side file, if this operating system has one.
         match Linux::has_side_file(self.number()) {
-            true => Ok(self.os()?.is_present(id)),
+            true => Ok(self.attach()?.is_present(id)),
             false => Ok(false),
         }
     }

@@ -12,7 +12,7 @@ use std::path::PathBuf;
 #[non_exhaustive]
 pub enum PodError {
     /// The options ask for what no pod can have.
-    #[error("{what} of {asked}, and a pod can have {least} to {most}")]
+    #[error("the pod's {what} cannot be {asked}: it can be {least} to {most}")]
     Impossible {
         /// What was asked for.
         what: &'static str,
@@ -25,7 +25,7 @@ pub enum PodError {
     },
     /// A healthy host would be suspected between two of its heartbeats.
     #[error(
-        "hosts that beat every {heartbeat:?} cannot be suspected after {suspicion:?} of silence; let the suspicion be at least twice the heartbeat"
+        "hosts that beat every {heartbeat:?} cannot be suspected after {suspicion:?} of silence; set the suspicion to at least twice the heartbeat"
     )]
     Impatient {
         /// How often hearts are to beat.

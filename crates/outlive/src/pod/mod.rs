@@ -214,7 +214,7 @@ impl Pod {
         let options = options.obligations(Arc::new(LogObligations::new(recoverers)));
         let joined = self.identity().and_then(|identity| {
             let options = options.identity(identity);
-            Ok(Process::join(self.tables, self.os()?, options)?)
+            Ok(Process::join(self.tables, self.attach()?, options)?)
         });
         match joined {
             Ok(process) => {
@@ -286,6 +286,11 @@ impl Pod {
     /// # Errors
     /// If it lacks what membership needs.
     pub fn os(&self) -> Result<&'static dyn Os, PodError> {
+        self.use_of_it().given_out = true;
+        self.attach()
+    }
+
+    fn attach(&self) -> Result<&'static dyn Os, PodError> {
         let access = self.side_file_access();
         let ids = self.tables.extent().ids;
         // Only then all processes that can map the file see its locks.
@@ -308,7 +313,7 @@ impl Pod {
     pub fn identity(&self) -> Result<OsIdentity, PodError> {
         Ok(OsIdentity {
             one_kernel: self.segment.has_one_kernel(),
-            ..self.os()?.identity()
+            ..self.attach()?.identity()
         })
     }
 

@@ -10,6 +10,8 @@ use std::sync::{Mutex, MutexGuard, PoisonError, Weak};
 #[derive(Debug, Default)]
 pub(super) struct Use {
     pub attached: Option<&'static Linux>,
+    /// Whether the attachment was given to the program, which may use it at any time.
+    pub given_out: bool,
     pub joined: Vec<Weak<Shared>>,
     /// The number of joins that have begun and not ended.
     joining: usize,
@@ -59,12 +61,19 @@ impl<'a> Joining<'a> {
     }
 
     /// Ends a join that was refused. Removes the side file that it created, unless another process
-    /// or another join uses it.
+    /// or another join uses it, and releases what this opening has of it.
     pub fn refused(self) {
         let mut all = JOINING.lock().unwrap_or_else(PoisonError::into_inner);
         let is_alone = all.get(&self.number) == Some(&1);
         if is_alone && !self.had_side_file && !self.pod.has_member_of_this_process() {
-            let _ = Linux::remove_side_file(self.number);
+            let is_removed = Linux::remove_side_file(self.number).is_ok_and(|removed| removed > 0);
+            let mut of_it = self.pod.use_of_it();
+            if is_removed
+                && !of_it.given_out
+                && let Some(linux) = of_it.attached.take()
+            {
+                let _ = linux.detach();
+            }
         }
         self.end(&mut all);
         core::mem::forget(self);

@@ -106,15 +106,15 @@ impl<'a> PodOptions<'a> {
     /// What no segment of a pod can hold is refused before anything is created.
     pub(super) fn refuse_the_impossible(&self) -> Result<(), PodError> {
         let asked = [
-            ("a number of ids", u64::from(self.extent.ids), 1, 1 << 16),
+            ("number of ids", u64::from(self.extent.ids), 1, 1 << 16),
             (
-                "a number of groups",
+                "number of groups",
                 u64::from(self.extent.groups),
                 1,
                 1 << 12,
             ),
             (
-                "a number of events",
+                "number of events",
                 u64::from(self.extent.events),
                 1,
                 1 << 20,

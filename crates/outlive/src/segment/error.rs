@@ -65,7 +65,7 @@ impl Unsuitable {
 #[non_exhaustive]
 pub enum CreateError {
     /// The areas asked for make no segment.
-    #[error("the areas make no segment: {0}")]
+    #[error("no segment can have these areas: {0}")]
     Layout(#[from] LayoutError),
     /// Something is there already.
     #[error("{} exists already: {what}", path.display())]
@@ -76,7 +76,7 @@ pub enum CreateError {
         what: String,
     },
     /// Somebody is creating a segment there at this moment.
-    #[error("somebody else is creating a segment at {}", path.display())]
+    #[error("another process is creating a segment at {}", path.display())]
     Busy {
         /// The path.
         path: PathBuf,
@@ -150,7 +150,7 @@ fn reserve_command(page_size: u64, reserve: u64) -> String {
 #[non_exhaustive]
 pub enum OpenError {
     /// There is nothing at the path.
-    #[error("there is no segment at {}: nothing is there; create it first, or look at the path", path.display())]
+    #[error("there is no segment at {}: nothing is there; create it first, or check the path", path.display())]
     NotFound {
         /// The path.
         path: PathBuf,
@@ -215,7 +215,7 @@ pub enum DestroyError {
     #[error("nothing was destroyed: {0}")]
     Open(#[from] OpenError),
     /// What is there is not a segment.
-    #[error("{} was not removed, since it is not a segment: {}; if it is to go, remove it in another way", path.display(), what_else(refusal))]
+    #[error("{} was not removed, since it is not a segment: {}; if you do not need it, remove it with rm", path.display(), what_else(refusal))]
     NotASegment {
         /// The path.
         path: PathBuf,
@@ -223,7 +223,7 @@ pub enum DestroyError {
         refusal: Refusal,
     },
     /// Somebody changed it at the same time.
-    #[error("somebody else is creating or destroying the segment at {}", path.display())]
+    #[error("another process is creating or destroying the segment at {}", path.display())]
     Busy {
         /// The path.
         path: PathBuf,
