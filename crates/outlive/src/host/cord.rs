@@ -38,6 +38,7 @@ use rustix::io::Errno;
 use std::fs::File;
 use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// The number of attempts to take a lease while another open description of the file prevents it.
 const TRIES: u32 = 20;
@@ -52,11 +53,13 @@ const PAGE: usize = 4096;
 const F_SETSIG: libc::c_int = 10;
 
 /// The cords of one pod.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub(super) struct Cords {
     directory: PathBuf,
     pod: u128,
     access: Access,
+    /// The cords to which this process was tied by [`tie`](Self::tie) and that it has not removed.
+    tied: Mutex<Vec<PathBuf>>,
 }
 
 /// A cord that lies in `/dev/shm`, of whatever pod.
@@ -97,7 +100,21 @@ impl Cords {
             directory: directory.to_owned(),
             pod,
             access,
+            tied: Mutex::default(),
         }
+    }
+
+    fn tied(&self) -> MutexGuard<'_, Vec<PathBuf>> {
+        self.tied.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Returns the cords to which this process is tied and that have been removed by others.
+    pub(super) fn missing(&self) -> Vec<PathBuf> {
+        let tied = self.tied();
+        let missing = tied
+            .iter()
+            .filter(|path| matches!(rustix::fs::lstat(*path), Err(Errno::NOENT)));
+        missing.cloned().collect()
     }
 
     /// Returns the owner of the file at `path` if it can be a cord of this pod. The number of the pod in
@@ -212,6 +229,11 @@ impl Cords {
         if unsafe { libc::madvise(base, PAGE, libc::MADV_DONTFORK) } != 0 {
             return Err(call("MADV_DONTFORK on a mapping"));
         }
+        // Those of refused joins have been removed with their hosts.
+        let missing = self.missing();
+        let mut tied = self.tied();
+        tied.retain(|tied| !missing.contains(tied) && *tied != path);
+        tied.push(path);
         Ok(Presence::new(lease))
     }
 
@@ -251,6 +273,7 @@ impl Cords {
     /// Removes the cord of an incarnation of `host` that has ended.
     pub(super) fn remove(&self, host: u32, generation: u32) {
         for (path, _) in self.all_of(host, generation) {
+            self.tied().retain(|tied| *tied != path);
             let _ = rustix::fs::unlink(path);
         }
     }

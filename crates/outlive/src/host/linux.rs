@@ -26,6 +26,9 @@ const SIDE_FILE_REMOVED: &str = "the pod's members go on, but processes that joi
     another side file and are notified of deaths later; restart the members one after the other \
     (logind's RemoveIPC removes such files when their user logs out)";
 
+const CORD_REMOVED: &str = "the pod's members go on, but processes of other users or in other PID \
+    namespaces can no longer kill this process when its host is silent; restart it";
+
 /// Linux, as one process sees it for one pod.
 ///
 /// A process has one for each pod, until it has [detached](Self::detach) it. A forked child does
@@ -309,8 +312,10 @@ impl Os for Linux {
             return Vec::new();
         };
         let removed = files.named.iter().filter(|(file, _)| !file.has_name());
+        let removed = removed.map(|(file, what_follows)| (file.path().to_owned(), *what_follows));
+        let cords = self.cords.missing().into_iter();
         removed
-            .map(|(file, what_follows)| (file.path().to_owned(), *what_follows))
+            .chain(cords.map(|path| (path, CORD_REMOVED)))
             .collect()
     }
 
