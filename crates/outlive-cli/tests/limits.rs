@@ -6,6 +6,7 @@ mod support;
 use outlive::host::Linux;
 use serde_json::Value;
 use std::fs;
+use std::os::unix::process::CommandExt;
 use std::process::Command;
 use support::edge::*;
 use support::{Place, Running, command};
@@ -208,10 +209,42 @@ fn files_that_are_removed_under_a_member_are_reported_once() {
     host.ends();
 }
 
+#[test]
+fn a_run_with_little_address_space_ends_with_counts_or_a_message() {
+    let run = |kib: u64| {
+        let mut run = command(["run", "wordcount", "--hosts", "4", "--kill", "2"]);
+        let limit = move || {
+            let most = libc::rlimit {
+                rlim_cur: kib << 10,
+                rlim_max: kib << 10,
+            };
+            // SAFETY: a system call alone.
+            match unsafe { libc::setrlimit(libc::RLIMIT_AS, &raw const most) } {
+                0 => Ok(()),
+                _ => Err(std::io::Error::last_os_error()),
+            }
+        };
+        // SAFETY: `limit` makes a system call only.
+        unsafe { run.pre_exec(limit) };
+        run.output().unwrap()
+    };
+    for kib in [50_000, 80_000, 90_000, 100_000, 150_000] {
+        let ended = run(kib);
+        let (output, errors) = (
+            String::from_utf8_lossy(&ended.stdout),
+            String::from_utf8_lossy(&ended.stderr),
+        );
+        assert!(!errors.contains("panicked"), "{kib} KiB: {errors}");
+        match ended.status.success() {
+            true => assert!(output.contains("791450 words"), "{kib} KiB: {output}"),
+            false => assert!(errors.contains("outlive: "), "{kib} KiB: {errors}"),
+        }
+    }
+}
+
 /// Starts each run as a user of its own, whose threads are counted.
 #[test]
 fn a_run_that_may_not_start_threads_says_so() {
-    use std::os::unix::process::CommandExt;
     let place = Place::new("threads");
     let text = format!("{}.txt", place.path());
     fs::write(&text, "to be or not to be ".repeat(1000)).unwrap();

@@ -9,6 +9,7 @@ mod support;
 use outlive::host::Linux;
 use rustix::process::Signal;
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
@@ -181,7 +182,8 @@ fn a_file_and_the_overlay_above_it_have_one_memory_and_two_kinds_of_locks() {
     fs::copy(&above, &copy).unwrap();
     outlive(["pod", "host", &copy, "--host", "0"]).fails(1, "--adopt-copy");
     fs::remove_file(&copy).unwrap();
-    // The pod's side file shows that a process of this machine lives. Without it no operator's word is taken.
+    // The pod's side file shows that a process of this machine lives. Without it no operator's word is taken
+    // while a process has the pod open.
     let uuid = status(&above)["uuid"].as_str().unwrap().replace('-', "");
     for file in fs::read_dir("/dev/shm").unwrap().flatten() {
         if file.file_name().to_string_lossy().contains(&uuid) {
@@ -189,7 +191,7 @@ fn a_file_and_the_overlay_above_it_have_one_memory_and_two_kinds_of_locks() {
         }
     }
     let bury = ["pod", "bury", &above, "--host", "1", "--yes-it-is-off"];
-    outlive(bury).fails(1, "side file is gone");
+    outlive(bury).fails(1, "which may be one of them");
     second.kill();
     first.wait_for(&["host 1.1", "died"]);
     first.interrupt();
@@ -305,11 +307,19 @@ fn a_copy_is_joined_to_adopt_it_only() {
     let place = Place::new("original");
     let copied = Place::new("copied");
     let (path, copy) = (place.path(), copied.path());
-    create(path);
-    let mut original = Running::start(["pod", "host", path, "--host", "0"]);
+    // A fence command that leaves a trace.
+    let (script, trace) = (format!("{path}.sh"), format!("{path}.fenced"));
+    fs::write(&script, format!("#!/bin/sh\ntouch {trace}\nexit 1\n")).unwrap();
+    fs::set_permissions(&script, fs::Permissions::from_mode(0o755)).unwrap();
+    let with = ["--fence-command", &script];
+    let create = ["pod", "create", path, "--size", "4M", "--ids", "32"];
+    outlive(create.into_iter().chain(with)).succeeds();
+    let join = |path| ["pod", "host", path, "--host", "0"].into_iter().chain(with);
+    let mut original = Running::start(join(path));
     original.wait_for(&["joined"]);
     fs::copy(path, copy).unwrap();
-    outlive(["pod", "host", copy, "--host", "0"]).fails(1, "--adopt-copy");
+    outlive(join(copy)).fails(1, "--adopt-copy");
+    outlive(["pod", "check", copy, "--repair"]).fails(1, "--adopt-copy");
     // What lies beside the original is not the copy's to remove.
     let beside = || {
         let number = format!("{:032x}", outlive::pod::Pod::number_at(path).unwrap());
@@ -321,19 +331,22 @@ fn a_copy_is_joined_to_adopt_it_only() {
     outlive(["pod", "destroy", copy, "--force"]).succeeds();
     assert_eq!((beside(), before), (2, 2));
     fs::copy(path, copy).unwrap();
-    let mut adopted = Running::start(["pod", "host", copy, "--host", "0", "--adopt-copy"]);
+    let mut adopted = Running::start(join(copy).chain(["--adopt-copy"]));
     adopted.wait_for(&["host 0.3 joined"]);
     std::thread::sleep(A_WHILE);
     assert_eq!(host(path, 0), Some((1, true)));
     // From now on it is a pod as any other.
     adopted.interrupt();
     adopted.ends();
-    let mut again = Running::start(["pod", "host", copy, "--host", "0"]);
+    let mut again = Running::start(join(copy));
     again.wait_for(&["joined"]);
     again.interrupt();
     again.ends();
+    assert_eq!(host(path, 0), Some((1, true)));
     original.interrupt();
     original.ends();
+    assert!(!Path::new(&trace).exists(), "a host was fenced");
+    fs::remove_file(script).unwrap();
 }
 
 #[test]

@@ -182,7 +182,7 @@ fn a_pool_whose_slots_have_owners_that_cannot_be_is_refused() {
                 }
                 // Who has opened it before finds it, too.
                 let found = pool.check(heap).join("; ");
-                assert!(found.contains("no owner of a worker slot"), "{found}");
+                assert!(found.contains("not an owner of a worker slot"), "{found}");
             }
             // Whoever is or was a member may be there, and may be a guest.
             for word in [me.to_word(), me.to_word() | 1 << 31, 0] {

@@ -292,7 +292,7 @@ mod tests {
             "{}",
             said("1e151")
         );
-        assert!(said("1\nnan").contains("no number"));
+        assert!(said("1\nnan").contains("not a number"));
         assert!(said("# nothing\n").contains("no point"));
         let sheet = Points::parse("\u{feff}\"x\",\"y\"\r\n1;2\r\n".as_bytes()).unwrap();
         assert_eq!(sheet.coordinates(), [1.0, 2.0]);

@@ -241,7 +241,7 @@ mod tests {
     fn it_says_what_is_wrong() {
         let said = |file: &[u8]| Matrix::parse(file).unwrap_err().to_string();
         let market = |rest: &str| said(format!("%%MatrixMarket matrix {rest}").as_bytes());
-        assert!(said(b"1 2\n").contains("no matrix"));
+        assert!(said(b"1 2\n").contains("not a matrix"));
         assert!(
             market("coordinate real general\n1 1 1\n")
                 .contains("only “%%MatrixMarket matrix array”")

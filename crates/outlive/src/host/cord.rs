@@ -31,6 +31,7 @@ use super::side_file_header::failed;
 use super::side_file_open::{Access, hand_over};
 use super::{OsError, Presence};
 use crate::fork;
+use crate::segment::mapping_keeps_locks;
 use core::ptr::NonNull;
 use core::time::Duration;
 use rustix::fs::{AtFlags, CWD, Mode, OFlags, ResolveFlags, accessat, openat2};
@@ -178,6 +179,12 @@ impl Cords {
                 (path, file, true)
             }
         };
+        if !mapping_keeps_locks(&file) {
+            return Err(OsError::Missing {
+                what: "a filesystem on which a mapping keeps a lease",
+                hint: format!("{} is not on one", path.display()),
+            });
+        }
         if is_new {
             // Earlier incarnations may have been killed with all processes that could remove their
             // cords.

@@ -52,6 +52,8 @@ const CORD_REMOVED: &str = "the pod's members go on, but processes of other user
 pub struct Linux {
     pod: u128,
     identity: OsIdentity,
+    /// Where it was attached. A process can enter another time namespace later.
+    place: Place,
     process: ProcessIdentity,
     /// The number of the process that attached it (`fork::generation`).
     of: u64,
@@ -99,11 +101,11 @@ impl Linux {
         has_one_kernel: bool,
     ) -> Result<&'static Self, OsError> {
         let mut attached = ATTACHED.lock().unwrap_or_else(PoisonError::into_inner);
-        let process = proc::this_process()?;
-        if let Some(linux) = attached
-            .iter()
-            .find(|linux| linux.pod == pod && linux.of == fork::generation())
-        {
+        let (process, place) = (proc::this_process()?, Place::of_this_process()?);
+        let is_ours = |linux: &&&Linux| {
+            linux.pod == pod && linux.of == fork::generation() && linux.place == place
+        };
+        if let Some(linux) = attached.iter().find(is_ours) {
             if linux.side.obituaries() != obituaries {
                 return Err(OsError::Missing {
                     what: "a side file of that size",
@@ -135,7 +137,6 @@ impl Linux {
                 ),
             });
         }
-        let place = Place::of_this_process()?;
         let side = SideFile::attach(Path::new(MEETING), pod, place, obituaries, access)?;
         let identity = OsIdentity {
             // Processes that lock presence in the other file do not see this one's: they are
@@ -166,6 +167,7 @@ impl Linux {
         let linux = &*Box::leak(Box::new(Self {
             pod,
             identity,
+            place,
             process,
             of: fork::generation(),
             side: Box::leak(Box::new(side)),

@@ -180,7 +180,20 @@ impl PodFile {
         if !self.lock(&file, byte, kind)? {
             return Ok(None);
         }
-        Ok(Some(Presence::new(self.anchor(&file)?)))
+        let anchor = self.anchor(&file)?;
+        drop(file);
+        // On an overlay the mapping is of the file below, and the lock has ended with the descriptor.
+        match ofd::is_locked(&self.file, byte) {
+            Ok(false) => Err(OsError::Missing {
+                what: "a filesystem on which a mapping keeps a lock",
+                hint: format!(
+                    "the locks of {} end with their descriptors, as on overlayfs; mount a tmpfs at {MEETING}, or put \
+                     the pod on another local filesystem",
+                    self.path.display()
+                ),
+            }),
+            _ => Ok(Some(Presence::new(anchor))),
+        }
     }
 
     /// Whether the byte of `id` is locked.

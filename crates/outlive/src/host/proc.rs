@@ -3,9 +3,14 @@
 use super::{Liveness, OsError, ProcessIdentity, ThreadIdentity};
 use crate::fork;
 use core::sync::atomic::{AtomicU64, Ordering};
+use rustix::io::Errno;
 use std::io::Read;
 use std::os::unix::fs::MetadataExt;
 use std::{fs, io};
+
+const BOOT_ID: &str = "/proc/sys/kernel/random/boot_id";
+/// The kernel's number for procfs (`PROC_SUPER_MAGIC`).
+const PROC: u32 = 0x9fa0;
 
 /// What one line of `/proc/PID/stat` says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -155,25 +160,16 @@ pub(super) fn start_time_of(pid: u32) -> Option<u64> {
     Stat::of_process(pid).ok().map(|stat| stat.start_time)
 }
 
-/// This process.
+/// This process. Its start time is read each time: a forked child has its own, and in another time
+/// namespace it is another number.
 pub(super) fn this_process() -> Result<ProcessIdentity, OsError> {
-    /// The start time of the process [`OF`], which never changes. A forked child reads its own.
-    static STARTED: AtomicU64 = AtomicU64::new(0);
-    static OF: AtomicU64 = AtomicU64::new(0);
-    let (pid, me) = (std::process::id(), fork::generation());
-    // Acquire, paired with the release below: the time was stored before.
-    if OF.load(Ordering::Acquire) == me {
-        let start_time = STARTED.load(Ordering::Relaxed);
-        return Ok(ProcessIdentity { pid, start_time });
-    }
+    let pid = std::process::id();
     let start_time = if is_own() {
         let stat = Stat::of_process(pid).map_err(|source| no_proc("/proc/PID/stat", source))?;
         stat.start_time
     } else {
         0
     };
-    STARTED.store(start_time, Ordering::Relaxed);
-    OF.store(me, Ordering::Release);
     Ok(ProcessIdentity { pid, start_time })
 }
 
@@ -237,10 +233,9 @@ pub(super) struct Place {
 
 impl Place {
     pub(super) fn of_this_process() -> Result<Self, OsError> {
-        let path = "/proc/sys/kernel/random/boot_id";
-        let boot = read(path).map_err(|source| no_proc(path, source))?;
+        let boot = read(BOOT_ID).map_err(|source| no_proc(BOOT_ID, source))?;
         let boot = u128::from_str_radix(&boot.trim().replace('-', ""), 16)
-            .map_err(|error| no_proc(path, io::Error::new(io::ErrorKind::InvalidData, error)))?;
+            .map_err(|error| no_proc(BOOT_ID, io::Error::new(io::ErrorKind::InvalidData, error)))?;
         // Even in the /proc of another namespace the link leads to the namespace of the reading
         // process.
         let pid = fs::metadata("/proc/self/ns/pid")
@@ -256,8 +251,16 @@ impl Place {
     }
 }
 
-/// Returns the id of this machine, which stays the same over its boots; 0 if it is not known.
+/// Returns the id of this machine, which stays the same over its boots; 0 if it is not known, or if
+/// this is a container with a boot id of its own: its boot would be taken for an earlier one.
 pub(super) fn machine() -> u128 {
+    let of_kernel = fs::File::open(BOOT_ID)
+        .map_err(|_| Errno::NOENT)
+        .and_then(rustix::fs::fstatfs)
+        .is_ok_and(|filesystem| filesystem.f_type as u32 == PROC);
+    if !of_kernel {
+        return 0;
+    }
     let id = read("/etc/machine-id").ok();
     id.and_then(|id| u128::from_str_radix(id.trim(), 16).ok())
         .unwrap_or(0)

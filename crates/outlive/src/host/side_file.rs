@@ -55,6 +55,7 @@ use super::window::{WORDS, Window, cell_at};
 use super::{Bells, OsError, PodFile, futex, futex::last_error};
 use crate::fork;
 use crate::segment::Registered;
+use crate::segment::mapping_keeps_locks;
 use crate::segment::ofd::{self, Held, Kind, Which, which};
 use core::ptr::NonNull;
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -127,6 +128,12 @@ impl SideFile {
                         break;
                     }
                 };
+                if !mapping_keeps_locks(&file) {
+                    return Err(OsError::Missing {
+                        what: "a filesystem on which a mapping keeps a lock",
+                        hint: format!("{} is not on one; mount a tmpfs there", meeting.display()),
+                    });
+                }
                 if let Some(side) = Self::begin(file, &path, pod, place, obituaries)? {
                     return Ok(side);
                 }

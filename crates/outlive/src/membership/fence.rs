@@ -197,6 +197,14 @@ impl Fence {
                 }
             }
         }
+        // A process that is joining the host has its join lock and no presence yet.
+        if waiting_for.is_none() && os.is_present(self.host) {
+            let why = "a process that is joining it has its join lock";
+            if now.saturating_sub(self.began) >= self.patience {
+                refused = Some(why.to_owned());
+            }
+            waiting_for = Some(why.to_owned());
+        }
         if let Some(why) = refused {
             // The cord is pulled repeatedly: a process that was joining may have been tied to it
             // since.

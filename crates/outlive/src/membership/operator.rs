@@ -100,6 +100,10 @@ fn refuse_the_present(
     host: Instance,
     is_present: impl Fn(InstanceId) -> bool,
 ) -> Result<(), NotBuried> {
+    if is_present(host.id) {
+        // A process that joins it has its join lock.
+        return Err(NotBuried::Changed(host));
+    }
     for (id, state) in members_of(tables, host.id) {
         if state.level == Some(Level::Process) && is_present(id) {
             let process = Instance::new(id, state.generation);

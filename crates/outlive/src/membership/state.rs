@@ -174,6 +174,15 @@ impl fmt::Display for State {
 }
 
 /// A handle on the table of current generations.
+///
+/// A program can read generations and cannot change them, because a generation may be raised only
+/// after its owner can no longer write:
+///
+/// ```compile_fail,E0624
+/// fn raise(generations: outlive::membership::Generations, state: outlive::membership::State) {
+///     generations.transition(3, state, state);
+/// }
+/// ```
 #[derive(Clone, Copy, Debug)]
 pub struct Generations<M: Memory = Native> {
     memory: M,

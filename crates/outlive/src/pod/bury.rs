@@ -3,6 +3,7 @@
 use super::{Pod, PodError};
 use crate::host::{Bells, Linux};
 use crate::membership::{Instance, InstanceId, bury_by_word};
+use crate::segment::backend;
 use core::time::Duration;
 
 /// Bells that do nothing: a caller that is not a member has none. Members notice the death at their
@@ -46,25 +47,36 @@ impl Pod {
         Ok(buried?)
     }
 
-    /// Refuses a host of this boot whose processes could not be seen: on memory that machines share they are seen by
-    /// their side file, which has been removed.
+    /// Refuses a host of this boot whose processes could not be seen here while another process has the
+    /// pod open, which may be one of them: on memory that machines share, processes are seen by the
+    /// side file of their operating system, which may be that of another container, or gone.
     fn refuse_the_unseen(&self, host: InstanceId) -> Result<(), PodError> {
         let systems = self.tables.operating_systems();
         let state = self.tables.generations().state(host);
-        let is_of_this_boot = state.is_ok_and(|state| {
-            Linux::this_boot().is_none_or(|boot| systems.is_of_boot(state.host, boot))
-        });
-        if self.segment.has_one_kernel() || !is_of_this_boot || Linux::has_side_file(self.number())
+        let Ok(state) = state else { return Ok(()) };
+        let boot = Linux::this_boot();
+        let is_of_this_boot = boot.is_none_or(|boot| systems.is_of_boot(state.host, boot));
+        if self.segment.has_one_kernel() || !is_of_this_boot {
+            return Ok(());
+        }
+        // The side file is not created to ask.
+        if Linux::has_side_file(self.number()) && systems.find(self.identity()?) == Some(state.host)
         {
             return Ok(());
         }
-        Err(PodError::InUse {
-            path: self.segment.path().into(),
-            why: format!(
-                "host {host} is of this machine since its last boot, and the side file is gone by which it could be seen \
-                 that none of its processes lives; end them and start the machine again"
-            ),
-        })
+        let file = self.segment.file();
+        let is_alone = backend::lock(&file);
+        backend::share(&file);
+        match is_alone {
+            true => Ok(()),
+            false => Err(PodError::InUse {
+                path: self.segment.path().into(),
+                why: format!(
+                    "host {host} is of this machine since its last boot, its processes cannot be seen from here, and \
+                     a process of this machine has the pod open, which may be one of them; end all that have it open"
+                ),
+            }),
+        }
     }
 
     /// Returns whether a process of this machine has the id `id` in this pod. `false` proves that

@@ -98,6 +98,12 @@ pub(super) fn has_inodes(magic: u64) -> bool {
     matches!(find(magic), Some((_, Kind::Local | Kind::Overlay)))
 }
 
+/// Returns whether a mapping of `file` keeps the locks and leases of the description that was mapped. (On an
+/// overlay the mapping is of the file below.)
+pub(crate) fn mapping_keeps_locks(file: &File) -> bool {
+    filesystem(file).is_ok_and(|magic| !matches!(find(magic), Some((_, Kind::Overlay))))
+}
+
 /// The kernel's number for the kind of filesystem that `file` is on.
 pub(super) fn filesystem(file: &File) -> Result<u64, Errno> {
     // The field's type differs between processors; the numbers have 32 bits.

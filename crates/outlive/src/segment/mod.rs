@@ -85,7 +85,7 @@ pub use completion::CreatePoint;
 pub use create::SegmentBuilder;
 pub(crate) use error::hint;
 pub use error::{CallFailed, CreateError, DestroyError, OpenError, Unsuitable};
-pub(crate) use filesystem::{can_link, set_mode};
+pub(crate) use filesystem::{can_link, mapping_keeps_locks, set_mode};
 pub use layout::{Field, Shape, Shared, TypeLayout};
 pub use open::OpenOptions;
 pub use pages::{HugePages, Pages};

@@ -4,6 +4,7 @@
 mod clearing;
 #[path = "../host_support/mod.rs"]
 mod host_support;
+mod places;
 mod users;
 
 use host_support::{Child, Shared, TestPod, hold, run, sleep_for_ever, until};
@@ -45,6 +46,15 @@ fn main() -> ExitCode {
         (
             "two_places_of_one_name_are_two_systems",
             two_places_of_one_name_are_two_systems,
+        ),
+        ("an_overlay_is_refused", places::an_overlay_is_refused),
+        (
+            "a_process_that_enters_a_time_namespace_is_of_another_system",
+            places::a_process_that_enters_a_time_namespace_is_of_another_system,
+        ),
+        (
+            "a_boot_id_that_is_not_the_kernels_is_of_no_machine",
+            places::a_boot_id_that_is_not_the_kernels_is_of_no_machine,
         ),
         (
             "names_of_other_users_are_passed_over",

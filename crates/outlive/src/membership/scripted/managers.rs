@@ -298,6 +298,26 @@ fn is_fenced_on_request(
 }
 
 #[test]
+fn a_host_is_not_fenced_while_a_process_has_its_join_lock() {
+    let (tables, script) = (pod(&settings()), Scripted::new(1, IDS));
+    let mut manager = join(tables, &script, 0);
+    let victim = join(tables, &script, 1);
+    let joining = script.spawn_process();
+    let os = script.seen_by(script.main_thread(joining));
+    let lock = os.claim_presence_briefly(1).unwrap().unwrap();
+    assert_eq!(request_fence(tables, victim.host), Ok(victim.host));
+    pass(&mut [&mut manager], 20 * POLL);
+    assert!(script.is_gone(victim.identity));
+    assert!(
+        !tables.generations().is_dead(victim.host),
+        "a process joins it"
+    );
+    drop(lock);
+    pass(&mut [&mut manager], 20 * POLL);
+    assert!(tables.generations().is_dead(victim.host));
+}
+
+#[test]
 fn a_host_that_beats_is_fenced_on_request_of_any_of_its_members() {
     let (tables, script) = (pod(&settings()), Scripted::new(1, IDS));
     let mut manager = join(tables, &script, 0);

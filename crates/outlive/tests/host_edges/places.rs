@@ -1,0 +1,107 @@
+//! Places where the kernel's word is another than a program expects: an overlay, a time namespace that was
+//! entered later, and a container that has a boot id of its own.
+
+use super::host_support::TestPod;
+use super::{mount, unshared};
+use outlive::host::{Access, Linux, Os, OsError, PodFile};
+use std::ffi::CString;
+use std::fs::{self, File, OpenOptions};
+use std::io::Write;
+use std::os::fd::AsRawFd;
+use std::path::Path;
+
+fn mount_with(what: &str, at: &str, kind: &str, flags: libc::c_ulong, options: &str) {
+    let [what, at, kind, options] = [what, at, kind, options].map(|it| CString::new(it).unwrap());
+    // SAFETY: valid strings; in a mount namespace of the caller's own.
+    let answer = unsafe {
+        libc::mount(
+            what.as_ptr(),
+            at.as_ptr(),
+            kind.as_ptr(),
+            flags,
+            options.as_ptr().cast(),
+        )
+    };
+    assert_eq!(answer, 0, "{}", std::io::Error::last_os_error());
+}
+
+/// On an overlay a mapping is of the file below and keeps no lock: nothing there can prove a death.
+pub fn an_overlay_is_refused() {
+    let pod = TestPod::new();
+    unshared(libc::CLONE_NEWNS, || {
+        mount("tmpfs", "/dev/shm");
+        let at = |name: &str| format!("/dev/shm/{name}");
+        for name in ["lower", "upper", "work", "merged"] {
+            fs::create_dir(at(name)).unwrap();
+        }
+        let options = format!(
+            "lowerdir={},upperdir={},workdir={}",
+            at("lower"),
+            at("upper"),
+            at("work")
+        );
+        mount_with("overlay", &at("merged"), "overlay", 0, &options);
+        let path = at("merged/pod");
+        fs::write(&path, vec![0; 1 << 20]).unwrap();
+        let file = OpenOptions::new().read(true).write(true).open(&path);
+        let file = PodFile::new(file.unwrap().into(), Path::new(&path), 4096);
+        let os = Linux::attach(pod.id, 16, Access::default(), file, true).unwrap();
+        let is_refused = |error: &OsError| matches!(error, OsError::Missing { what, .. } if what.contains("keeps a l"));
+        let presence = os.claim_presence(1).map(|_| ()).unwrap_err();
+        assert!(is_refused(&presence), "{presence}");
+        let cord = os.tie_cord(1, 1).map(|_| ()).unwrap_err();
+        assert!(is_refused(&cord), "{cord}");
+        os.detach().unwrap();
+        // A side file that lies there is refused too.
+        mount_with(&at("merged"), "/dev/shm", "none", libc::MS_BIND, "");
+        let attached = Linux::attach(pod.id, 16, Access::default(), pod.file(), true);
+        let side = attached.map(|_| ()).unwrap_err();
+        assert!(is_refused(&side), "{side}");
+    });
+}
+
+/// Its start time and those of its threads are other numbers there.
+pub fn a_process_that_enters_a_time_namespace_is_of_another_system() {
+    const CLONE_NEWTIME: libc::c_int = 0x80;
+    let pod = TestPod::new();
+    // Any namespace: the body runs in a child of the process that could create it.
+    unshared(libc::CLONE_NEWNS, || {
+        // SAFETY: affects children of this child only.
+        if unsafe { libc::unshare(CLONE_NEWTIME) } != 0 {
+            return println!("skipped: no time namespace can be created here");
+        }
+        let offsets = OpenOptions::new()
+            .write(true)
+            .open("/proc/self/timens_offsets");
+        offsets.unwrap().write_all(b"boottime 100000 0").unwrap();
+        let before = pod.attach();
+        let there = File::open("/proc/self/ns/time_for_children").unwrap();
+        // SAFETY: affects this child only, which has one thread.
+        let entered = unsafe { libc::setns(there.as_raw_fd(), CLONE_NEWTIME) };
+        assert_eq!(entered, 0, "{}", std::io::Error::last_os_error());
+        let after = pod.attach();
+        assert_ne!(after.identity().id, before.identity().id);
+        let times = [before, after].map(|os| os.this_thread().process.start_time);
+        assert_ne!(times[0], times[1]);
+    });
+}
+
+/// Otherwise its host would be taken for one of an earlier boot of this machine, which is dead.
+pub fn a_boot_id_that_is_not_the_kernels_is_of_no_machine() {
+    let pod = TestPod::new();
+    unshared(libc::CLONE_NEWNS, || {
+        mount("tmpfs", "/dev/shm");
+        let own = "/dev/shm/boot_id";
+        fs::write(own, "01234567-89ab-cdef-0123-456789abcdef\n").unwrap();
+        mount_with(
+            own,
+            "/proc/sys/kernel/random/boot_id",
+            "none",
+            libc::MS_BIND,
+            "",
+        );
+        let identity = pod.attach().identity();
+        assert_eq!(identity.boot, 0x0123_4567_89ab_cdef_0123_4567_89ab_cdef);
+        assert_eq!(identity.machine, 0);
+    });
+}
