@@ -196,6 +196,29 @@ fn a_file_and_the_overlay_above_it_have_one_memory_and_two_kinds_of_locks() {
     first.wait_for(&["host 1.1", "died"]);
     first.interrupt();
     first.ends();
+    // The only process dies, and the side file by which that could be seen goes with its /dev/shm.
+    let program = command(["x"; 0]).get_program().to_owned();
+    let mut alone = Command::new("unshare");
+    alone
+        .args([
+            "-m",
+            "sh",
+            "-c",
+            "mount -t tmpfs s /dev/shm && exec \"$0\" pod host \"$1\" --host 2",
+        ])
+        .arg(program)
+        .arg(&above);
+    let mut alone = Running::of(alone);
+    alone.wait_for(&["joined"]);
+    let bury = ["pod", "bury", &above, "--host", "2", "--yes-it-is-off"];
+    outlive(bury).fails(1, "which may be one of them");
+    alone.kill();
+    outlive(["pod", "host", &above, "--host", "3"]).fails(1, "outlive pod bury");
+    outlive(bury).succeeds();
+    let mut next = Running::start(["pod", "host", &above, "--host", "3"]);
+    next.wait_for(&["joined"]);
+    next.interrupt();
+    next.ends();
     outlive(["pod", "destroy", &above]).succeeds();
     assert!(
         Command::new("umount")

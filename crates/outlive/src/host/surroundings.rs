@@ -4,6 +4,7 @@
 use super::Capability;
 use super::calls::nameless;
 use super::side_file_header::{MEETING, bytes};
+use crate::segment::mapping_keeps_locks;
 use rustix::fs::StatVfsMountFlags;
 use rustix::process::{Resource, getrlimit};
 use std::fs;
@@ -43,7 +44,11 @@ fn shm() -> Capability {
         if fs.f_flag.contains(StatVfsMountFlags::RDONLY) {
             return Err(std::io::Error::other("it is mounted read-only"));
         }
-        nameless()?;
+        if !mapping_keeps_locks(&nameless()?) {
+            return Err(std::io::Error::other(
+                "a mapping keeps no lock there; mount a tmpfs",
+            ));
+        }
         Ok((fs.f_bavail * fs.f_frsize, fs.f_blocks * fs.f_frsize))
     });
     Capability {
@@ -51,7 +56,7 @@ fn shm() -> Capability {
         available: found.as_ref().is_ok_and(|(free, _)| *free >= 1 << 20),
         detail: match found {
             Ok((free, all)) => format!("{} of {} MiB free", mib(free), mib(all)),
-            Err(error) => format!("no file can be created there: {error}"),
+            Err(error) => format!("no side file can be created there: {error}"),
         },
         cost: "there is no free space for side files, nor for a pod in it (--shm-size for a \
                container; mount -o remount,rw,size=1G /dev/shm)",
