@@ -176,13 +176,13 @@ fn a_pool_whose_slots_have_owners_that_cannot_be_is_refused() {
                 memory.store(at, word, Ordering::Relaxed);
                 for said in refusals(pod, heap) {
                     let expected =
-                        format!("the word {word:#x} at {at} is not an owner of a worker slot");
+                        format!("the word {word:#x} at {at} is no owner of a worker slot");
                     assert!(said.contains(&expected), "{word:#x}: {said}");
                     assert!(said.contains("outlive pod check"), "{said}");
                 }
                 // Who has opened it before finds it, too.
                 let found = pool.check(heap).join("; ");
-                assert!(found.contains("not an owner of a worker slot"), "{found}");
+                assert!(found.contains("no owner of a worker slot"), "{found}");
             }
             // Whoever is or was a member may be there, and may be a guest.
             for word in [me.to_word(), me.to_word() | 1 << 31, 0] {
