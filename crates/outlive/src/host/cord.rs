@@ -39,7 +39,7 @@ use rustix::io::Errno;
 use std::fs::File;
 use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// The number of attempts to take a lease while another open description of the file prevents it.
 const TRIES: u32 = 20;
@@ -59,8 +59,8 @@ pub(super) struct Cords {
     directory: PathBuf,
     pod: u128,
     access: Access,
-    /// The cords to which this process was tied by [`tie`](Self::tie) and that it has not removed.
-    tied: Mutex<Vec<PathBuf>>,
+    /// The cords to which this process is tied and that it has not removed.
+    tied: Arc<Mutex<Vec<PathBuf>>>,
 }
 
 /// A cord that lies in `/dev/shm`, of whatever pod.
@@ -76,6 +76,8 @@ pub struct CordEntry {
 #[derive(Debug)]
 struct Lease {
     base: NonNull<libc::c_void>,
+    path: PathBuf,
+    tied: Arc<Mutex<Vec<PathBuf>>>,
     /// The number of the process that mapped it (`fork::generation`).
     of: u64,
 }
@@ -88,6 +90,10 @@ unsafe impl Sync for Lease {}
 impl Drop for Lease {
     fn drop(&mut self) {
         if self.of == fork::generation() {
+            let mut tied = self.tied.lock().unwrap_or_else(PoisonError::into_inner);
+            if let Some(at) = tied.iter().position(|path| *path == self.path) {
+                tied.remove(at);
+            }
             // SAFETY: the mapping is ours and never accessed.
             unsafe { libc::munmap(self.base.as_ptr(), PAGE) };
         }
@@ -101,7 +107,7 @@ impl Cords {
             directory: directory.to_owned(),
             pod,
             access,
-            tied: Mutex::default(),
+            tied: Arc::default(),
         }
     }
 
@@ -165,6 +171,12 @@ impl Cords {
     /// permission by the pod's access may pull it. The process stays tied for as long as the result and its
     /// address space live.
     pub(super) fn tie(&self, host: u32, generation: u32) -> Result<Presence, OsError> {
+        if !mapping_keeps_locks(&self.directory) {
+            return Err(OsError::Missing {
+                what: "a filesystem on which a mapping keeps a lease",
+                hint: format!("{} is not on one", self.directory.display()),
+            });
+        }
         let me = rustix::process::geteuid().as_raw();
         let mut all = self.all_of(host, generation).into_iter();
         let (path, file, is_new) = match all.find(|(_, owner)| *owner == me) {
@@ -179,12 +191,6 @@ impl Cords {
                 (path, file, true)
             }
         };
-        if !mapping_keeps_locks(&file) {
-            return Err(OsError::Missing {
-                what: "a filesystem on which a mapping keeps a lease",
-                hint: format!("{} is not on one", path.display()),
-            });
-        }
         if is_new {
             // Earlier incarnations may have been killed with all processes that could remove their
             // cords.
@@ -229,6 +235,8 @@ impl Cords {
         }
         let lease = Lease {
             base: NonNull::new(base).expect("mmap returned null"),
+            path: path.clone(),
+            tied: Arc::clone(&self.tied),
             of: fork::generation(),
         };
         // SAFETY: the mapping is ours. A forked child that inherited it would keep the lease of its
@@ -236,11 +244,7 @@ impl Cords {
         if unsafe { libc::madvise(base, PAGE, libc::MADV_DONTFORK) } != 0 {
             return Err(call("MADV_DONTFORK on a mapping"));
         }
-        // Those of refused joins have been removed with their hosts.
-        let missing = self.missing();
-        let mut tied = self.tied();
-        tied.retain(|tied| !missing.contains(tied) && *tied != path);
-        tied.push(path);
+        self.tied().push(path);
         Ok(Presence::new(lease))
     }
 

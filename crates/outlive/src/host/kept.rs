@@ -23,6 +23,11 @@ impl Linux {
         Place::of_this_process().ok().map(|place| place.boot)
     }
 
+    /// Returns the id of this machine; 0 if it is not known.
+    pub(crate) fn this_machine() -> u128 {
+        super::proc::machine()
+    }
+
     /// Returns whether processes of this PID namespace have, or had, a side file for `pod`. For
     /// observers that must not create one.
     pub fn has_side_file(pod: u128) -> bool {

@@ -101,10 +101,11 @@ impl Linux {
         has_one_kernel: bool,
     ) -> Result<&'static Self, OsError> {
         let mut attached = ATTACHED.lock().unwrap_or_else(PoisonError::into_inner);
-        let (process, place) = (proc::this_process()?, Place::of_this_process()?);
-        let is_ours = |linux: &&&Linux| {
-            linux.pod == pod && linux.of == fork::generation() && linux.place == place
-        };
+        // A program may have no /proc any more.
+        let place = Place::of_this_process();
+        let is_here = |linux: &Linux| place.as_ref().map_or(true, |place| linux.place == *place);
+        let is_ours =
+            |linux: &&&Linux| linux.pod == pod && linux.of == fork::generation() && is_here(linux);
         if let Some(linux) = attached.iter().find(is_ours) {
             if linux.side.obituaries() != obituaries {
                 return Err(OsError::Missing {
@@ -137,6 +138,7 @@ impl Linux {
                 ),
             });
         }
+        let (process, place) = (proc::this_process()?, place?);
         let side = SideFile::attach(Path::new(MEETING), pod, place, obituaries, access)?;
         let identity = OsIdentity {
             // Processes that lock presence in the other file do not see this one's: they are
@@ -210,11 +212,11 @@ impl Linux {
     pub(super) fn remove_attached(pod: u128) -> Result<bool, OsError> {
         let mut attached = ATTACHED.lock().unwrap_or_else(PoisonError::into_inner);
         let ours = |linux: &&Linux| linux.pod == pod && linux.of == fork::generation();
-        let Some(at) = attached.iter().position(ours) else {
-            return Ok(false);
-        };
-        let removed = attached[at].side.remove()?;
-        attached.remove(at);
+        let mut removed = false;
+        while let Some(at) = attached.iter().position(ours) {
+            removed |= attached[at].side.remove()?;
+            attached.remove(at);
+        }
         Ok(removed)
     }
 

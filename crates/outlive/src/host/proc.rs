@@ -237,12 +237,12 @@ impl Place {
         let boot = u128::from_str_radix(&boot.trim().replace('-', ""), 16)
             .map_err(|error| no_proc(BOOT_ID, io::Error::new(io::ErrorKind::InvalidData, error)))?;
         // Even in the /proc of another namespace the link leads to the namespace of the reading
-        // process.
-        let pid = fs::metadata("/proc/self/ns/pid")
-            .map_err(|source| no_proc("/proc/self/ns/pid", source))?
-            .ino();
+        // thread. (The process has no time namespace when its first thread has ended.)
+        let path = "/proc/thread-self/ns/pid";
+        let pid = fs::metadata(path).map_err(|source| no_proc(path, source))?;
+        let pid = pid.ino();
         // Kernels before 5.6 have no time namespaces.
-        let time = fs::metadata("/proc/self/ns/time").map_or(0, |file| file.ino());
+        let time = fs::metadata("/proc/thread-self/ns/time").map_or(0, |file| file.ino());
         Ok(Self {
             boot,
             // Numbers of namespaces have 32 bits.

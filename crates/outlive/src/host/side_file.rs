@@ -107,6 +107,12 @@ impl SideFile {
         obituaries: u32,
         access: Access,
     ) -> Result<Self, OsError> {
+        if !mapping_keeps_locks(meeting) {
+            return Err(OsError::Missing {
+                what: "a filesystem on which a mapping keeps a lock",
+                hint: format!("{} is not on one; mount a tmpfs there", meeting.display()),
+            });
+        }
         let mut unfit = None;
         let until = Instant::now() + PATIENCE;
         for other in 0..NAMES {
@@ -128,12 +134,6 @@ impl SideFile {
                         break;
                     }
                 };
-                if !mapping_keeps_locks(&file) {
-                    return Err(OsError::Missing {
-                        what: "a filesystem on which a mapping keeps a lock",
-                        hint: format!("{} is not on one; mount a tmpfs there", meeting.display()),
-                    });
-                }
                 if let Some(side) = Self::begin(file, &path, pod, place, obituaries)? {
                     return Ok(side);
                 }

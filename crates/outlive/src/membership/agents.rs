@@ -1,4 +1,4 @@
-//! The fence agents at work, published for those who join.
+//! Publishes which fence agents are at work. Joining processes read this.
 //!
 //! An agent acts on a machine and not on an incarnation. While it is at work its host may leave, or
 //! die in another way, and be joined again: the agent would then hit the host's next incarnation.
@@ -6,7 +6,7 @@
 //! and a host comes to life only while no agent against it is at work.
 //!
 //! The handshake: the caller of an agent publishes, then a full fence, then reads that the host's
-//! word still is that of the fence. The joiner reads that the word is not that of a fence any more,
+//! word still is that of the fence. The joining process reads that the host's state is no longer `Fencing`,
 //! then a full fence, then reads what is published. So if the joiner does not see the caller, the
 //! caller sees that the fence is over, and calls no agent.
 
@@ -56,26 +56,31 @@ pub(crate) fn against<M: Memory>(
     })
 }
 
-/// Waits until no agent against `host` is at work. Fails with a description of the caller of one that
-/// goes on.
+/// Waits until no agent against `host` is at work. If one still is at the time limit, returns an
+/// error that names its caller.
 ///
-/// A caller whose host does not beat does not count: it has died, and the kernel has killed its fence
-/// command with it, or its host is about to be fenced. Otherwise the death of all at once would keep
-/// the host from being joined.
+/// A caller that is dead, or whose host does not beat, is ignored: the kernel kills a fence command
+/// with its caller. Otherwise, if all processes died at once, the host could never be joined again.
 pub(crate) fn wait_for_agents<M: Memory>(
     tables: Tables<M>,
     os: &dyn Os,
+    os_number: u16,
     host: InstanceId,
     suspicion: Duration,
 ) -> Result<(), String> {
     let until = os.now() + PATIENCE;
-    let is_up =
-        |&(_, runs_on): &(Instance, InstanceId)| beats_within(tables, os, runs_on, suspicion);
+    let systems = tables.operating_systems();
+    let is_up = |&(caller, runs_on): &(Instance, InstanceId)| {
+        let state = tables.generations().state(caller.id).ok();
+        let its_os = state.and_then(|state| tables.os_of(state));
+        let is_seen = its_os.is_some_and(|its_os| systems.absence_is_proof(os_number, its_os));
+        (!is_seen || os.is_present(caller.id)) && beats_within(tables, os, runs_on, suspicion)
+    };
     while let Some((caller, _)) = against(tables, host).find(is_up) {
         if os.now() >= until {
             return Err(format!(
-                "a fence agent that process {caller} has called against its last incarnation, and that is still \
-                 at work"
+                "a fence agent that process {caller} has called against its last incarnation, and that has not \
+                 returned"
             ));
         }
         pause(os, INTERVAL);

@@ -153,8 +153,8 @@ pub(crate) fn attach_host<M: Memory>(
         }
     }
     seen = generations.state(id).unwrap_or(seen);
-    // Its last incarnation has ended, as was read above.
-    wait_for_agents(tables, os, id, suspicion).map_err(in_use)?;
+    // The state read above shows that the last incarnation has ended.
+    wait_for_agents(tables, os, os_number, id, suspicion).map_err(in_use)?;
     if seen.status == Status::Dead && seen.level == Some(Level::Host) {
         // A host holds nothing itself: there is nothing to recover.
         let recovered = State {

@@ -16,9 +16,9 @@ use std::sync::Arc;
 /// Fences a host that this operating system cannot kill by itself: a BMC, a hypervisor, a cluster manager.
 ///
 /// It is called on a thread of its own and may take as long as it needs. It acts on a machine, so a
-/// late one could hit a host that has come back in the meantime. Therefore a host of which an agent
-/// is at work is not joined again before that has returned (a join waits for 10 seconds and then
-/// fails), and a process that [leaves](super::Process::leave) waits for the agent that it has
+/// late one could hit a host that has come back in the meantime. Therefore a host
+/// cannot be joined again until every agent that was called against it has returned (a join waits
+/// for 10 seconds and then fails), and a process that [leaves](super::Process::leave) waits for the agent that it has
 /// called. So an agent must return. The hearts of the leaving process
 /// beat while it waits. (The pod's fence command is killed after
 /// [`Settings::fence_timeout`](super::Settings::fence_timeout).)
@@ -197,9 +197,14 @@ impl Fence {
                 }
             }
         }
-        // A process that is joining the host has its join lock and no presence yet.
-        if waiting_for.is_none() && os.is_present(self.host) {
-            let why = "a process that is joining it has its join lock";
+        // The process that was bringing the host to life when its fence began has its join lock and no
+        // presence, and may be about to write the host's record. Afterwards it writes nothing more
+        // (the handshake in `join.rs`).
+        if waiting_for.is_none()
+            && os.is_present(self.host)
+            && tables.records().read(self.instance()).is_none()
+        {
+            let why = "a process that is joining it holds its join lock";
             if now.saturating_sub(self.began) >= self.patience {
                 refused = Some(why.to_owned());
             }

@@ -76,9 +76,10 @@ pub(crate) fn end_process(
 /// is: the pid in the pod may have been forged by another user. Does not wait. Returns whether the
 /// process can no longer write to the pod; until then the call can be repeated.
 pub fn kill_process(tables: Tables, os: &dyn Os, process: Instance) -> bool {
-    let state = tables.generations().state(process.id);
-    let state = state
-        .ok()
-        .filter(|state| state.generation == process.generation);
-    state.is_none_or(|state| end_process(tables, os, process.id, state, true) == Ending::Gone)
+    match tables.generations().state(process.id) {
+        // A corrupt word proves nothing.
+        Err(_) => false,
+        Ok(state) if state.generation != process.generation => true,
+        Ok(state) => end_process(tables, os, process.id, state, true) == Ending::Gone,
+    }
 }

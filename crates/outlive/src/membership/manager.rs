@@ -456,7 +456,9 @@ impl Manager {
         }
     }
 
-    fn forget_finished_fences(&mut self) {
+    /// Forgets the fences that are over, and withdraws the agents that have returned. Called in each
+    /// round, also of a process that does nothing else for the role.
+    pub(crate) fn forget_finished_fences(&mut self) {
         let generations = self.tables.generations();
         let over: Vec<_> = self
             .fences
@@ -477,7 +479,7 @@ impl Manager {
         let of_fences = self
             .fences
             .iter()
-            .filter(|(_, fence)| fence.agent() != AgentState::None)
+            .filter(|(_, fence)| fence.agent() == AgentState::AtWork)
             .map(|(host, _)| *host);
         let lingering = self.lingering.iter().map(|(host, _)| *host);
         let hosts = of_fences

@@ -100,8 +100,8 @@ fn refuse_the_present(
     host: Instance,
     is_present: impl Fn(InstanceId) -> bool,
 ) -> Result<(), NotBuried> {
-    if is_present(host.id) {
-        // A process that joins it has its join lock.
+    // As in `fence.rs`.
+    if is_present(host.id) && tables.records().read(host).is_none() {
         return Err(NotBuried::Changed(host));
     }
     for (id, state) in members_of(tables, host.id) {

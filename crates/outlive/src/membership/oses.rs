@@ -142,14 +142,18 @@ impl<M: Memory> OperatingSystems<M> {
                 == ONE_KERNEL
     }
 
-    /// Whether operating system `number` is an earlier boot of the machine that `now` runs on. A machine
-    /// runs one boot at a time, so everything of that boot is dead.
-    pub fn is_of_boot(self, number: u16, boot: u128) -> bool {
-        number < Self::MOST
-            && self
-                .memory
-                .load::<u128>(self.key_at(number) + BOOT, Ordering::Acquire)
-                == boot
+    /// Returns whether operating system `number` may run on the kernel of the machine `machine` in
+    /// its boot `boot`. It cannot if it is of another machine, or of another boot of this one.
+    /// Machine 0 is not known: such a system may be a container with a boot id of its own.
+    pub(crate) fn may_be_of_boot(self, number: u16, machine: u128, boot: u128) -> bool {
+        if number >= Self::MOST {
+            return true;
+        }
+        let at = self.key_at(number);
+        let its_machine = self.memory.load::<u128>(at + MACHINE, Ordering::Acquire);
+        let its_boot = self.memory.load::<u128>(at + BOOT, Ordering::Acquire);
+        let are_known = machine != 0 && its_machine != 0;
+        !are_known || machine == its_machine && boot == its_boot
     }
 
     /// Whether the operating system is an earlier boot of the machine of `now`.

@@ -84,7 +84,7 @@ impl<M: Memory> Records<M> {
                 .store(at + 8 + i as u64 * 8, word, Ordering::Relaxed);
         }
         self.memory.copy_in(at + 48, name);
-        // No agent of the last incarnation is this one's.
+        // Agents that the last incarnation called do not belong to this one.
         self.memory.store(at + AGENTS, 0u64, Ordering::Relaxed);
         self.memory.persist(at, HEART);
         // Release: the first word comes after the rest.

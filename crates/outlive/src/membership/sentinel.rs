@@ -268,6 +268,7 @@ impl<'a> Sentinel<'a> {
             // A process keeps the manager's role as long as it lives, even if it was stopped and
             // has lost the watch.
             if tables.role().holder() != Some(self.process) {
+                self.manager.forget_finished_fences();
                 return self.next_beat;
             }
             if now >= self.manager.next_tick() {

@@ -52,10 +52,11 @@ impl Pod {
     /// side file of their operating system, which may be that of another container, or gone.
     fn refuse_the_unseen(&self, host: InstanceId) -> Result<(), PodError> {
         let systems = self.tables.operating_systems();
-        let state = self.tables.generations().state(host);
-        let Ok(state) = state else { return Ok(()) };
-        let boot = Linux::this_boot();
-        let is_of_this_boot = boot.is_none_or(|boot| systems.is_of_boot(state.host, boot));
+        let Ok(state) = self.tables.generations().state(host) else {
+            return Ok(());
+        };
+        let boot = Linux::this_boot().unwrap_or(0);
+        let is_of_this_boot = systems.may_be_of_boot(state.host, Linux::this_machine(), boot);
         if self.segment.has_one_kernel() || !is_of_this_boot {
             return Ok(());
         }
@@ -64,10 +65,7 @@ impl Pod {
         {
             return Ok(());
         }
-        let file = self.segment.file();
-        let is_alone = backend::lock(&file);
-        backend::share(&file);
-        match is_alone {
+        match !backend::may_be_in_use(&self.segment.file()) {
             true => Ok(()),
             false => Err(PodError::InUse {
                 path: self.segment.path().into(),

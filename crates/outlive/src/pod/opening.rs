@@ -61,13 +61,15 @@ impl<'a> Joining<'a> {
     }
 
     /// Ends a join that was refused. Removes the side file that it created, unless another process
-    /// or another join uses it, and releases what this opening has of it.
+    /// or another join uses it, and releases this opening's
+    /// attachment to that file.
     pub fn refused(self) {
         let mut all = JOINING.lock().unwrap_or_else(PoisonError::into_inner);
         let is_alone = all.get(&self.number) == Some(&1);
         if is_alone && !self.had_side_file && !self.pod.has_member_of_this_process() {
-            let is_removed = Linux::remove_side_file(self.number).is_ok_and(|removed| removed > 0);
+            // Held over both steps: another thread attaches under this lock.
             let mut of_it = self.pod.use_of_it();
+            let is_removed = Linux::remove_side_file(self.number).is_ok_and(|removed| removed > 0);
             if is_removed
                 && !of_it.given_out
                 && let Some(linux) = of_it.attached.take()

@@ -98,10 +98,11 @@ pub(super) fn has_inodes(magic: u64) -> bool {
     matches!(find(magic), Some((_, Kind::Local | Kind::Overlay)))
 }
 
-/// Returns whether a mapping of `file` keeps the locks and leases of the description that was mapped. (On an
-/// overlay the mapping is of the file below.)
-pub(crate) fn mapping_keeps_locks(file: &File) -> bool {
-    filesystem(file).is_ok_and(|magic| !matches!(find(magic), Some((_, Kind::Overlay))))
+/// Returns whether a mapping of a file in `directory` keeps the locks and leases of the description
+/// that was mapped. (On an overlay the mapping is of the file below.) `true` if it is not known.
+pub(crate) fn mapping_keeps_locks(directory: &Path) -> bool {
+    let found = rustix::fs::statfs(directory).map(|found| u64::from(found.f_type as u32));
+    !found.is_ok_and(|magic| matches!(find(magic), Some((_, Kind::Overlay))))
 }
 
 /// The kernel's number for the kind of filesystem that `file` is on.

@@ -232,7 +232,6 @@ impl ProcessSupervisor {
     pub fn kill_children(&mut self) -> Vec<InstanceId> {
         let until = Instant::now() + LAST_BREATH;
         let left = || until.saturating_duration_since(Instant::now());
-        let mut spared = Vec::new();
         for child in &mut self.children {
             if let Some(mut launched) = child.launched.take() {
                 launched.kill();
@@ -240,20 +239,26 @@ impl ProcessSupervisor {
             }
         }
         let tables = self.process.tables();
-        for child in &self.children {
-            let id = child.child.id;
-            let Some(InPod::Lives { instance, .. }) = in_pod(&self.process, id) else {
-                continue;
-            };
-            let is_here = is_here(&self.process, instance);
-            let is_gone = || is_here && kill_process(tables, self.process.os(), instance);
-            while is_here && !is_gone() && !left().is_zero() {
-                std::thread::sleep(Duration::from_millis(1));
+        let lives = |child: &Supervised| match in_pod(&self.process, child.child.id) {
+            Some(InPod::Lives { instance, .. }) => Some((child.child.id, instance)),
+            _ => None,
+        };
+        let mut alive: Vec<_> = self.children.iter().filter_map(lives).collect();
+        loop {
+            // All are killed before any is waited for.
+            alive.retain(|&(_, instance)| {
+                !(is_here(&self.process, instance)
+                    && kill_process(tables, self.process.os(), instance))
+            });
+            let waits = alive
+                .iter()
+                .any(|&(_, instance)| is_here(&self.process, instance));
+            if !waits || left().is_zero() {
+                break;
             }
-            if !is_gone() {
-                spared.push(id);
-            }
+            std::thread::sleep(Duration::from_millis(1));
         }
+        let spared = alive.into_iter().map(|(id, _)| id).collect();
         while !self.reap() && !left().is_zero() {
             std::thread::sleep(Duration::from_millis(1));
         }

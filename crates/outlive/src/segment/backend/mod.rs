@@ -151,6 +151,12 @@ pub(crate) fn share(file: &File) -> bool {
     ofd::lock(file, USE_BYTE, Kind::Read).unwrap_or(true)
 }
 
+/// Returns whether a process of this kernel may have the segment in `file` open by another
+/// description: `true` also if that cannot be read.
+pub(crate) fn may_be_in_use(file: &File) -> bool {
+    ofd::is_locked(file, USE_BYTE).unwrap_or(true)
+}
+
 /// Returns whether another description of this kernel has a write lock on the segment in `file`.
 pub(super) fn is_being_changed(file: &File) -> bool {
     ofd::excludes(file, USE_BYTE, Kind::Read).unwrap_or(false)
