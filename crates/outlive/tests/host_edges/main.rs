@@ -53,6 +53,10 @@ fn main() -> ExitCode {
             places::a_process_that_enters_a_time_namespace_is_of_another_system,
         ),
         (
+            "a_process_whose_first_thread_has_ended_is_where_it_was",
+            places::a_process_whose_first_thread_has_ended_is_where_it_was,
+        ),
+        (
             "a_boot_id_that_is_not_the_kernels_is_of_no_machine",
             places::a_boot_id_that_is_not_the_kernels_is_of_no_machine,
         ),

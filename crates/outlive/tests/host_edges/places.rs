@@ -1,7 +1,7 @@
 //! Places where the kernel's word is another than a program expects: an overlay, a time namespace that was
 //! entered later, and a container that has a boot id of its own.
 
-use super::host_support::TestPod;
+use super::host_support::{Child, TestPod};
 use super::{mount, unshared};
 use outlive::host::{Access, Linux, Os, OsError, PodFile};
 use std::ffi::CString;
@@ -9,6 +9,7 @@ use std::fs::{self, File, OpenOptions};
 use std::io::Write;
 use std::os::fd::AsRawFd;
 use std::path::Path;
+use std::time::Duration;
 
 fn mount_with(what: &str, at: &str, kind: &str, flags: libc::c_ulong, options: &str) {
     let [what, at, kind, options] = [what, at, kind, options].map(|it| CString::new(it).unwrap());
@@ -84,6 +85,31 @@ pub fn a_process_that_enters_a_time_namespace_is_of_another_system() {
         let times = [before, after].map(|os| os.this_thread().process.start_time);
         assert_ne!(times[0], times[1]);
     });
+}
+
+/// `/proc/self` shows no time namespace then.
+pub fn a_process_whose_first_thread_has_ended_is_where_it_was() {
+    let pod = TestPod::new();
+    Child::run(|| {
+        let before = pod.attach();
+        let first = before.this_thread().tid;
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                let stat = format!("/proc/self/task/{first}/stat");
+                let has_ended =
+                    || fs::read_to_string(&stat).is_ok_and(|stat| stat.contains(") Z "));
+                while !has_ended() {
+                    std::thread::sleep(Duration::from_millis(1));
+                }
+                let is_same = core::ptr::eq(before, pod.attach());
+                // SAFETY: ends the child.
+                unsafe { libc::_exit(if is_same { 0 } else { 1 }) };
+            });
+            // SAFETY: ends this thread alone, which holds nothing.
+            unsafe { libc::syscall(libc::SYS_exit, 0) };
+        });
+    })
+    .succeed();
 }
 
 /// Otherwise its host would be taken for one of an earlier boot of this machine, which is dead.

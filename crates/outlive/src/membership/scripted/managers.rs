@@ -253,6 +253,36 @@ fn a_host_comes_back_only_when_no_agent_is_at_work_against_it() {
     assert_eq!(next.host, Instance::new(1, 3));
 }
 
+/// The caller of an agent loses role and watch to others while the agent is at work.
+#[test]
+fn an_agent_that_has_returned_is_withdrawn_also_by_a_process_that_is_off_watch() {
+    let settings = Settings {
+        fence_agents: true,
+        ..settings()
+    };
+    let tables = pod(&settings);
+    let (here, there) = (Scripted::new(1, IDS), Scripted::new(2, IDS));
+    let idle = || Some(Agent::new(&there, there.spawn_process()) as Arc<dyn FenceAgent>);
+    let victim = try_join(tables, &there, 1, None, idle()).unwrap();
+    let agent = Agent::new(&there, victim.identity);
+    let mut caller = try_join(tables, &here, 0, None, Some(agent.clone())).unwrap();
+    rounds_until(&mut caller, || agent.calls() == 1);
+    let other = try_join(tables, &here, 0, None, idle()).unwrap();
+    let (records, role) = (tables.records(), tables.role());
+    assert!(records.change_watch(0, records.watch(0), other.process.to_word()));
+    role.resign(caller.process);
+    assert!(role.take(tables.generations(), other.process));
+    let seen = tables.generations().state(1).unwrap();
+    assert!(crate::membership::death::raise(tables, 1, seen, None).is_some());
+    agent.may_answer.store(true, Ordering::SeqCst);
+    let withdrawn = (0..500).any(|_| {
+        std::thread::sleep(Duration::from_millis(1));
+        caller.round();
+        records.agents(caller.process.id) == 0
+    });
+    assert!(withdrawn, "its host could never be joined again");
+}
+
 /// All die while an agent is at work: what the dead published keeps no host from being joined.
 #[test]
 fn the_agent_of_a_dead_process_is_not_waited_for() {
