@@ -25,7 +25,7 @@ use std::time::{Duration, Instant};
     outlive pod watch /dev/shm/demo\n  \
     outlive pod watch /dev/shm/demo --once      # one frame as text\n\n\
     Keys: up and down (or k and j) select a member, whose locks are shown; a shows or hides those that are \
-    gone; q quits. Pools of workers stand below the members, as `outlive pod status` shows them. Joins nothing: watching is not a member and delays nobody.")]
+    gone; q quits. Pools of workers stand below the members, as `outlive pod status` shows them. The command does not join the pod and does not delay its members.")]
 pub struct Watch {
     #[command(flatten)]
     which: Which,

@@ -303,8 +303,8 @@ fn handshake(name: &str, joiner: Option<Weakness>, fencer: Option<Weakness>) -> 
         })
 }
 
-/// A manager is about to call an agent against a host whose fence ends otherwise and which comes back: the
-/// manager calls none, or the host sees that one is at work.
+/// A manager is about to call an agent against a host whose fence ends otherwise and which comes back:
+/// either the manager calls no agent, or the returning host sees that one is at work.
 fn agent(name: &str, caller: Option<Weakness>, joiner: Option<Weakness>) -> Scenario {
     const MANAGER: u32 = 1;
     const FENCING: State = State {

@@ -1,5 +1,5 @@
-//! What this operating system keeps for pods beside their files: side files and cords. For those who
-//! look for what is left over, and remove it.
+//! What this operating system keeps for pods beside their files: side files and cords. Clean-up code
+//! finds and removes what is left over by these functions.
 
 use super::cord::{self, CordEntry, Cords};
 use super::proc::Place;

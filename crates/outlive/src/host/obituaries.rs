@@ -1,7 +1,7 @@
 //! Obituaries: how the word of an id in the side file is taken, given back, read and cleared.
 //!
-//! A holder writes its thread id into the word, then what tells it from earlier holders with the
-//! same id: the process, the start time, and last (release) the thread id again. A reader begins with
+//! A holder writes its thread id into the word, then the data that distinguishes it from
+//! earlier holders with the same thread id: the process, the start time, and last (release) the thread id again. A reader begins with
 //! that last one (acquire), so it never takes the start time of one holder for that of another.
 //!
 //! Tests: tests/host_edges.
@@ -66,7 +66,7 @@ impl SideFile {
     }
 
     /// Wakes the other watchers of those words that have changed: the kernel wakes one watcher only, and
-    /// it was us, whatever else we may have been woken by at the same time.
+    /// this thread may be the one that it woke.
     fn pass_on(&self, held: &[(u32, u32)]) {
         for &(slot, tid) in held {
             let word = self.word(slot);
@@ -111,8 +111,8 @@ impl SideFile {
                 let (pid, start) = (me.process.pid, me.start_time);
                 self.holder_pid(slot).store(pid, Ordering::Relaxed);
                 self.holder_start(slot).store(start, Ordering::Relaxed);
-                // Only the holder writes it. Killed before this, the mark names nobody (or a holder whom
-                // somebody cleared while it said Held); the word itself is marked in any case.
+                // Only the holder writes it. If it is killed before this, the mark carries no thread id, or
+                // that of an earlier holder; the word itself is marked in any case.
                 self.holder(slot).store(tid, Ordering::Release);
                 Ok(Ok(()))
             }
@@ -160,10 +160,10 @@ impl SideFile {
         self.reading(slot, word)
     }
 
-    /// The kernel's mark names nobody, so a clearing that sleeps while another clears, a third holds and
-    /// dies, could take the third's mark for the first's. The holder's id is cleared first, by
-    /// compare-and-swap, so that of all who saw one mark a single one goes on. What then remains of the
-    /// race hides a mark, never makes one: liveness tells that death, later.
+    /// The kernel's mark carries no id, so a thread that clears it late could take the mark of a later
+    /// holder for that of the first. The holder's id is cleared first, by compare-and-swap, and only
+    /// the thread that succeeds clears the word. What then remains of the race hides a mark and never
+    /// makes one: liveness reports that death, later.
     pub(super) fn clear_obituary(&self, slot: u32, seen: Obituary) -> bool {
         let word = self.word(slot);
         let now = word.load(Ordering::Acquire);
@@ -230,8 +230,8 @@ impl SideFile {
             if !held_by(now) || !self.is_gone(slot, tid) {
                 return None;
             }
-            // Without it what is said of the thread's start counts for nobody. (Not if the kernel has marked the word meanwhile,
-            // and somebody else has cleared it.)
+            // Once the id is cleared, the recorded start time is not used. (The swap fails if the kernel has marked the
+            // word and another thread has cleared it.)
             let holder = self.holder(slot);
             let _ = holder.compare_exchange(tid, 0, Ordering::Relaxed, Ordering::Relaxed);
             // AcqRel: the next holder sees what was done about this one. The loop is for the waiters bit, which a watcher

@@ -68,7 +68,7 @@ pub(crate) fn refuse_the_unfenceable(
             let is_over = systems.is_earlier_boot(state.host, os.identity())
                 && match stage {
                     Admission::First => !door::beats_within(tables, os, id, settings.suspicion),
-                    // One that came since is not an earlier boot, but a machine with the same id.
+                    // A host that joined since the first check cannot be of an earlier boot.
                     Admission::Seen => lock(&shared.silent).contains(&host),
                 };
             if is_over {
