@@ -23,9 +23,9 @@ impl Linux {
         Place::of_this_process().ok().map(|place| place.boot)
     }
 
-    /// Returns the id of this machine; 0 if it is not known.
-    pub(crate) fn this_machine() -> u128 {
-        super::proc::machine()
+    /// Returns the id of this machine in its boot `boot`; 0 if it is not known.
+    pub(crate) fn this_machine(boot: u128) -> u128 {
+        super::proc::machine(boot)
     }
 
     /// Returns whether processes of this PID namespace have, or had, a side file for `pod`. For

@@ -149,7 +149,7 @@ impl Linux {
                 !side.id()
             },
             boot: place.boot,
-            machine: proc::machine(),
+            machine: proc::machine(place.boot),
             one_kernel: false,
         };
         // Not the caller's description, whose lock must end when the caller closes it. (If the file

@@ -201,10 +201,7 @@ impl SideFile {
         }
         let process = ProcessIdentity {
             pid,
-            start_time: match proc::is_own() {
-                true => proc::start_time_of(pid)?,
-                false => 0,
-            },
+            start_time: proc::start_time_of(pid)?,
         };
         Some(ThreadIdentity {
             process,

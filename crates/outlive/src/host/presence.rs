@@ -30,6 +30,7 @@
 use super::side_file_header::MEETING;
 use super::{OsError, futex::last_error};
 use crate::fork;
+use crate::segment::Segment;
 use crate::segment::ofd::{self, Held, Kind, Which, which};
 use core::ptr::NonNull;
 use rustix::io::Errno;
@@ -89,6 +90,15 @@ impl Presence {
 }
 
 impl PodFile {
+    /// Returns the file of the pod in `segment`.
+    pub fn of(segment: Segment) -> Self {
+        Self {
+            // That of the file that is mapped.
+            which: Some(segment.which()),
+            ..Self::new(segment.file(), segment.path(), segment.granule())
+        }
+    }
+
     /// Returns the pod file `file`, opened by `path`. The size of a mapping of it is a multiple of
     /// `granule` bytes.
     pub fn new(file: Arc<File>, path: &Path, granule: u64) -> Self {
@@ -159,8 +169,15 @@ impl PodFile {
     /// As [`claim`](Self::claim), but the byte is unlocked explicitly when the result is dropped.
     pub(super) fn claim_briefly(&self, id: u32) -> Result<Option<Presence>, OsError> {
         let (file, byte) = (self.reopen()?, FIRST_BYTE + libc::off_t::from(id));
-        let claimed = self.lock(&file, byte, Kind::Write)?;
-        Ok(claimed.then(|| Presence::new(Held::new(Arc::new(file), byte))))
+        if !self.lock(&file, byte, Kind::Write)? {
+            return Ok(None);
+        }
+        // The mapping keeps the lock if the program closes the descriptor, and goes after the unlocking.
+        let anchor = self.anchor(&file)?;
+        Ok(Some(Presence::new((
+            Held::new(Arc::new(file), byte),
+            anchor,
+        ))))
     }
 
     /// Registers this process as a user of the operating system number `number` for as long as the
@@ -181,6 +198,12 @@ impl PodFile {
             return Ok(None);
         }
         let anchor = self.anchor(&file)?;
+        if which(&file) != self.which {
+            return Err(OsError::Call {
+                call: format!("locking a byte of {}", self.path.display()),
+                source: Errno::BADF.into(),
+            });
+        }
         drop(file);
         // On an overlay the mapping is of the file below, and the lock has ended with the descriptor.
         match ofd::is_locked(&self.file, byte) {
@@ -198,11 +221,16 @@ impl PodFile {
 
     /// Whether the byte of `id` is locked.
     pub(crate) fn is_locked(&self, id: u32) -> bool {
-        let asked = ofd::is_locked(&self.file, FIRST_BYTE + libc::off_t::from(id));
+        let ask = || ofd::is_locked(&self.file, FIRST_BYTE + libc::off_t::from(id));
+        let is_it = || which(&self.file) == self.which;
         // A program that closes descriptors that are not its own may have given the number to another file since, whose
-        // bytes are free.
-        let asked = match asked {
-            Ok(false) if which(&self.file) != self.which => Err(Errno::BADF.into()),
+        // bytes are free. It must be this file before and after the answer.
+        let asked = match ask() {
+            Ok(false) if !is_it() => Err(Errno::BADF.into()),
+            Ok(false) => ask().and_then(|locked| match locked || is_it() {
+                true => Ok(locked),
+                false => Err(Errno::BADF.into()),
+            }),
             asked => asked,
         };
         asked.unwrap_or_else(|error| {

@@ -1,12 +1,13 @@
 //! What `/proc` says of processes and threads, and where ids mean something.
 
 use super::{Liveness, OsError, ProcessIdentity, ThreadIdentity};
-use crate::fork;
-use core::sync::atomic::{AtomicU64, Ordering};
-use rustix::io::Errno;
-use std::io::Read;
+use rustix::fd::OwnedFd;
+use rustix::fs::{
+    AtFlags, Mode, OFlags, StatxAttributes, StatxFlags, fstat, fstatfs, openat, statx,
+};
+use std::fs::{self, File};
+use std::io::{self, Read};
 use std::os::unix::fs::MetadataExt;
-use std::{fs, io};
 
 const BOOT_ID: &str = "/proc/sys/kernel/random/boot_id";
 /// The kernel's number for procfs (`PROC_SUPER_MAGIC`).
@@ -26,9 +27,13 @@ impl Stat {
         matches!(self.state, b'Z' | b'X' | b'x')
     }
 
-    /// Parses a line. The second field is the program's name in parentheses and may itself hold spaces
-    /// and parentheses, so the fields are counted from the last `)`.
-    fn parse(line: &[u8]) -> Option<Self> {
+    /// Parses the line of the process or thread `id`. The second field is the program's name in
+    /// parentheses and may itself hold spaces and parentheses, so the fields are counted from the
+    /// last `)`.
+    fn parse(line: &[u8], id: u32) -> Option<Self> {
+        if !line.starts_with(format!("{id} (").as_bytes()) {
+            return None;
+        }
         let after = line.iter().rposition(|&byte| byte == b')')? + 1;
         let mut fields = line[after..]
             .split(u8::is_ascii_whitespace)
@@ -44,28 +49,82 @@ impl Stat {
             start_time,
         })
     }
+}
 
-    fn read(path: &str) -> io::Result<Self> {
-        Self::parse(read(path)?.as_bytes())
-            .ok_or_else(|| io::Error::new(io::ErrorKind::InvalidData, "not a line of stat"))
+/// A `/proc`, kept open while files of it are read: what is mounted over `/proc` meanwhile changes
+/// nothing.
+#[derive(Debug)]
+pub(super) struct Proc {
+    root: OwnedFd,
+}
+
+impl Proc {
+    /// Opens whatever is mounted at `/proc`. What it says proves nothing.
+    fn any() -> io::Result<Self> {
+        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let root = rustix::fs::open("/proc", flags, Mode::empty())?;
+        Ok(Self { root })
+    }
+
+    /// Opens `/proc` if it is that of this process's own PID namespace, so that its ids are those
+    /// that this process knows. Then the process has exactly one id there, its own. (In the
+    /// `/proc` of a parent namespace it has two; in that of a child or a sibling it has no line at
+    /// all.)
+    ///
+    /// # Errors
+    /// `Unsupported` if it is another one or none, and those of opening a file.
+    pub fn own() -> io::Result<Self> {
+        let other = io::ErrorKind::Unsupported;
+        let missing = |error: io::Error| match error.kind() {
+            io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => other.into(),
+            _ => error,
+        };
+        let it = Self::any().map_err(missing)?;
+        let status = it.read("self/status").map_err(missing)?;
+        let line = status.lines().find_map(|line| line.strip_prefix("NSpid:"));
+        let pid = std::process::id().to_string();
+        match line.is_some_and(|line| line.split_whitespace().eq([&*pid])) {
+            true => Ok(it),
+            false => Err(other.into()),
+        }
+    }
+
+    /// Reads a small file of it.
+    fn read(&self, path: &str) -> io::Result<String> {
+        let file = openat(
+            &self.root,
+            path,
+            OFlags::RDONLY | OFlags::CLOEXEC,
+            Mode::empty(),
+        )?;
+        // Something may be mounted over the file or its directory.
+        if fstat(&file)?.st_dev != fstat(&self.root)?.st_dev {
+            return Err(io::ErrorKind::Unsupported.into());
+        }
+        read(file.into())
+    }
+
+    fn stat(&self, path: &str, id: u32) -> io::Result<Stat> {
+        let line = self.read(path).map_err(vanished)?;
+        Stat::parse(line.as_bytes(), id)
+            .ok_or_else(|| io::Error::new(io::ErrorKind::InvalidData, "not its line of stat"))
     }
 
     /// Of a process (its leader thread). `NotFound` also where `/proc` hides it.
-    pub(super) fn of_process(pid: u32) -> io::Result<Self> {
-        Self::read(&format!("/proc/{pid}/stat")).map_err(vanished)
+    pub fn of_process(&self, pid: u32) -> io::Result<Stat> {
+        self.stat(&format!("{pid}/stat"), pid)
     }
 
     /// Of a thread. `NotFound` also where `/proc` hides it.
-    pub(super) fn of_thread(pid: u32, tid: u32) -> io::Result<Self> {
-        Self::read(&format!("/proc/{pid}/task/{tid}/stat")).map_err(vanished)
+    pub fn of_thread(&self, pid: u32, tid: u32) -> io::Result<Stat> {
+        self.stat(&format!("{pid}/task/{tid}/stat"), tid)
     }
 }
 
-/// Reads the small file `path` of `/proc` by one read of a page. (Its reported size means nothing,
+/// Reads the small file `file` of `/proc` by one read of a page. (Its reported size means nothing,
 /// so the standard library begins with a few bytes and makes seven reads. A restart waits for
 /// several of these files.)
-fn read(path: &str) -> io::Result<String> {
-    let mut file = fs::File::open(path)?;
+fn read(mut file: File) -> io::Result<String> {
     let mut page = vec![0; 4096];
     let mut there = 0;
     loop {
@@ -100,37 +159,23 @@ pub(super) fn no_such_thread(pid: u32, tid: u32) -> bool {
 
 /// Whether `thread`, of this operating system, exists.
 pub(super) fn liveness(thread: ThreadIdentity) -> Liveness {
-    let pid = thread.process.pid;
-    if !is_own() {
-        // The kernel's own list of threads, which is that of this PID namespace.
-        return if no_such_thread(pid, thread.tid) {
-            Liveness::Gone
-        } else {
-            Liveness::Unknown
-        };
+    let (pid, tid) = (thread.process.pid, thread.tid);
+    // The kernel's own list of the threads of this PID namespace, whatever `/proc` is.
+    if no_such_thread(pid, tid) {
+        return Liveness::Gone;
     }
     let is_over = |stat: Stat| differ(stat.start_time, thread.start_time) || stat.is_dead();
-    match Stat::of_thread(pid, thread.tid) {
-        Ok(stat) if is_over(stat) => {
-            // This would be a proof of death, so it is checked again, and the mount of /proc too.
-            let is_sure =
-                is_own_now() && Stat::of_thread(pid, thread.tid).is_ok_and(is_over) && is_own_now();
-            if is_sure {
-                Liveness::Gone
-            } else {
-                Liveness::Unknown
-            }
-        }
-        Ok(_) => Liveness::Exists,
-        // Not there, or hidden (hidepid=): the kernel tells which.
-        Err(error) if error.kind() == io::ErrorKind::NotFound => {
-            if no_such_thread(pid, thread.tid) {
-                Liveness::Gone
-            } else {
-                Liveness::Unknown
-            }
-        }
-        Err(_) => Liveness::Unknown,
+    let has_ended = |proc: io::Result<Proc>| {
+        let stat = proc.and_then(|proc| proc.of_thread(pid, tid));
+        stat.map(is_over)
+    };
+    // Most threads live, so the first look is by any `/proc`, and the proof of a death by our own.
+    match has_ended(Proc::any()) {
+        Ok(false) => Liveness::Exists,
+        Ok(true) if matches!(has_ended(Proc::own()), Ok(true)) => Liveness::Gone,
+        // It may have ended since, or be hidden (hidepid=).
+        _ if no_such_thread(pid, tid) => Liveness::Gone,
+        _ => Liveness::Unknown,
     }
 }
 
@@ -152,73 +197,44 @@ pub(super) fn is_thread_of_this_process(tid: u32) -> bool {
     unsafe { libc::syscall(libc::SYS_tgkill, std::process::id(), tid, 0) == 0 }
 }
 
-/// Returns the start time of process `pid`; `None` if it cannot be read.
+/// Returns the start time of process `pid`: 0 if it is not known here, `None` if there is no such
+/// process.
 pub(super) fn start_time_of(pid: u32) -> Option<u64> {
-    if !is_own() {
-        return None;
-    }
-    Stat::of_process(pid).ok().map(|stat| stat.start_time)
+    let Ok(proc) = Proc::own() else {
+        return Some(0);
+    };
+    proc.of_process(pid).ok().map(|stat| stat.start_time)
 }
 
 /// This process. Its start time is read each time: a forked child has its own, and in another time
 /// namespace it is another number.
 pub(super) fn this_process() -> Result<ProcessIdentity, OsError> {
     let pid = std::process::id();
-    let start_time = if is_own() {
-        let stat = Stat::of_process(pid).map_err(|source| no_proc("/proc/PID/stat", source))?;
-        stat.start_time
-    } else {
-        0
+    let start_time = match Proc::own() {
+        Ok(proc) => proc.of_process(pid).map(|stat| stat.start_time),
+        // Not known: another start time would prove that this process is gone.
+        Err(error) if error.kind() == io::ErrorKind::Unsupported => Ok(0),
+        Err(error) => Err(error),
     };
+    let start_time = start_time.map_err(|source| no_proc("/proc/PID/stat", source))?;
     Ok(ProcessIdentity { pid, start_time })
 }
 
 /// The calling thread of `process`.
 pub(super) fn this_thread(process: ProcessIdentity) -> ThreadIdentity {
     let tid = this_tid();
-    // 0 (not known) where it cannot be read: a wrong start time would prove that this thread is
-    // gone.
-    let start_time = match is_own() {
-        true => Stat::of_thread(process.pid, tid).map_or(0, |stat| stat.start_time),
-        false => 0,
-    };
+    let stat = Proc::own().and_then(|proc| proc.of_thread(process.pid, tid));
     ThreadIdentity {
         process,
         tid,
-        start_time,
+        // As above.
+        start_time: stat.map_or(0, |stat| stat.start_time),
     }
 }
 
 /// The id of the calling thread. Asked each time: a forked child has another than it remembers.
 pub(super) fn this_tid() -> u32 {
     rustix::thread::gettid().as_raw_nonzero().get() as u32
-}
-
-/// Returns whether `/proc` is that of this process's own PID namespace, so that its ids are those
-/// that this process knows. Then the process has exactly one id there, its own. (In the `/proc` of
-/// a parent namespace it has two; in that of a child or a sibling, and without `/proc`, it has no
-/// line at all.)
-pub(super) fn is_own() -> bool {
-    /// The number of the process that checked last (`fork.rs`), and the result in the lowest bit. A
-    /// forked child checks again.
-    static ANSWER: AtomicU64 = AtomicU64::new(0);
-    let me = fork::generation();
-    // Relaxed: the word alone is the answer.
-    let known = ANSWER.load(Ordering::Relaxed);
-    if known >> 1 == me {
-        return known & 1 != 0;
-    }
-    let is_own = is_own_now();
-    ANSWER.store(me << 1 | u64::from(is_own), Ordering::Relaxed);
-    is_own
-}
-
-/// As [`is_own`], but checks again: another `/proc` may have been mounted over this one since.
-fn is_own_now() -> bool {
-    let pid = std::process::id();
-    let status = read("/proc/self/status").unwrap_or_default();
-    let line = status.lines().find_map(|line| line.strip_prefix("NSpid:"));
-    line.is_some_and(|line| line.split_whitespace().eq([pid.to_string()]))
 }
 
 /// The scope in which the ids of this process's threads are valid, as a part of a name.
@@ -233,9 +249,7 @@ pub(super) struct Place {
 
 impl Place {
     pub(super) fn of_this_process() -> Result<Self, OsError> {
-        let boot = read(BOOT_ID).map_err(|source| no_proc(BOOT_ID, source))?;
-        let boot = u128::from_str_radix(&boot.trim().replace('-', ""), 16)
-            .map_err(|error| no_proc(BOOT_ID, io::Error::new(io::ErrorKind::InvalidData, error)))?;
+        let (boot, _) = boot().map_err(|source| no_proc(BOOT_ID, source))?;
         // Even in the /proc of another namespace the link leads to the namespace of the reading
         // thread. (The process has no time namespace when its first thread has ended.)
         let path = "/proc/thread-self/ns/pid";
@@ -251,17 +265,29 @@ impl Place {
     }
 }
 
+/// Returns the id of this boot, and whether it is the kernel's: a container may have another file
+/// in its place.
+fn boot() -> io::Result<(u128, bool)> {
+    let file = File::open(BOOT_ID)?;
+    let is_of_proc = fstatfs(&file).is_ok_and(|it| it.f_type as u32 == PROC);
+    // Another file of procfs, mounted there, is the root of a mount.
+    let root = StatxAttributes::MOUNT_ROOT;
+    let is_no_mount = statx(&file, "", AtFlags::EMPTY_PATH, StatxFlags::empty())
+        .is_ok_and(|it| it.stx_attributes_mask.contains(root) && !it.stx_attributes.contains(root));
+    let text = read(file)?.trim().replace('-', "");
+    let id = u128::from_str_radix(&text, 16)
+        .map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))?;
+    Ok((id, is_of_proc && is_no_mount))
+}
+
 /// Returns the id of this machine, which stays the same over its boots; 0 if it is not known, or if
-/// this is a container with a boot id of its own: its boot would be taken for an earlier one.
-pub(super) fn machine() -> u128 {
-    let of_kernel = fs::File::open(BOOT_ID)
-        .map_err(|_| Errno::NOENT)
-        .and_then(rustix::fs::fstatfs)
-        .is_ok_and(|filesystem| filesystem.f_type as u32 == PROC);
-    if !of_kernel {
+/// `its_boot` is not the boot id of the kernel: the boot of a container with a boot id of its own would
+/// be taken for an earlier one of this machine.
+pub(super) fn machine(its_boot: u128) -> u128 {
+    if !boot().is_ok_and(|boot| boot == (its_boot, true)) {
         return 0;
     }
-    let id = read("/etc/machine-id").ok();
+    let id = fs::read_to_string("/etc/machine-id").ok();
     id.and_then(|id| u128::from_str_radix(id.trim(), 16).ok())
         .unwrap_or(0)
 }
@@ -286,14 +312,22 @@ mod tests {
         let tail = "S 1 2 3 0 -1 4194560 1 2 3 4 5 6 7 8 20 0 17 0 4711 9 10";
         for name in ["sh", "a b", "x) R 1 (y", ")", "S 1 2 (("] {
             let line = format!("42 ({name}) {tail}\n");
-            let stat = Stat::parse(line.as_bytes()).unwrap();
+            let stat = Stat::parse(line.as_bytes(), 42).unwrap();
             assert_eq!(
                 (stat.state, stat.threads, stat.start_time),
                 (b'S', 17, 4711)
             );
         }
-        for broken in ["", "42", "42 (sh)", "42 (sh) S 1 2", "42 (sh S 1 2 3"] {
-            assert_eq!(Stat::parse(broken.as_bytes()), None, "{broken:?}");
+        let other = format!("421 (sh) {tail}");
+        for broken in [
+            &*other,
+            "",
+            "42",
+            "42 (sh)",
+            "42 (sh) S 1 2",
+            "42 (sh S 1 2 3",
+        ] {
+            assert_eq!(Stat::parse(broken.as_bytes(), 42), None, "{broken:?}");
         }
     }
 

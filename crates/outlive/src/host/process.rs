@@ -1,6 +1,6 @@
 //! Handles on processes: pidfds that were checked by start time.
 
-use super::proc::{self, Stat, differ, no_such_thread};
+use super::proc::{Proc, differ, no_such_thread};
 use super::{OsError, ProcessHandle, ProcessIdentity};
 use core::time::Duration;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -33,15 +33,25 @@ pub(super) fn open(process: ProcessIdentity) -> Result<Option<Box<dyn ProcessHan
             });
         }
     };
-    if process.start_time == 0 || !proc::is_own() {
+    let proc = match Proc::own() {
+        Err(source) if source.kind() != io::ErrorKind::Unsupported => {
+            return Err(OsError::Call {
+                call: "opening /proc".into(),
+                source,
+            });
+        }
+        Ok(proc) if process.start_time != 0 => proc,
         // A pid alone may be another process's by now.
-        return Err(OsError::Missing {
-            what: "/proc of this PID namespace",
-            hint: "without it processes cannot be told from later ones with the same pid; mount it: mount -t proc proc /proc"
-                .into(),
-        });
-    }
-    match Stat::of_process(process.pid) {
+        _ => {
+            return Err(OsError::Missing {
+                what: "/proc of this PID namespace",
+                hint: "without it processes cannot be told from later ones with the same pid; mount it: mount -t proc \
+                       proc /proc"
+                    .into(),
+            });
+        }
+    };
+    match proc.of_process(process.pid) {
         Ok(stat) if differ(stat.start_time, process.start_time) => return Ok(None),
         Ok(_) => {}
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
@@ -150,15 +160,12 @@ impl ProcessHandle for Polled {
     }
 
     fn is_gone(&self) -> bool {
-        match Stat::of_process(self.process.pid) {
+        match Proc::own().map(|proc| proc.of_process(self.process.pid)) {
             // A zombie leader may be survived by other threads.
-            Ok(stat) => {
+            Ok(Ok(stat)) => {
                 stat.start_time != self.process.start_time || stat.is_dead() && stat.threads <= 1
             }
-            Err(error) => {
-                error.kind() == io::ErrorKind::NotFound
-                    && no_such_thread(self.process.pid, self.process.pid)
-            }
+            _ => no_such_thread(self.process.pid, self.process.pid),
         }
     }
 
@@ -182,8 +189,7 @@ impl ProcessHandle for Polled {
 
 /// Kills by pid, right after a look whether the pid is still that of `process`.
 fn kill_checked(process: ProcessIdentity, pid: Pid) -> bool {
-    match Stat::of_process(process.pid) {
-        _ if !proc::is_own() => false,
+    match Proc::own().and_then(|proc| proc.of_process(process.pid)) {
         Ok(stat) if differ(stat.start_time, process.start_time) => true,
         Ok(_) => matches!(kill_process(pid, Signal::KILL), Ok(()) | Err(Errno::SRCH)),
         Err(_) => no_such_thread(process.pid, process.pid),
@@ -195,10 +201,14 @@ mod tests {
     use super::*;
     use std::process::{Child, Command};
 
+    fn stat_of(pid: u32) -> io::Result<super::super::proc::Stat> {
+        Proc::own()?.of_process(pid)
+    }
+
     fn sleeper() -> (Child, ProcessIdentity) {
         let child = Command::new("sleep").arg("60").spawn().unwrap();
         let pid = child.id();
-        let start_time = Stat::of_process(pid).unwrap().start_time;
+        let start_time = stat_of(pid).unwrap().start_time;
         (child, ProcessIdentity { pid, start_time })
     }
 
@@ -212,7 +222,7 @@ mod tests {
         assert!(handle.send_kill());
         assert!(handle.wait_gone(Duration::from_secs(20)));
         // Nobody has reaped it yet.
-        assert!(Stat::of_process(process.pid).unwrap().is_dead());
+        assert!(stat_of(process.pid).unwrap().is_dead());
         child.wait().unwrap();
         assert!(handle.is_gone());
         assert!(

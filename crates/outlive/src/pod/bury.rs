@@ -3,7 +3,6 @@
 use super::{Pod, PodError};
 use crate::host::{Bells, Linux};
 use crate::membership::{Instance, InstanceId, bury_by_word};
-use crate::segment::backend;
 use core::time::Duration;
 
 /// Bells that do nothing: a caller that is not a member has none. Members notice the death at their
@@ -56,7 +55,7 @@ impl Pod {
             return Ok(());
         };
         let boot = Linux::this_boot().unwrap_or(0);
-        let is_of_this_boot = systems.may_be_of_boot(state.host, Linux::this_machine(), boot);
+        let is_of_this_boot = systems.may_be_of_boot(state.host, Linux::this_machine(boot), boot);
         if self.segment.has_one_kernel() || !is_of_this_boot {
             return Ok(());
         }
@@ -65,9 +64,9 @@ impl Pod {
         {
             return Ok(());
         }
-        match !backend::may_be_in_use(&self.segment.file()) {
-            true => Ok(()),
-            false => Err(PodError::InUse {
+        match self.segment.may_be_in_use() {
+            false => Ok(()),
+            true => Err(PodError::InUse {
                 path: self.segment.path().into(),
                 why: format!(
                     "host {host} is of this machine since its last boot, its processes cannot be seen from here, and \

@@ -239,8 +239,7 @@ impl Pod {
     /// Returns an error if the pod's file is a copy that was not adopted; with `adopt`, adopts it.
     fn refuse_a_copy(&self, adopt: bool) -> Result<(), PodError> {
         let path = || self.segment.path().into();
-        let metadata = self.segment.file().metadata();
-        let metadata = metadata.map_err(|source| OsError::Call {
+        let metadata = { self.segment.own_file()?.metadata() }.map_err(|source| OsError::Call {
             call: format!("stat of {}", self.segment.path().display()),
             source,
         })?;
@@ -277,8 +276,7 @@ impl Pod {
     }
 
     fn file(&self) -> PodFile {
-        let segment = self.segment;
-        PodFile::new(segment.file(), segment.path(), segment.granule())
+        PodFile::of(self.segment)
     }
 
     /// This operating system, as the pod's members on it see it: the obituaries and bells of this pod.
@@ -320,8 +318,12 @@ impl Pod {
     /// Returns the access to the side file and cords: users that may use the pod's file may use
     /// these too.
     fn side_file_access(&self) -> Access {
-        let metadata = self.segment.file().metadata();
-        metadata.map_or_else(|_| Access::default(), |metadata| access_of(&metadata))
+        let metadata = self
+            .segment
+            .own_file()
+            .ok()
+            .and_then(|file| file.metadata().ok());
+        metadata.map_or_else(Access::default, |metadata| access_of(&metadata))
     }
 
     /// The segment that the pod lives in.

@@ -64,7 +64,8 @@ impl Pod {
         drop(of_it);
         let _repairing = Repairing(self);
         // Every other opening on this kernel holds a shared lock.
-        if !backend::lock(&self.segment().file()) {
+        let file = self.segment().own_file()?;
+        if !backend::lock(&file) {
             return Err(in_use("another process has it open".into()));
         }
         self.repair_alone(in_use)

@@ -5,85 +5,19 @@
 //! does not install signal handlers on its own: a program that wants the line calls
 //! [`report_bus_errors`], as the `outlive` command does.
 //!
-//! Mappings are entered in a static table of atomics, which the handler reads without locks. It
-//! reads no slot that is being reused: the slot that contains the faulting address belongs to a
-//! mapping that a thread is accessing, so it does not change.
+//! The mappings are those of the table in `mapped.rs`, which the handler reads without locks.
 //!
 //! Tests: tests/segment_bus_error.rs.
 
+use super::mapped::{Slot, find};
 use core::ptr::null_mut;
 use core::sync::atomic::{AtomicPtr, AtomicU8, AtomicUsize, Ordering};
 use libc::{c_int, c_void, siginfo_t};
 use std::io;
-use std::os::unix::ffi::OsStrExt;
-use std::path::Path;
 use std::sync::OnceLock;
 
-/// The number of mappings that the table holds. A fault in a mapping beyond them is not reported.
-const SLOTS: usize = 512;
-/// The number of bytes that are kept of a path, from its end.
-const PATH_BYTES: usize = 232;
-/// `start` of a slot that is free, and of one that is being written.
-const FREE: usize = 0;
-const TAKEN: usize = 1;
-
-struct Slot {
-    /// The first address, written last.
-    start: AtomicUsize,
-    len: AtomicUsize,
-    path_len: AtomicUsize,
-    path: [AtomicU8; PATH_BYTES],
-}
-
-static TABLE: [Slot; SLOTS] = [const {
-    Slot {
-        start: AtomicUsize::new(FREE),
-        len: AtomicUsize::new(0),
-        path_len: AtomicUsize::new(0),
-        path: [const { AtomicU8::new(0) }; PATH_BYTES],
-    }
-}; SLOTS];
-
-/// An entry of the table. A drop removes the entry; it comes before the mapping is removed, so that
-/// no other mapping is taken for this one.
-#[derive(Debug)]
-pub(crate) struct Registered(Option<usize>);
-
-impl Registered {
-    /// Enters the mapping of `len` bytes at `start` of the file at `path`.
-    pub fn new(start: *const u8, len: usize, path: &Path) -> Self {
-        // Acquire: the writes below come after those of the slot's earlier owner.
-        let take = |slot: &&Slot| {
-            let (free, taken) = (Ordering::Acquire, Ordering::Relaxed);
-            slot.start
-                .compare_exchange(FREE, TAKEN, free, taken)
-                .is_ok()
-        };
-        let Some(at) = TABLE.iter().position(|slot| take(&slot)) else {
-            return Self(None);
-        };
-        let slot = &TABLE[at];
-        let path = path.as_os_str().as_bytes();
-        let end = &path[path.len().saturating_sub(PATH_BYTES)..];
-        for (cell, byte) in slot.path.iter().zip(end) {
-            cell.store(*byte, Ordering::Relaxed);
-        }
-        slot.path_len.store(end.len(), Ordering::Relaxed);
-        slot.len.store(len, Ordering::Relaxed);
-        // Release: a handler that sees the address sees the rest.
-        slot.start.store(start as usize, Ordering::Release);
-        Self(Some(at))
-    }
-}
-
-impl Drop for Registered {
-    fn drop(&mut self) {
-        if let Some(at) = self.0 {
-            // Release: the next owner's writes come after all of ours.
-            TABLE[at].start.store(FREE, Ordering::Release);
-        }
-    }
-}
+/// The size of the line: a path's end and the text.
+const LINE: usize = 512;
 
 /// The disposition that was replaced. It is not changed after the handler has been installed.
 static BEFORE: OnceLock<libc::sigaction> = OnceLock::new();
@@ -184,13 +118,6 @@ fn restore(signal: c_int, before: &libc::sigaction) {
     unsafe { libc::sigaction(signal, before, null_mut()) };
 }
 
-fn find(at: usize) -> Option<&'static Slot> {
-    TABLE.iter().find(|slot| {
-        let start = slot.start.load(Ordering::Acquire);
-        start > TAKEN && at.wrapping_sub(start) < slot.len.load(Ordering::Relaxed)
-    })
-}
-
 fn report_once(slot: &Slot, code: c_int) {
     // Relaxed: only the line itself matters, which the kernel has once `report` returns.
     let (order, failure) = (Ordering::Relaxed, Ordering::Relaxed);
@@ -212,27 +139,19 @@ fn report_once(slot: &Slot, code: c_int) {
 fn report(slot: &Slot, code: c_int) {
     /// `BUS_MCEERR_AR`, the first of the codes of failed memory.
     const MEMORY_FAILED: c_int = 4;
-    let mut line = [0; PATH_BYTES + 256];
+    let mut line = [0; LINE];
     let mut len = 0;
-    let mut put = |bytes: &[u8]| {
-        for byte in bytes {
-            if let Some(cell) = line.get_mut(len) {
-                *cell = *byte;
-                len += 1;
-            }
-        }
-    };
-    put(b"outlive: ");
-    let path_len = slot.path_len.load(Ordering::Relaxed).min(PATH_BYTES);
-    for cell in slot.path.iter().take(path_len) {
-        put(&[cell.load(Ordering::Relaxed)]);
-    }
-    put(if code >= MEMORY_FAILED {
+    let text: &[u8] = if code >= MEMORY_FAILED {
         b" has lost a page: its memory failed; this process ends by SIGBUS\n"
     } else {
         b" has lost pages that were mapped: another program truncated it, or its device failed; \
           this process ends by SIGBUS\n"
-    });
+    };
+    let bytes = b"outlive: ".iter().copied().chain(slot.path());
+    for (cell, byte) in line.iter_mut().zip(bytes.chain(text.iter().copied())) {
+        *cell = byte;
+        len += 1;
+    }
     write(line.get(..len).unwrap_or_default());
     let more = MORE_LEN.load(Ordering::SeqCst);
     if more > 0 {

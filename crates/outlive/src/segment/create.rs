@@ -278,7 +278,7 @@ impl<'a> SegmentBuilder<'a> {
         let held = Some(backend::held(backend.file()));
         Ok(Segment::new(
             superblock, memory, pages, mapping, backend, held,
-        ))
+        )?)
     }
 
     /// Returns the number of bytes that must stay free on the filesystem of `file`.

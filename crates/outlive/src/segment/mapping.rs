@@ -1,8 +1,9 @@
 //! The mapping of a segment into this process.
 
-use super::bus_error::Registered;
 use super::completion::load_page;
 use super::error::CallFailed;
+use super::mapped::Registered;
+use super::ofd::{Which, which};
 use super::superblock::{Page, SUPERBLOCK_BYTES};
 use crate::fork;
 use outlive_memory::{Memory, Native, NoWideAtomics, Offset, Ordering, PersistenceDomain};
@@ -26,6 +27,7 @@ const MADV_COLLAPSE: i32 = 25;
 pub(super) struct Mapping {
     base: NonNull<u8>,
     len: usize,
+    which: Which,
     registered: Mutex<Option<Registered>>,
     /// The number of the process that mapped it (`fork::generation`): a child has other memory
     /// there.
@@ -43,6 +45,7 @@ impl Mapping {
     pub fn new(file: &File, path: &Path, len: u64, huge: bool) -> Result<Self, CallFailed> {
         let failed = |error| CallFailed::new("mmap", path, error);
         let len = usize::try_from(len).map_err(|_| failed(Errno::NOMEM))?;
+        let its = which(file).ok_or_else(|| failed(Errno::BADF))?;
         let (at, fixed) = if huge && len as u64 >= HUGE {
             (aligned_place(len).map_err(failed)?, MapFlags::FIXED)
         } else {
@@ -72,6 +75,7 @@ impl Mapping {
         let mapping = Self {
             base,
             len,
+            which: its,
             registered: Mutex::new(Some(Registered::new(base.as_ptr(), len, path))),
             of: fork::generation(),
         };
@@ -79,9 +83,17 @@ impl Mapping {
         mapping
             .advise(Advice::LinuxDontFork)
             .map_err(|error| CallFailed::new("madvise(MADV_DONTFORK)", path, error))?;
+        if which(file) != Some(its) {
+            return Err(failed(Errno::BADF));
+        }
         // A failure is ignored: a core dump would only delay the report of the death, by seconds.
         let _ = mapping.advise(Advice::LinuxDontDump);
         Ok(mapping)
+    }
+
+    /// The file that it maps.
+    pub fn which(&self) -> Which {
+        self.which
     }
 
     /// A handle on the first `size` bytes.

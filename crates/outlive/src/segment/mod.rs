@@ -67,6 +67,7 @@ mod destroy;
 mod error;
 pub(crate) mod filesystem;
 mod layout;
+mod mapped;
 mod mapping;
 #[cfg(test)]
 mod mortal;
@@ -79,7 +80,6 @@ mod superblock;
 
 pub use area::{Area, AreaClass, AreaKind, AreaName, AreaSize, LayoutError};
 pub use backend::BackendKind;
-pub(crate) use bus_error::Registered;
 pub use bus_error::{report_bus_errors, say_after_bus_error};
 pub use completion::CreatePoint;
 pub use create::SegmentBuilder;
@@ -87,6 +87,7 @@ pub(crate) use error::hint;
 pub use error::{CallFailed, CreateError, DestroyError, OpenError, Unsuitable};
 pub(crate) use filesystem::{can_link, mapping_keeps_locks, set_mode};
 pub use layout::{Field, Shape, Shared, TypeLayout};
+pub(crate) use mapped::Registered;
 pub use open::OpenOptions;
 pub use pages::{HugePages, Pages};
 pub use roots::{PublishPoint, Root, RootError, Roots};
@@ -98,8 +99,9 @@ pub use bytemuck as __bytemuck;
 
 use backend::Backend;
 use mapping::Mapping;
-use ofd::Held;
+use ofd::{Held, Which, which};
 use outlive_memory::{Memory, Native, PersistenceDomain};
+use rustix::io::Errno;
 use std::any::Any;
 use std::fmt;
 use std::fs::File;
@@ -122,6 +124,8 @@ struct Inner {
     pages: Pages,
     path: PathBuf,
     mapping: Mapping,
+    has_one_kernel: bool,
+    is_known_by_inode: bool,
     /// `None` once the segment is closed.
     medium: RwLock<Option<Medium>>,
     companion: OnceLock<Arc<dyn Any + Send + Sync>>,
@@ -186,22 +190,29 @@ impl Segment {
         mapping: Mapping,
         backend: Box<dyn Backend>,
         held: Option<Held>,
-    ) -> Self {
+    ) -> Result<Self, CallFailed> {
+        // Asked now and not later: see `own_file`.
+        let (has_one_kernel, is_known_by_inode) =
+            (backend.has_one_kernel(), backend.is_known_by_inode());
         let inner = Box::new(Inner {
             superblock,
             memory,
             pages,
             path: backend.path().to_owned(),
             mapping,
+            has_one_kernel,
+            is_known_by_inode,
             medium: RwLock::new(Some(Medium {
                 backend: backend.into(),
                 _held: held,
             })),
             companion: OnceLock::new(),
         });
-        Self {
+        let segment = Self {
             inner: NonNull::from(Box::leak(inner)),
-        }
+        };
+        segment.own_file()?;
+        Ok(segment)
     }
 
     fn inner(&self) -> &'static Inner {
@@ -284,6 +295,29 @@ impl Segment {
         Arc::clone(self.medium().file())
     }
 
+    /// Returns the identity of the file that is mapped.
+    pub(crate) fn which(&self) -> Which {
+        self.inner().mapping.which()
+    }
+
+    /// Returns the file that is mapped, if its descriptor is still that file's: a program that closes
+    /// descriptors which it has not opened may have given the number to another file since.
+    pub(crate) fn own_file(&self) -> Result<Arc<File>, CallFailed> {
+        let file = self.file();
+        match which(&file) == Some(self.which()) {
+            true => Ok(file),
+            false => Err(CallFailed::new("fstat", self.path(), Errno::BADF)),
+        }
+    }
+
+    /// Returns whether a process of this kernel may have it open by another opening: `true` also if
+    /// that cannot be read.
+    pub(crate) fn may_be_in_use(&self) -> bool {
+        let asked = self.own_file().map(|file| backend::may_be_in_use(&file));
+        // The descriptor must have been the file's all the while.
+        !matches!(asked, Ok(false)) || self.own_file().is_err()
+    }
+
     /// Returns whether one kernel at a time can map it, and all processes that map it see one
     /// another's file locks: true for a file on a local filesystem, or a memfd. A device, or a file
     /// that is mapped directly (virtiofs with DAX, famfs), can be mapped by several kernels; two
@@ -291,13 +325,13 @@ impl Segment {
     /// separate locks. (A file on a network, cluster or FUSE filesystem is refused: its mappings
     /// are not coherent between machines.)
     pub fn has_one_kernel(&self) -> bool {
-        self.medium().has_one_kernel()
+        self.inner().has_one_kernel
     }
 
     /// Returns whether its inode number distinguishes it from every copy of it, for all processes
     /// that can map it.
     pub(crate) fn is_known_by_inode(&self) -> bool {
-        self.medium().is_known_by_inode()
+        self.inner().is_known_by_inode
     }
 
     /// Returns the number of bytes of which the size of every mapping of it is a multiple.

@@ -168,7 +168,7 @@ impl<'a> OpenOptions<'a> {
         let held = is_own.then(|| backend::held(backend.file()));
         Ok(Segment::new(
             superblock, memory, pages, mapping, backend, held,
-        ))
+        )?)
     }
 }
 

@@ -5,6 +5,7 @@ mod clearing;
 #[path = "../host_support/mod.rs"]
 mod host_support;
 mod places;
+mod substitutes;
 mod users;
 
 use host_support::{Child, Shared, TestPod, hold, run, sleep_for_ever, until};
@@ -58,7 +59,19 @@ fn main() -> ExitCode {
         ),
         (
             "a_boot_id_that_is_not_the_kernels_is_of_no_machine",
-            places::a_boot_id_that_is_not_the_kernels_is_of_no_machine,
+            substitutes::a_boot_id_that_is_not_the_kernels_is_of_no_machine,
+        ),
+        (
+            "a_proc_that_was_mounted_later_tells_no_start_time",
+            substitutes::a_proc_that_was_mounted_later_tells_no_start_time,
+        ),
+        (
+            "a_number_that_is_another_files_proves_no_death",
+            substitutes::a_number_that_is_another_files_proves_no_death,
+        ),
+        (
+            "a_forked_child_has_no_pod_at_its_parents_addresses",
+            substitutes::a_forked_child_has_no_pod_at_its_parents_addresses,
         ),
         (
             "names_of_other_users_are_passed_over",

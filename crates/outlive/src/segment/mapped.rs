@@ -1,0 +1,207 @@
+//! The mappings of shared memory that this process has, for code that can neither lock nor allocate:
+//! the handler of SIGBUS and the child side of a fork.
+//!
+//! They are entered in a table of atomics, which grows and never shrinks. A reader meets no slot that
+//! is being reused: the handler looks for a mapping that a thread is accessing, which is not removed
+//! meanwhile, and a forked child has one thread.
+//!
+//! **Forks.** A forked child does not inherit these mappings (`MADV_DONTFORK`): it could write after the
+//! death of its parent was reported. Its copies of the parent's handles point at addresses that are
+//! free, where its own mapping of the same pod may come to lie, and the child would then write as its
+//! parent. So in the child each such range is reserved, without access, before `fork` returns there.
+//! (A child of a bare `clone` has no such reservations.)
+
+use core::ptr::null_mut;
+use core::sync::atomic::{AtomicPtr, AtomicU8, AtomicUsize, Ordering};
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+use std::sync::Once;
+
+/// The number of slots by which the table grows.
+const SLOTS: usize = 128;
+/// The number of bytes that are kept of a path, from its end.
+const PATH_BYTES: usize = 232;
+/// `start` of a slot that is free, and of one that is being written.
+const FREE: usize = 0;
+const TAKEN: usize = 1;
+
+#[derive(Debug)]
+pub(super) struct Slot {
+    /// The first address, written last.
+    start: AtomicUsize,
+    len: AtomicUsize,
+    path_len: AtomicUsize,
+    path: [AtomicU8; PATH_BYTES],
+}
+
+struct Table {
+    slots: [Slot; SLOTS],
+    /// More of it, or null.
+    more: AtomicPtr<Table>,
+}
+
+static TABLE: Table = Table::new();
+
+impl Table {
+    const fn new() -> Self {
+        Self {
+            slots: [const {
+                Slot {
+                    start: AtomicUsize::new(FREE),
+                    len: AtomicUsize::new(0),
+                    path_len: AtomicUsize::new(0),
+                    path: [const { AtomicU8::new(0) }; PATH_BYTES],
+                }
+            }; SLOTS],
+            more: AtomicPtr::new(null_mut()),
+        }
+    }
+
+    fn next(&self) -> Option<&'static Self> {
+        // Acquire: the slots behind the pointer were written before it.
+        // SAFETY: null, or a leaked table.
+        unsafe { self.more.load(Ordering::Acquire).as_ref() }
+    }
+
+    /// Appends slots; returns those that follow `self`, which another thread may have appended.
+    fn grow(&self) -> &'static Self {
+        let more = Box::into_raw(Box::new(Self::new()));
+        let (appended, found) = (Ordering::AcqRel, Ordering::Acquire);
+        match self
+            .more
+            .compare_exchange(null_mut(), more, appended, found)
+        {
+            // SAFETY: from now on it is never freed.
+            Ok(_) => unsafe { &*more },
+            Err(other) => {
+                // SAFETY: no other thread has seen it.
+                drop(unsafe { Box::from_raw(more) });
+                // SAFETY: not null, and never freed.
+                unsafe { &*other }
+            }
+        }
+    }
+}
+
+fn all() -> impl Iterator<Item = &'static Slot> {
+    core::iter::successors(Some(&TABLE), |table| table.next()).flat_map(|table| &table.slots)
+}
+
+impl Slot {
+    fn range(&self) -> Option<(usize, usize)> {
+        // Acquire: the length was written before the address.
+        let start = self.start.load(Ordering::Acquire);
+        (start > TAKEN).then(|| (start, self.len.load(Ordering::Relaxed)))
+    }
+
+    /// The end of the mapped file's path.
+    pub fn path(&self) -> impl Iterator<Item = u8> {
+        let len = self.path_len.load(Ordering::Relaxed).min(PATH_BYTES);
+        let cells = self.path.iter().take(len);
+        cells.map(|cell| cell.load(Ordering::Relaxed))
+    }
+}
+
+/// Returns the slot of the mapping that contains the address `at`.
+pub(super) fn find(at: usize) -> Option<&'static Slot> {
+    all().find(|slot| {
+        slot.range()
+            .is_some_and(|(start, len)| at.wrapping_sub(start) < len)
+    })
+}
+
+/// An entry of the table. A drop removes the entry; it comes before the mapping is removed, so that
+/// no other mapping is taken for this one.
+#[derive(Debug)]
+pub(crate) struct Registered(&'static Slot);
+
+impl Registered {
+    /// Enters the mapping of `len` bytes at `start` of the file at `path`.
+    pub fn new(start: *const u8, len: usize, path: &Path) -> Self {
+        static ONCE: Once = Once::new();
+        ONCE.call_once(|| {
+            // SAFETY: the handler only makes system calls and loads of atomics.
+            let failed = unsafe { libc::pthread_atfork(None, None, Some(reserve_in_child)) };
+            if failed != 0 {
+                tracing::warn!(
+                    "pthread_atfork failed: a forked child must not use what it has inherited"
+                );
+            }
+        });
+        let slot = Self::take();
+        let path = path.as_os_str().as_bytes();
+        let end = &path[path.len().saturating_sub(PATH_BYTES)..];
+        for (cell, byte) in slot.path.iter().zip(end) {
+            cell.store(*byte, Ordering::Relaxed);
+        }
+        slot.path_len.store(end.len(), Ordering::Relaxed);
+        slot.len.store(len, Ordering::Relaxed);
+        // Release: a reader that sees the address sees the rest.
+        slot.start.store(start as usize, Ordering::Release);
+        Self(slot)
+    }
+
+    fn take() -> &'static Slot {
+        // Acquire: the writes of the new owner come after those of the slot's earlier owner.
+        let (free, taken) = (Ordering::Acquire, Ordering::Relaxed);
+        let take = |slot: &&Slot| {
+            slot.start
+                .compare_exchange(FREE, TAKEN, free, taken)
+                .is_ok()
+        };
+        let mut table = &TABLE;
+        loop {
+            if let Some(slot) = table.slots.iter().find(take) {
+                return slot;
+            }
+            table = table.next().unwrap_or_else(|| table.grow());
+        }
+    }
+}
+
+impl Drop for Registered {
+    fn drop(&mut self) {
+        // Release: the next owner's writes come after all of ours.
+        self.0.start.store(FREE, Ordering::Release);
+    }
+}
+
+/// Runs in a forked child, in its only thread, before `fork` returns there.
+extern "C" fn reserve_in_child() {
+    let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
+    for (start, len) in all().filter_map(Slot::range) {
+        // If another handler of the fork has mapped something there, that is private to the child.
+        // SAFETY: replaces no mapping. (A kernel before 4.17 takes the address as a hint.)
+        unsafe {
+            libc::mmap(
+                start as *mut libc::c_void,
+                len,
+                libc::PROT_NONE,
+                flags | libc::MAP_FIXED_NOREPLACE,
+                -1,
+                0,
+            );
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_table_grows_and_slots_are_reused() {
+        let path = Path::new("/dev/shm/many");
+        let place = |at: usize| (1usize << 50) + at * 4096;
+        let all: Vec<_> = { 0..3 * SLOTS }
+            .map(|at| Registered::new(place(at) as *const u8, 4096, path))
+            .collect();
+        for at in 0..all.len() {
+            let found = find(place(at) + 4095).unwrap();
+            assert!(core::ptr::eq(found, all[at].0));
+            assert!(found.path().eq(path.as_os_str().as_bytes().iter().copied()));
+        }
+        drop(all);
+        assert!(find(place(7)).is_none());
+    }
+}

@@ -1,0 +1,140 @@
+//! What a program or a container has put in the place of another thing: another `/proc`, another boot id,
+//! another file under a descriptor's number, other memory at an address.
+
+use super::host_support::{Child, TestPod};
+use super::places::mount_with;
+use super::{mount, unshared};
+use outlive::host::Os;
+use outlive::membership::ProcessOptions;
+use outlive::memory::{Memory, Offset, Ordering};
+use outlive::pod::{Pod, PodOptions};
+use outlive::segment::Segment;
+use std::ffi::CString;
+use std::fs::{self, OpenOptions};
+use std::os::fd::{AsRawFd, OwnedFd};
+
+fn unmount(at: &str) {
+    let at = CString::new(at).unwrap();
+    // SAFETY: a valid string; in a mount namespace of the caller's own.
+    assert_eq!(unsafe { libc::umount2(at.as_ptr(), libc::MNT_DETACH) }, 0);
+}
+
+/// Its lines are those of other processes, whose start times would prove that this one is gone.
+pub fn a_proc_that_was_mounted_later_tells_no_start_time() {
+    let pod = TestPod::new();
+    unshared(libc::CLONE_NEWNS | libc::CLONE_NEWPID, || {
+        mount("proc", "/proc");
+        let os = pod.attach();
+        let own = os.this_thread();
+        assert!(own.start_time != 0 && own.process.start_time != 0);
+        // The one below is the parent namespace's, which has another process of this id.
+        unmount("/proc");
+        assert!(fs::exists(format!("/proc/{}/stat", own.process.pid)).unwrap());
+        assert_eq!(os.this_thread().start_time, 0);
+        // A file of the own one, mounted over that of another thread, is not that thread's.
+        mount("proc", "/proc");
+        let stranger = Child::run(|| super::sleep_for_ever());
+        let line = |pid: u32| format!("/proc/{pid}/task/{pid}/stat");
+        let (from, to) = (line(stranger.pid), line(own.tid));
+        mount_with(&from, &to, "none", libc::MS_BIND, "");
+        assert_eq!(os.this_thread().start_time, 0);
+    });
+}
+
+/// Otherwise its host would be taken for one of an earlier boot of this machine, which is dead.
+pub fn a_boot_id_that_is_not_the_kernels_is_of_no_machine() {
+    let pod = TestPod::new();
+    unshared(libc::CLONE_NEWNS, || {
+        const BOOT_ID: &str = "/proc/sys/kernel/random/boot_id";
+        mount("tmpfs", "/dev/shm");
+        mount("tmpfs", "/etc");
+        fs::write("/etc/machine-id", "0123456789abcdef0123456789abcdef\n").unwrap();
+        let machine = || {
+            let os = pod.attach();
+            let identity = os.identity();
+            os.detach().unwrap();
+            identity.machine
+        };
+        assert_eq!(machine(), 0x0123_4567_89ab_cdef_0123_4567_89ab_cdef);
+        let own = "/dev/shm/boot_id";
+        fs::write(own, "01234567-89ab-cdef-0123-456789abcdef\n").unwrap();
+        // The second is a file of the same kernel's procfs.
+        for substitute in [own, "/proc/sys/kernel/random/uuid"] {
+            mount_with(substitute, BOOT_ID, "none", libc::MS_BIND, "");
+            assert_eq!(machine(), 0, "{substitute}");
+            unmount(BOOT_ID);
+        }
+        assert_ne!(machine(), 0);
+    });
+}
+
+/// A program closes a descriptor that is the library's, and opens something under its number. What lives in
+/// the pod is not taken for dead.
+pub fn a_number_that_is_another_files_proves_no_death() {
+    let directory = tempfile::tempdir_in("/dev/shm").unwrap();
+    let path = directory.path().join("pod");
+    // A child, so that the numbers are those of a process with one thread.
+    Child::run(|| {
+        let pod = Pod::create(&path, PodOptions::new().size(8 << 20).ids(16)).unwrap();
+        let process = pod.join(ProcessOptions::on_host(0)).unwrap();
+        let state = |id: u32| pod.tables().generations().state(id).unwrap();
+        let (host, own) = (state(0), state(process.instance().id));
+        let shm = directory.path().join("other");
+        fs::copy(&path, &shm).unwrap();
+        let mut device = OpenOptions::new();
+        let device = device.read(true).write(true).open("/dev/null").unwrap();
+        let file = OpenOptions::new().read(true).write(true).open(&shm);
+        for other in [OwnedFd::from(device), file.unwrap().into()] {
+            let again = Pod::open(&path).unwrap();
+            let number = again.segment().file().as_raw_fd();
+            // SAFETY: what the program must not do, and does here.
+            assert_eq!(unsafe { libc::dup2(other.as_raw_fd(), number) }, number);
+            assert!(again.segment().has_one_kernel());
+            assert!(again.is_present(process.instance().id).unwrap());
+            again.bury_host(0).unwrap_err();
+            again.join(ProcessOptions::on_host(1)).unwrap_err();
+            again.repair().unwrap_err();
+            assert_eq!(state(0), host);
+            assert_eq!(state(process.instance().id), own);
+            again.close().unwrap();
+        }
+        process.leave().unwrap();
+        pod.close().unwrap();
+        Pod::destroy(&path).unwrap();
+    })
+    .succeed();
+}
+
+/// A forked child's own mapping never comes to lie where its parent has one: the child's copies of its
+/// parent's handles would write there as the parent.
+pub fn a_forked_child_has_no_pod_at_its_parents_addresses() {
+    let segment = Segment::builder()
+        .size(64 << 20)
+        .create("memfd:fork")
+        .unwrap();
+    let address = |segment: Segment| segment.memory().address(Offset::new(0), 8).as_ptr();
+    let theirs = address(segment);
+    Child::run(|| {
+        let reach = theirs as usize - (1 << 20)..theirs as usize + (64 << 20);
+        for _ in 0..32 {
+            let file = segment.file().try_clone().unwrap();
+            let own = address(Segment::from_file(file).unwrap()) as usize;
+            assert!(!reach.contains(&own), "{own:#x} in {reach:x?}");
+        }
+        // The parent's handle leads nowhere.
+        let mut reader = Child::run(|| {
+            segment
+                .memory()
+                .load::<u64>(Offset::new(0), Ordering::Relaxed);
+        });
+        assert_eq!(libc::WTERMSIG(reader.reap()), libc::SIGSEGV);
+    })
+    .succeed();
+    // The parent keeps its own.
+    assert_ne!(
+        segment
+            .memory()
+            .load::<u64>(Offset::new(0), Ordering::Relaxed),
+        0
+    );
+}
