@@ -58,8 +58,8 @@ pub fn a_boot_id_that_is_not_the_kernels_is_of_no_machine() {
         assert_eq!(machine(), 0x0123_4567_89ab_cdef_0123_4567_89ab_cdef);
         let own = "/dev/shm/boot_id";
         fs::write(own, "01234567-89ab-cdef-0123-456789abcdef\n").unwrap();
-        // The second is a file of the same kernel's procfs.
-        for substitute in [own, "/proc/sys/kernel/random/uuid"] {
+        // The second is a file of procfs, and a number.
+        for substitute in [own, "/proc/sys/kernel/pid_max"] {
             mount_with(substitute, BOOT_ID, "none", libc::MS_BIND, "");
             assert_eq!(machine(), 0, "{substitute}");
             unmount(BOOT_ID);
