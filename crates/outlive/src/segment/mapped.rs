@@ -196,9 +196,9 @@ mod tests {
         let all: Vec<_> = { 0..3 * SLOTS }
             .map(|at| Registered::new(place(at) as *const u8, 4096, path))
             .collect();
-        for at in 0..all.len() {
+        for (at, entry) in all.iter().enumerate() {
             let found = find(place(at) + 4095).unwrap();
-            assert!(core::ptr::eq(found, all[at].0));
+            assert!(core::ptr::eq(found, entry.0));
             assert!(found.path().eq(path.as_os_str().as_bytes().iter().copied()));
         }
         drop(all);
