@@ -34,8 +34,9 @@ impl Failure {
         ))
     }
 
-    /// Says it on standard error, and with which code the process is to exit.
-    pub fn report(self) -> ExitCode {
+    /// Prints it on standard error as a message of `program`. Returns with which code the process is to
+    /// exit.
+    pub fn report(self, program: &str) -> ExitCode {
         let (paragraph, code) = match self {
             // Nobody wants to know any more.
             Self::NobodyReads => return ExitCode::SUCCESS,
@@ -45,7 +46,7 @@ impl Failure {
         };
         // In one write: a process that is killed at this moment prints the whole message or none.
         // If standard error is closed too, only the exit code is left.
-        let _ = io::stderr().write_all(format!("outlive: {paragraph}\n").as_bytes());
+        let _ = io::stderr().write_all(format!("{program}: {paragraph}\n").as_bytes());
         ExitCode::from(code)
     }
 }

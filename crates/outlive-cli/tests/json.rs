@@ -3,43 +3,9 @@
 mod support;
 
 use serde_json::Value;
-use std::collections::BTreeSet;
+use support::explained::assert_explained;
 use support::run::Stage;
 use support::{Place, Running, outlive};
-
-const EXPLAINED: &str = include_str!("../../../docs/json.md");
-
-/// The names of all fields in `value`, but for those of objects whose fields are data.
-fn fields(value: &Value, found: &mut BTreeSet<String>) {
-    match value {
-        Value::Array(all) => all.iter().for_each(|one| fields(one, found)),
-        Value::Object(all) => {
-            for (name, value) in all {
-                found.insert(name.clone());
-                if name != "effects" {
-                    fields(value, found);
-                }
-            }
-        }
-        _ => {}
-    }
-}
-
-/// Demands that the part of the document that begins with `heading` names all fields.
-#[track_caller]
-fn assert_explained(heading: &str, printed: &str) {
-    let printed: Value = serde_json::from_str(printed).unwrap();
-    let (_, part) = EXPLAINED.split_once(heading).expect("a heading");
-    let part = part.split("\n## ").next().unwrap();
-    let mut found = BTreeSet::new();
-    fields(&printed, &mut found);
-    assert!(found.len() > 3, "{printed:#}");
-    let missing: Vec<_> = found
-        .iter()
-        .filter(|name| !part.contains(&format!("`{name}`")))
-        .collect();
-    assert!(missing.is_empty(), "{heading}: {missing:?}");
-}
 
 #[test]
 fn the_fields_of_pods_are_explained() {
@@ -129,23 +95,4 @@ fn the_fields_of_a_resize_are_explained() {
     });
     run.interrupt();
     run.ends_with(1);
-}
-
-#[test]
-fn the_fields_of_proofs_are_explained() {
-    let heading = "## `outlive prove";
-    let list = outlive(["prove", "schedule", "--list", "--json"]).succeeds();
-    let parsed: Value = serde_json::from_str(&list).unwrap();
-    for field in parsed[0].as_object().unwrap().keys() {
-        assert!(EXPLAINED.contains(&format!("`{field}`")), "{field}");
-    }
-    let schedule = outlive(["prove", "schedule", "role, two backups", "--json"]).succeeds();
-    assert_explained(heading, &schedule);
-    let chaos = outlive(["prove", "chaos", "--seconds", "1.5", "--json"]).succeeds();
-    assert_explained(heading, &chaos);
-    let kill = outlive(["prove", "kill", "role.take", "--json"]);
-    match kill.errors.contains("ptrace is forbidden here") {
-        true => println!("skipped: {}", kill.errors),
-        false => assert_explained(heading, &kill.succeeds()),
-    }
 }

@@ -5,10 +5,9 @@ mod support;
 
 use rustix::process::Signal;
 use serde_json::Value;
-use std::process::Command;
-use support::filter::{Call, answer};
+use support::powerless::{KILLS, powerless};
 use support::run::{Seen, Stage, assert_nothing_is_left, processes_of, text, wait_until};
-use support::{Running, command, outlive, send};
+use support::{Running, outlive, send};
 
 fn failures(summary: &Value) -> &[Value] {
     summary["failures"].as_array().unwrap()
@@ -124,32 +123,6 @@ fn a_host_that_is_fenced_is_reported_as_fenced() {
     );
 }
 
-const KILLS: [Call; 4] = [
-    ("kill", libc::SYS_kill, None),
-    ("tkill", libc::SYS_tkill, None),
-    ("tgkill", libc::SYS_tgkill, None),
-    ("pidfd_send_signal", libc::SYS_pidfd_send_signal, None),
-];
-
-/// Runs the command while signals are swallowed: its standard output and standard error. It fails within
-/// a minute.
-fn powerless(calls: &[Call], arguments: &[&str]) -> (String, String) {
-    let mut run = Command::new("timeout");
-    run.args(["--signal=KILL", "60"])
-        .arg(command(["x"; 0]).get_program())
-        .args(arguments);
-    answer(&mut run, calls, 0);
-    let ended = run.output().unwrap();
-    let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
-    let (output, errors) = (text(ended.stdout), text(ended.stderr));
-    assert_eq!(
-        ended.status.code(),
-        Some(1),
-        "{arguments:?}: {output}{errors}"
-    );
-    (output, errors)
-}
-
 #[test]
 fn a_kill_that_does_nothing_is_not_reported_as_one() {
     // A worker halts until the kill, or the run goes on.
@@ -163,23 +136,5 @@ fn a_kill_that_does_nothing_is_not_reported_as_one() {
         let (output, errors) = powerless(&KILLS, &run);
         assert!(errors.contains(end), "{errors}");
         assert!(!output.contains("was killed"), "{output}");
-    }
-}
-
-#[test]
-fn proofs_by_kills_notice_that_kills_do_nothing() {
-    let kill = (&KILLS[..1], "kill(2)");
-    let pidfd = (&KILLS[3..], "pidfd_send_signal(2)");
-    for ((calls, name), proof) in [
-        (kill, &["kill", "heap Allocate"][..]),
-        (kill, &["kill", "instance.join and leave"]),
-        (kill, &["chaos", "--seconds", "5"]),
-        (kill, &["chaos", "--tasks", "--seconds", "5"]),
-        (pidfd, &["chaos", "--seconds", "5"]),
-    ] {
-        let arguments = [&["prove"], proof].concat();
-        let (_, errors) = powerless(calls, &arguments);
-        let said = format!("SIGKILL by {name} has not ended a process");
-        assert!(errors.contains(&said), "{arguments:?}: {errors}");
     }
 }

@@ -1,6 +1,6 @@
 //! The engine alone: an empty task, from its spawn until it is done, beside `rayon::scope`: a parent spawns a batch, and all is
 //! waited for. With one worker and with two. (The whole pool, as a program uses it, and what is to hold of it, is measured by
-//! `outlive study spawn`.)
+//! `outlive-lab study spawn`.)
 //!
 //! What was found, on two virtual cores of an EPYC: the engine alone, with one worker, 46 to 50 ns, which is less than
 //! rayon's 80, since descriptors are used again where rayon allocates a closure for each task. Of the 133 ns of processor time

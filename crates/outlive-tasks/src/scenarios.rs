@@ -1,4 +1,4 @@
-//! Tasks under every interleaving, with deaths: what `outlive prove schedule` runs of this crate.
+//! Tasks under every interleaving, with deaths: what `outlive-lab prove schedule` runs of this crate.
 //!
 //! Workers 0 to 2 claim the slots that they are told to; 3 prepares, and does what they leave. A ghost knows who runs
 //! which key: nobody runs what a living one is running, or what has been completed; and in the end every key has been run.

@@ -1,4 +1,4 @@
-//! Tasks, killed at every instruction: what `outlive prove kill` runs of this crate.
+//! Tasks, killed at every instruction: what `outlive-lab prove kill` runs of this crate.
 //!
 //! A pod with a heap and four slots. The victim is number 0; 1 and 2 go on; 3 has prepared the memory, and has died in
 //! some of the cases. Whatever the victim was about, the survivors find all tasks, run each once more only if a dead

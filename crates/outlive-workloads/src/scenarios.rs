@@ -1,4 +1,4 @@
-//! Counting under interleavings and deaths: what `outlive prove schedule` runs of this crate.
+//! Counting under interleavings and deaths: what `outlive-lab prove schedule` runs of this crate.
 //!
 //! Workers of a small pod do the tasks of two units, on memory whose model is weaker than x86's, where any access may be a
 //! worker's last. Whatever happens, the totals are those of the text. (That a task has one holder at a time is what the scenarios

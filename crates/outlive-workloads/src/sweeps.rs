@@ -1,4 +1,4 @@
-//! Counting, killed at every instruction: what `outlive prove kill` runs of this crate.
+//! Counting, killed at every instruction: what `outlive-lab prove kill` runs of this crate.
 //!
 //! A small pod with a victim and two survivors. The victim takes tasks, counts their units into the table of its slot,
 //! which grows, and commits them. Whenever it dies, a survivor goes on, in a slot of its own with

@@ -3,7 +3,7 @@
 mod pod;
 mod reclaim;
 #[allow(dead_code)] // one weakness is enough here
-#[path = "../../outlive-prove/src/fixtures/weakened.rs"]
+#[path = "../../../lab/outlive-prove/src/fixtures/weakened.rs"]
 mod weakened;
 
 use outlive::heap::{HeapFinding, LocalHeap};

@@ -10,13 +10,11 @@ mod doctor;
 mod fence_cgroup;
 mod guest;
 mod host;
-mod machine;
+mod moved;
 mod pools;
-mod prove;
 mod resize;
 mod run;
 mod status;
-mod study;
 mod unpack;
 mod watch;
 mod watching;
@@ -43,10 +41,7 @@ use std::path::{Path, PathBuf};
         outlive pod host /dev/shm/demo --host 0     # in one terminal\n  \
         outlive pod host /dev/shm/demo --host 1     # in another; kill -9 it\n  \
         outlive pod watch /dev/shm/demo             # in a third\n  \
-        outlive doctor                              # what this machine offers\n  \
-        outlive prove kill --all                    # a death at every instruction\n  \
-        outlive study locks --quick                 # what recoverability costs\n  \
-        outlive machine run ycsb --configuration proactive   # a workload on a simulated cluster\n\n\
+        outlive doctor                              # what this machine offers\n\n\
         Exit codes: 0 all is well, 1 something is wrong or has failed, 2 bad usage.\n\
         RUST_LOG=outlive=debug shows what happens inside."
 )]
@@ -67,21 +62,13 @@ enum Command {
     Unpack(unpack::Unpack),
     /// Work in the pool of tasks of a pod, started by hand, mpirun, srun or a service manager
     Worker(worker::Worker),
-    /// Run the proofs that what is claimed about crashes holds
-    #[command(subcommand, arg_required_else_help = true)]
-    Prove(prove::Prove),
-    /// The simulated machine: run workloads and traces on it, and record programs for it
-    #[command(subcommand, arg_required_else_help = true)]
-    Machine(machine::Machine),
-    /// Measure what Outlive costs beside its peers, and the papers' tables
-    Study(study::Study),
-    /// A part of a study in a process of its own
-    #[command(hide = true)]
-    StudyPart,
     /// Say what this machine or container offers, and what is missing
     Doctor(doctor::Doctor),
     /// Print the completions for a shell
     Completions(completions::Completions),
+    /// A command of `outlive-lab`
+    #[command(hide = true, aliases = ["study", "machine"], disable_help_flag = true)]
+    Prove(moved::Moved),
 }
 
 #[derive(Subcommand, Debug)]
@@ -157,12 +144,9 @@ impl Outlive {
             Command::Run(command) => command.run(),
             Command::Unpack(command) => command.run(),
             Command::Worker(command) => command.run(),
-            Command::Prove(command) => command.run(),
-            Command::Machine(command) => command.run(),
-            Command::Study(command) => command.run(),
-            Command::StudyPart => study::part(),
             Command::Doctor(command) => command.run(),
             Command::Completions(command) => command.run(),
+            Command::Prove(command) => command.run(),
         }
     }
 }

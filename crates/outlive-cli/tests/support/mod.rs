@@ -3,7 +3,9 @@
 #![allow(dead_code, reason = "each test uses what it needs")]
 
 pub mod edge;
+pub mod explained;
 pub mod filter;
+pub mod powerless;
 pub mod programs;
 pub mod run;
 
@@ -45,14 +47,23 @@ impl Place {
 
 impl Drop for Place {
     fn drop(&mut self) {
-        let _ = command(["pod", "destroy", &self.path, "--force"]).output();
+        let _ = outlive::pod::Pod::destroy(&self.path);
         let _ = std::fs::remove_file(&self.path);
     }
 }
 
+/// The program that is tested: that of the package of the test.
+const PROGRAM: &str = match option_env!("CARGO_BIN_EXE_outlive") {
+    Some(program) => program,
+    None => match option_env!("CARGO_BIN_EXE_outlive-lab") {
+        Some(program) => program,
+        None => panic!("it is not a test of a program"),
+    },
+};
+
 /// The command with `arguments`.
 pub fn command(arguments: impl IntoIterator<Item = impl AsRef<OsStr>>) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_outlive"));
+    let mut command = Command::new(PROGRAM);
     command
         .args(arguments)
         .stdin(Stdio::null())

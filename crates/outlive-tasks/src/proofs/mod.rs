@@ -1,4 +1,4 @@
-//! The proofs of names, jobs and judgements: what `outlive prove kill` and `outlive prove schedule` run of them.
+//! The proofs of names, jobs and judgements: what `outlive-lab prove kill` and `outlive-lab prove schedule` run of them.
 
 mod case;
 mod deaths;

@@ -1,4 +1,4 @@
-//! Removal under interleavings and deaths: what `outlive prove schedule` runs of it.
+//! Removal under interleavings and deaths: what `outlive-lab prove schedule` runs of it.
 //!
 //! In the small pool somebody removes what others are about to use, or have just submitted. Number 3 has prepared it, and does what
 //! they leave. Whatever happens, what is used is there, what is removed is gone, and a job that was submitted once has run

@@ -1,4 +1,4 @@
-//! Names and judgements under interleavings and deaths: what `outlive prove schedule` runs of them.
+//! Names and judgements under interleavings and deaths: what `outlive-lab prove schedule` runs of them.
 //!
 //! Workers 0 to 2 work in the small pool, on memory whose model is weaker than x86's, where any access may be a worker's
 //! last; number 3 has prepared it, and does what they leave. Whatever happens, the job is complete when all its tasks have

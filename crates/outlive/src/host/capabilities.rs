@@ -194,7 +194,7 @@ fn ptrace() -> Capability {
         name: "ptrace",
         available,
         detail: said(available, "own children can be traced"),
-        cost: "`outlive prove kill` and the sweeps of the tests cannot run (container: \
+        cost: "`outlive-lab prove kill` and the sweeps of the tests cannot run (container: \
                --cap-add SYS_PTRACE)",
         needed: false,
     }

@@ -2,7 +2,7 @@
 
 use super::pod;
 
-#[path = "../../../outlive-prove/src/fixtures/buddy.rs"]
+#[path = "../../../../lab/outlive-prove/src/fixtures/buddy.rs"]
 mod fixture;
 
 pub use fixture::*;

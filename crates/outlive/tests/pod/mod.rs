@@ -3,7 +3,7 @@
 
 #![allow(dead_code)] // each test file uses its part of this
 
-#[path = "../../../outlive-prove/src/fixtures/pod.rs"]
+#[path = "../../../../lab/outlive-prove/src/fixtures/pod.rs"]
 mod fixture;
 
 pub use fixture::*;

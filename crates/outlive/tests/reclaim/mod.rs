@@ -2,7 +2,7 @@
 
 use super::pod;
 
-#[path = "../../../outlive-prove/src/fixtures/reclaim.rs"]
+#[path = "../../../../lab/outlive-prove/src/fixtures/reclaim.rs"]
 mod fixture;
 
 pub use fixture::*;

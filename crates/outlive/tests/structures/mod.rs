@@ -3,7 +3,7 @@
 use super::pod;
 use outlive::memory::{Native, PersistenceDomain};
 
-#[path = "../../../outlive-prove/src/fixtures/structures.rs"]
+#[path = "../../../../lab/outlive-prove/src/fixtures/structures.rs"]
 mod fixture;
 
 pub use fixture::*;

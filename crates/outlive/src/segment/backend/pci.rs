@@ -8,7 +8,7 @@
 //! cannot be known from here); for the rest, whoever uses it checks first that atomics between the
 //! machines work.
 //!
-//! Tests: at the end of this file, and `outlive study guests`, in which two machines share one.
+//! Tests: at the end of this file, and `outlive-lab study guests`, in which two machines share one.
 
 use super::{Backend, BackendKind, OpenError, open};
 use crate::segment::error::{CallFailed, CreateError, Unsuitable};

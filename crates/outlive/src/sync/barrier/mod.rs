@@ -71,7 +71,7 @@
 //! seen by the last and by all whom it releases, and what an interrupter did by those whom it has interrupted.
 //! Slots are released by who moves them and acquired by who reads them.
 //!
-//! **Proof.** `outlive prove kill barrier`, `outlive prove schedule barrier`: the scheduled memory runs these
+//! **Proof.** `outlive-lab prove kill barrier`, `outlive-lab prove schedule barrier`: the scheduled memory runs these
 //! very lines at every interleaving within bounds, under weaker orderings than x86's and with deaths at any
 //! access, and the lost ring over a bell of its own. That is what loom would do, which knows neither 128-bit
 //! words nor deaths: over it the word would stand behind a lock, and what is to be shown of the word would be

@@ -1,0 +1,61 @@
+//! The command line: one file for each command.
+
+mod completions;
+mod machine;
+mod prove;
+mod study;
+
+use crate::failure::Failure;
+use clap::{Parser, Subcommand};
+
+/// The evidence for Outlive: proofs, measurements, and a simulated machine.
+#[derive(Parser, Debug)]
+#[command(
+    name = "outlive-lab",
+    version,
+    arg_required_else_help = true,
+    after_help = "Exit codes: 0 all is well, 1 something is wrong or has failed, 2 bad usage.",
+    after_long_help = "Examples:\n  \
+        outlive-lab prove kill --all           # a death at every instruction\n  \
+        outlive-lab prove chaos --minutes 5    # kills at random under real work\n  \
+        outlive-lab study locks --quick        # what recoverability costs\n  \
+        outlive-lab machine run ycsb --configuration proactive   # a workload on a simulated cluster\n\n\
+        Exit codes: 0 all is well, 1 something is wrong or has failed, 2 bad usage."
+)]
+pub struct Lab {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand, Debug)]
+enum Command {
+    /// Run the proofs of what is claimed about crashes
+    #[command(subcommand, arg_required_else_help = true)]
+    Prove(prove::Prove),
+    /// The simulated machine: run workloads and traces on it, and record programs for it
+    #[command(subcommand, arg_required_else_help = true)]
+    Machine(machine::Machine),
+    /// Measure what Outlive costs beside its peers, and the papers' tables
+    Study(study::Study),
+    /// A part of a study in a process of its own
+    #[command(hide = true)]
+    StudyPart,
+    /// Print the completions for a shell
+    Completions(completions::Completions),
+}
+
+impl Lab {
+    /// Runs the command.
+    ///
+    /// # Errors
+    /// If not all is well.
+    pub fn run(self) -> Result<(), Failure> {
+        match self.command {
+            Command::Prove(command) => command.run(),
+            Command::Machine(command) => command.run(),
+            Command::Study(command) => command.run(),
+            Command::StudyPart => study::part(),
+            Command::Completions(command) => command.run(),
+        }
+    }
+}

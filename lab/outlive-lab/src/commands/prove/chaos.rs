@@ -1,0 +1,288 @@
+//! `outlive-lab prove chaos`: real work under random deaths, accounted for to the last operation.
+
+use super::Proof;
+use crate::amount;
+use crate::failure::Failure;
+use crate::output;
+use clap::Args;
+use outlive_prove::chaos::{self, Broken, Options, Report};
+use outlive_tasks::chaos as tasks;
+use outlive_workloads::driver::die_with;
+use serde::Serialize;
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use std::collections::BTreeMap;
+use std::io::{IsTerminal, stderr};
+use std::path::PathBuf;
+use std::process::Command;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::time::{Duration, SystemTime};
+
+/// Workers on several hosts that are killed, stopped, fenced and restarted while they work.
+#[derive(Args, Debug)]
+#[command(after_help = "Examples:\n  \
+    outlive-lab prove chaos --minutes 5\n  \
+    outlive-lab prove chaos --minutes 0.5\n  \
+    outlive-lab prove chaos --seconds 20 --hosts 4 --processes 8 --seed 7 --json\n  \
+    outlive-lab prove chaos --tasks --seconds 30\n\n\
+    Makes a pod of its own in /dev/shm (4 MiB for each process, at least 32 MiB) and removes it. Each worker writes down what it is about to do; \
+    restarted after a death, it asks whether that took effect. In the end the locks' counters and the heap must \
+    be what all workers together know that they did: nothing lost, nothing twice, nothing leaked. The kills \
+    follow from the seed, which is printed. With --tasks the processes are workers of a pool, and run graphs of tasks whose results are \
+    known: each must give the right sum, found by exactly as many tasks as it has, and no more be begun again than workers were killed. Interrupted, it ends early, with the reckoning. Exits with 1 if anything is wrong.\n\n\
+    JSON: an array of one {name, points, failures, seconds, seed, messages, ...}; docs/json.md names the rest.")]
+pub struct Chaos {
+    /// For how many minutes members are killed, such as 5 or 0.5 [default: 1]
+    #[arg(long, value_name = "M", conflicts_with = "seconds", value_parser = minutes)]
+    minutes: Option<Duration>,
+    /// For how many seconds, instead
+    #[arg(long, value_name = "S", value_parser = seconds)]
+    seconds: Option<Duration>,
+    /// Workers of a pool run graphs of tasks, each process on a host of its own
+    #[arg(long, conflicts_with_all = ["hosts", "mebibytes", "broken"])]
+    tasks: bool,
+    /// How many hosts there are
+    #[arg(long, default_value_t = 4, value_parser = clap::value_parser!(u32).range(1..=8))]
+    hosts: u32,
+    /// How many worker processes there are on them
+    #[arg(long, default_value_t = 8, value_parser = clap::value_parser!(u32).range(1..=32))]
+    processes: u32,
+    /// What the kills follow from [default: the time]
+    #[arg(long, value_parser = amount::whole, allow_negative_numbers = true)]
+    seed: Option<u64>,
+    /// Print what was found as JSON: one array with one object
+    #[arg(long)]
+    json: bool,
+    /// How many MiB the pod has: to see what becomes of refusals
+    #[arg(long, hide = true)]
+    mebibytes: Option<u64>,
+    /// Workers are broken in this way: to see that it is noticed
+    #[arg(long, hide = true)]
+    broken: Option<Broken>,
+    /// This is a worker
+    #[arg(long, hide = true)]
+    worker: bool,
+    /// Whose it is, with --tasks
+    #[arg(long, hide = true, value_name = "PID", default_value_t = 0)]
+    parent: u32,
+}
+
+#[derive(Serialize)]
+struct Details {
+    seed: u64,
+    operations: u64,
+    effects: BTreeMap<&'static str, u64>,
+    kills: BTreeMap<&'static str, u64>,
+    /// Told dead.
+    threads: u64,
+    processes: u64,
+    hosts: u64,
+    restarts: u64,
+    messages: Vec<String>,
+}
+
+impl Chaos {
+    pub fn run(self) -> Result<(), Failure> {
+        if self.worker && self.tasks {
+            die_with(self.parent).map_err(Failure::new)?;
+            return tasks::work().map(drop).map_err(Failure::new);
+        }
+        if self.worker {
+            return chaos::work().map_err(Failure::new);
+        }
+        let time = self.minutes.or(self.seconds).unwrap_or(MINUTE);
+        let seed = self.seed.unwrap_or_else(|| {
+            let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+            now.map_or(0, |now| now.as_millis() as u64)
+        });
+        if self.tasks {
+            return self.run_tasks(time, seed);
+        }
+        if self.processes < self.hosts {
+            return Err(Failure::Usage(format!(
+                "{} processes cannot be on {} hosts: ask for as many, at least",
+                self.processes, self.hosts
+            )));
+        }
+        let mut options = Options::new(time, seed);
+        options.hosts = self.hosts;
+        options.processes = self.processes;
+        options.bytes = self.mebibytes.map(|mebibytes| mebibytes << 20);
+        options.broken = self.broken;
+        end_when_interrupted(&options.enough)?;
+        let program = own_program()?;
+        let command = move || {
+            let mut command = Command::new(&program);
+            command.args(["prove", "chaos", "--worker"]);
+            command
+        };
+        if !self.json {
+            output::line(format_args!(
+                "{} processes on {} hosts for {}, seed {seed}",
+                self.processes,
+                self.hosts,
+                humantime::format_duration(time),
+            ))?;
+        }
+        let show = stderr().is_terminal();
+        let report = chaos::run(&options, command, |progress| {
+            if show || progress.elapsed.as_secs().is_multiple_of(10) {
+                output::note(progress);
+            }
+        })
+        .map_err(|error| Failure::new(format_args!("{error} (seed {seed})")))?;
+        if self.json {
+            output::json(&[proof(&report, seed)])?;
+        } else {
+            output::line(&report)?;
+            if !report.is_clean() {
+                output::line(format_args!(
+                    "the same kills come with --seed {seed} --hosts {} --processes {}",
+                    self.hosts, self.processes
+                ))?;
+            }
+        }
+        if report.is_clean() {
+            Ok(())
+        } else {
+            Err(Failure::Found)
+        }
+    }
+}
+
+outlive_tasks::chaos_tasks!();
+
+#[derive(Serialize)]
+struct TasksDetails {
+    seed: u64,
+    graphs: u64,
+    tasks: u64,
+    redone: u64,
+    /// Workers, of the processes that were killed.
+    workers: u64,
+    messages: Vec<String>,
+}
+
+impl Chaos {
+    /// Chaos over graphs of tasks.
+    fn run_tasks(&self, time: Duration, seed: u64) -> Result<(), Failure> {
+        let mut options = tasks::Options::new(tasks::Until::Time(time), seed);
+        options.processes = vec![1; self.processes as usize];
+        end_when_interrupted(&options.enough)?;
+        let program = own_program()?;
+        let command = move || {
+            let mut command = Command::new(&program);
+            command.args(["prove", "chaos", "--tasks", "--worker", "--parent"]);
+            command.arg(std::process::id().to_string());
+            command
+        };
+        if !self.json {
+            output::line(format_args!(
+                "graphs of tasks on {} processes for {}, seed {seed}",
+                self.processes,
+                humantime::format_duration(time),
+            ))?;
+        }
+        let show = stderr().is_terminal();
+        let report = tasks::run("chaos", &options, chaos_round, command, |progress| {
+            if show || progress.elapsed.as_secs().is_multiple_of(10) {
+                output::note(progress);
+            }
+        })
+        .map_err(|error| Failure::new(format_args!("{error} (seed {seed})")))?;
+        if self.json {
+            let progress = report.progress;
+            output::json(&[Proof {
+                name: "chaos: tasks".into(),
+                points: progress.kills,
+                failures: report.failures.len() as u64,
+                seconds: progress.elapsed.as_secs_f64(),
+                more: TasksDetails {
+                    seed,
+                    graphs: progress.graphs,
+                    tasks: progress.tasks,
+                    redone: progress.redone,
+                    workers: progress.workers,
+                    messages: report.failures.clone(),
+                },
+            }])?;
+        } else {
+            output::line(&report)?;
+            if !report.is_clean() {
+                output::line(format_args!(
+                    "the same graphs and kills come with --tasks --seed {seed} --processes {}",
+                    self.processes
+                ))?;
+            }
+        }
+        if report.is_clean() {
+            Ok(())
+        } else {
+            Err(Failure::Found)
+        }
+    }
+}
+
+/// Interrupted, a run ends in good order, and removes its pod.
+fn end_when_interrupted(enough: &Arc<AtomicBool>) -> Result<(), Failure> {
+    for signal in [SIGINT, SIGTERM, SIGHUP] {
+        signal_hook::flag::register(signal, Arc::clone(enough)).map_err(|error| {
+            Failure::new(format_args!(
+                "signal {signal} cannot be waited for: {error}"
+            ))
+        })?;
+    }
+    Ok(())
+}
+
+fn own_program() -> Result<PathBuf, Failure> {
+    std::env::current_exe()
+        .map_err(|error| Failure::new(format_args!("this program cannot be found: {error}")))
+}
+
+const MINUTE: Duration = Duration::from_secs(60);
+const WEEK: f64 = 604_800.0;
+
+fn minutes(text: &str) -> Result<Duration, String> {
+    duration(text, 60.0, "minutes")
+}
+
+fn seconds(text: &str) -> Result<Duration, String> {
+    duration(text, 1.0, "seconds")
+}
+
+/// Reads a time from a second to a week: a number of units of so many seconds, whole or not.
+fn duration(text: &str, unit: f64, name: &str) -> Result<Duration, String> {
+    let number: f64 = text
+        .parse()
+        .map_err(|_| format!("a number of {name}, such as 5 or 0.5"))?;
+    let seconds = number * unit;
+    if (1.0..=WEEK).contains(&seconds) {
+        // To the millisecond.
+        Ok(Duration::from_millis((seconds * 1e3).round() as u64))
+    } else {
+        Err("it is from a second to a week".into())
+    }
+}
+
+fn proof(report: &Report, seed: u64) -> Proof<Details> {
+    let progress = &report.progress;
+    let kills = progress.kills.iter();
+    Proof {
+        name: "chaos".into(),
+        points: progress.blows(),
+        failures: report.failures.len() as u64,
+        seconds: report.seconds,
+        more: Details {
+            seed,
+            operations: progress.operations,
+            effects: report.effects.iter().copied().collect(),
+            kills: kills.map(|(kill, times)| (kill.name(), *times)).collect(),
+            threads: progress.threads,
+            processes: progress.processes,
+            hosts: progress.hosts,
+            restarts: progress.restarts,
+            messages: report.failures.clone(),
+        },
+    }
+}
