@@ -1,5 +1,6 @@
 //! What this operating system lets us do, and what it costs where it does not.
 
+use super::proc::Place;
 use super::robust::RobustList;
 use super::{Cgroup, CoreDumps, calls, futex, surroundings};
 use core::fmt;
@@ -85,7 +86,8 @@ impl fmt::Display for Capabilities {
 }
 
 fn proc() -> Capability {
-    let found = super::proc::this_process();
+    let place = Place::of_this_process();
+    let found = place.and_then(|place| super::proc::this_process(place.namespaces));
     Capability {
         name: "/proc",
         available: found.is_ok(),

@@ -138,7 +138,8 @@ impl Linux {
                 ),
             });
         }
-        let (process, place) = (proc::this_process()?, place?);
+        let place = place?;
+        let process = proc::this_process(place.namespaces)?;
         let side = SideFile::attach(Path::new(MEETING), pod, place, obituaries, access)?;
         let identity = OsIdentity {
             // Processes that lock presence in the other file do not see this one's: they are
@@ -250,18 +251,18 @@ impl Os for Linux {
     }
 
     fn this_thread(&self) -> ThreadIdentity {
-        proc::this_thread(self.process)
+        proc::this_thread(self.process, self.place.namespaces)
     }
 
     fn open_process(
         &self,
         process: ProcessIdentity,
     ) -> Result<Option<Box<dyn ProcessHandle>>, OsError> {
-        process::open(process)
+        process::open(process, self.place.namespaces)
     }
 
     fn thread_liveness(&self, thread: ThreadIdentity) -> Liveness {
-        proc::liveness(thread)
+        proc::liveness(thread, self.place.namespaces)
     }
 
     fn bells(&self) -> &'static dyn Bells {

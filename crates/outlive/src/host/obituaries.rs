@@ -35,7 +35,7 @@ impl SideFile {
             tid,
             start_time,
         };
-        proc::liveness(holder) == Liveness::Gone
+        proc::liveness(holder, self.namespaces) == Liveness::Gone
     }
 
     /// What stands in a slot whose word is `word`.
@@ -201,7 +201,7 @@ impl SideFile {
         }
         let process = ProcessIdentity {
             pid,
-            start_time: proc::start_time_of(pid)?,
+            start_time: proc::start_time_of(pid, self.namespaces)?,
         };
         Some(ThreadIdentity {
             process,

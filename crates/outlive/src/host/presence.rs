@@ -198,16 +198,11 @@ impl PodFile {
             return Ok(None);
         }
         let anchor = self.anchor(&file)?;
-        if which(&file) != self.which {
-            return Err(OsError::Call {
-                call: format!("locking a byte of {}", self.path.display()),
-                source: Errno::BADF.into(),
-            });
-        }
         drop(file);
         // On an overlay the mapping is of the file below, and the lock has ended with the descriptor.
-        match ofd::is_locked(&self.file, byte) {
-            Ok(false) => Err(OsError::Missing {
+        let kept = ofd::is_locked(&self.file, byte);
+        match kept.map_err(|source| self.call("asking for a lock of", source))? {
+            false => Err(OsError::Missing {
                 what: "a filesystem on which a mapping keeps a lock",
                 hint: format!(
                     "the locks of {} end with their descriptors, as on overlayfs; mount a tmpfs at {MEETING}, or put \
@@ -215,7 +210,7 @@ impl PodFile {
                     self.path.display()
                 ),
             }),
-            _ => Ok(Some(Presence::new(anchor))),
+            true => Ok(Some(Presence::new(anchor))),
         }
     }
 
@@ -286,6 +281,13 @@ impl PodFile {
         })
     }
 
+    fn call(&self, what: &str, source: std::io::Error) -> OsError {
+        OsError::Call {
+            call: format!("{what} {}", self.path.display()),
+            source,
+        }
+    }
+
     /// Maps the file, which keeps the locks of the description of `file`.
     fn anchor(&self, file: &File) -> Result<Anchor, OsError> {
         // SAFETY: a new mapping at an address of the kernel's choice, without access to its bytes.
@@ -302,11 +304,16 @@ impl PodFile {
         if base == libc::MAP_FAILED {
             return Err(last_error(format!("mapping {}", self.path.display())));
         }
+        // The number of the descriptor may be another file's by now.
+        let is_it = which(file) == self.which;
         let anchor = Anchor {
             base: NonNull::new(base).expect("mmap returned null"),
             len: self.granule,
             of: fork::generation(),
         };
+        if !is_it {
+            return Err(self.call("mapping", Errno::BADF.into()));
+        }
         // SAFETY: the mapping is ours. A forked child that inherited it would keep the lock of its
         // dead parent.
         if unsafe { libc::madvise(base, self.granule, libc::MADV_DONTFORK) } != 0 {

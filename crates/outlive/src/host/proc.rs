@@ -2,14 +2,14 @@
 
 use super::{Liveness, OsError, ProcessIdentity, ThreadIdentity};
 use rustix::fd::OwnedFd;
-use rustix::fs::{
-    AtFlags, Mode, OFlags, StatxAttributes, StatxFlags, fstat, fstatfs, openat, statx,
-};
+use rustix::fs::{Mode, OFlags, ResolveFlags, fstat, fstatfs, openat, openat2, readlinkat};
+use rustix::io::Errno;
 use std::fs::{self, File};
 use std::io::{self, Read};
 use std::os::unix::fs::MetadataExt;
+use std::path::Path;
 
-const BOOT_ID: &str = "/proc/sys/kernel/random/boot_id";
+const BOOT_ID: &str = "sys/kernel/random/boot_id";
 /// The kernel's number for procfs (`PROC_SUPER_MAGIC`).
 const PROC: u32 = 0x9fa0;
 
@@ -67,41 +67,63 @@ impl Proc {
     }
 
     /// Opens `/proc` if it is that of this process's own PID namespace, so that its ids are those
-    /// that this process knows. Then the process has exactly one id there, its own. (In the
+    /// that this process knows, and if the calling thread is in the PID and time namespaces
+    /// `namespaces`: another time namespace shows other start times. Then the process has exactly one id there, its own. (In the
     /// `/proc` of a parent namespace it has two; in that of a child or a sibling it has no line at
     /// all.)
     ///
     /// # Errors
     /// `Unsupported` if it is another one or none, and those of opening a file.
-    pub fn own() -> io::Result<Self> {
+    pub fn own(namespaces: u64) -> io::Result<Self> {
         let other = io::ErrorKind::Unsupported;
-        let missing = |error: io::Error| match error.kind() {
-            io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => other.into(),
-            _ => error,
+        let missing = |error: io::Error| match error.raw_os_error() {
+            Some(libc::EMFILE | libc::ENFILE | libc::ENOMEM) => error,
+            _ => other.into(),
         };
         let it = Self::any().map_err(missing)?;
         let status = it.read("self/status").map_err(missing)?;
         let line = status.lines().find_map(|line| line.strip_prefix("NSpid:"));
         let pid = std::process::id().to_string();
-        match line.is_some_and(|line| line.split_whitespace().eq([&*pid])) {
+        let is_own = line.is_some_and(|line| line.split_whitespace().eq([&*pid]));
+        match is_own && it.namespaces().map_err(missing)? == namespaces {
             true => Ok(it),
             false => Err(other.into()),
         }
     }
 
+    /// The PID and time namespaces of the calling thread, as in [`Place::namespaces`].
+    fn namespaces(&self) -> io::Result<u64> {
+        let directory = self.open("thread-self/ns", OFlags::PATH | OFlags::DIRECTORY)?;
+        // The text of the links, such as `pid:[4026531836]`, is their own file's number.
+        let number = |name: &str| -> io::Result<u64> {
+            let link = readlinkat(&directory, name, Vec::new())?;
+            let text = link.to_string_lossy();
+            let digits = text.strip_prefix(name).and_then(|it| it.strip_prefix(":["));
+            let number = digits.and_then(|it| it.strip_suffix(']')?.parse().ok());
+            number.ok_or_else(|| io::ErrorKind::InvalidData.into())
+        };
+        Ok(number("pid")? << 32 | number("time").unwrap_or(0) & 0xFFFF_FFFF)
+    }
+
+    /// Opens a file of it, and nothing that is mounted over the file or a directory above it.
+    fn open(&self, path: &str, flags: OFlags) -> io::Result<OwnedFd> {
+        let (flags, mode) = (flags | OFlags::CLOEXEC, Mode::empty());
+        match openat2(&self.root, path, flags, mode, ResolveFlags::NO_XDEV) {
+            // A kernel before 5.6, or a filter: what is mounted from the same procfs is not noticed.
+            Err(Errno::NOSYS | Errno::PERM) => {
+                let file = openat(&self.root, path, flags, mode)?;
+                match fstat(&file)?.st_dev == fstat(&self.root)?.st_dev {
+                    true => Ok(file),
+                    false => Err(Errno::XDEV.into()),
+                }
+            }
+            opened => Ok(opened?),
+        }
+    }
+
     /// Reads a small file of it.
     fn read(&self, path: &str) -> io::Result<String> {
-        let file = openat(
-            &self.root,
-            path,
-            OFlags::RDONLY | OFlags::CLOEXEC,
-            Mode::empty(),
-        )?;
-        // Something may be mounted over the file or its directory.
-        if fstat(&file)?.st_dev != fstat(&self.root)?.st_dev {
-            return Err(io::ErrorKind::Unsupported.into());
-        }
-        read(file.into())
+        read(self.open(path, OFlags::RDONLY)?.into())
     }
 
     fn stat(&self, path: &str, id: u32) -> io::Result<Stat> {
@@ -158,7 +180,8 @@ pub(super) fn no_such_thread(pid: u32, tid: u32) -> bool {
 }
 
 /// Whether `thread`, of this operating system, exists.
-pub(super) fn liveness(thread: ThreadIdentity) -> Liveness {
+/// `namespaces` are those in which its start time was read.
+pub(super) fn liveness(thread: ThreadIdentity, namespaces: u64) -> Liveness {
     let (pid, tid) = (thread.process.pid, thread.tid);
     // The kernel's own list of the threads of this PID namespace, whatever `/proc` is.
     if no_such_thread(pid, tid) {
@@ -172,7 +195,7 @@ pub(super) fn liveness(thread: ThreadIdentity) -> Liveness {
     // Most threads live, so the first look is by any `/proc`, and the proof of a death by our own.
     match has_ended(Proc::any()) {
         Ok(false) => Liveness::Exists,
-        Ok(true) if matches!(has_ended(Proc::own()), Ok(true)) => Liveness::Gone,
+        Ok(true) if matches!(has_ended(Proc::own(namespaces)), Ok(true)) => Liveness::Gone,
         // It may have ended since, or be hidden (hidepid=).
         _ if no_such_thread(pid, tid) => Liveness::Gone,
         _ => Liveness::Unknown,
@@ -199,8 +222,8 @@ pub(super) fn is_thread_of_this_process(tid: u32) -> bool {
 
 /// Returns the start time of process `pid`: 0 if it is not known here, `None` if there is no such
 /// process.
-pub(super) fn start_time_of(pid: u32) -> Option<u64> {
-    let Ok(proc) = Proc::own() else {
+pub(super) fn start_time_of(pid: u32, namespaces: u64) -> Option<u64> {
+    let Ok(proc) = Proc::own(namespaces) else {
         return Some(0);
     };
     proc.of_process(pid).ok().map(|stat| stat.start_time)
@@ -208,9 +231,9 @@ pub(super) fn start_time_of(pid: u32) -> Option<u64> {
 
 /// This process. Its start time is read each time: a forked child has its own, and in another time
 /// namespace it is another number.
-pub(super) fn this_process() -> Result<ProcessIdentity, OsError> {
+pub(super) fn this_process(namespaces: u64) -> Result<ProcessIdentity, OsError> {
     let pid = std::process::id();
-    let start_time = match Proc::own() {
+    let start_time = match Proc::own(namespaces) {
         Ok(proc) => proc.of_process(pid).map(|stat| stat.start_time),
         // Not known: another start time would prove that this process is gone.
         Err(error) if error.kind() == io::ErrorKind::Unsupported => Ok(0),
@@ -221,9 +244,9 @@ pub(super) fn this_process() -> Result<ProcessIdentity, OsError> {
 }
 
 /// The calling thread of `process`.
-pub(super) fn this_thread(process: ProcessIdentity) -> ThreadIdentity {
+pub(super) fn this_thread(process: ProcessIdentity, namespaces: u64) -> ThreadIdentity {
     let tid = this_tid();
-    let stat = Proc::own().and_then(|proc| proc.of_thread(process.pid, tid));
+    let stat = Proc::own(namespaces).and_then(|proc| proc.of_thread(process.pid, tid));
     ThreadIdentity {
         process,
         tid,
@@ -249,7 +272,8 @@ pub(super) struct Place {
 
 impl Place {
     pub(super) fn of_this_process() -> Result<Self, OsError> {
-        let (boot, _) = boot().map_err(|source| no_proc(BOOT_ID, source))?;
+        let boot = File::open(Path::new("/proc").join(BOOT_ID)).and_then(boot_id);
+        let boot = boot.map_err(|source| no_proc("/proc/sys/kernel/random/boot_id", source))?;
         // Even in the /proc of another namespace the link leads to the namespace of the reading
         // thread. (The process has no time namespace when its first thread has ended.)
         let path = "/proc/thread-self/ns/pid";
@@ -265,26 +289,31 @@ impl Place {
     }
 }
 
-/// Returns the id of this boot, and whether it is the kernel's: a container may have another file
-/// in its place.
-fn boot() -> io::Result<(u128, bool)> {
-    let file = File::open(BOOT_ID)?;
-    let is_of_proc = fstatfs(&file).is_ok_and(|it| it.f_type as u32 == PROC);
-    // Another file of procfs, mounted there, is the root of a mount.
-    let root = StatxAttributes::MOUNT_ROOT;
-    let is_no_mount = statx(&file, "", AtFlags::EMPTY_PATH, StatxFlags::empty())
-        .is_ok_and(|it| it.stx_attributes_mask.contains(root) && !it.stx_attributes.contains(root));
+/// Reads a boot id.
+fn boot_id(file: File) -> io::Result<u128> {
     let text = read(file)?.trim().replace('-', "");
-    let id = u128::from_str_radix(&text, 16)
-        .map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))?;
-    Ok((id, is_of_proc && is_no_mount))
+    u128::from_str_radix(&text, 16)
+        .map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))
+}
+
+/// Returns the boot id of the kernel. A container may have another file, directory or link in its
+/// place; then this is an error.
+fn boot_of_kernel() -> io::Result<u128> {
+    let proc = Proc::any()?;
+    if fstatfs(&proc.root)?.f_type as u32 != PROC {
+        return Err(io::ErrorKind::Unsupported.into());
+    }
+    let (flags, mode) = (OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty());
+    let resolve = ResolveFlags::NO_XDEV | ResolveFlags::NO_SYMLINKS;
+    let file = openat2(&proc.root, BOOT_ID, flags, mode, resolve)?;
+    boot_id(file.into())
 }
 
 /// Returns the id of this machine, which stays the same over its boots; 0 if it is not known, or if
 /// `its_boot` is not the boot id of the kernel: the boot of a container with a boot id of its own would
 /// be taken for an earlier one of this machine.
 pub(super) fn machine(its_boot: u128) -> u128 {
-    if !boot().is_ok_and(|boot| boot == (its_boot, true)) {
+    if !boot_of_kernel().is_ok_and(|boot| boot == its_boot) {
         return 0;
     }
     let id = fs::read_to_string("/etc/machine-id").ok();
@@ -333,7 +362,10 @@ mod tests {
 
     #[test]
     fn a_recycled_id_is_not_the_thread() {
-        let this = this_thread(this_process().unwrap());
+        let here = Place::of_this_process().unwrap().namespaces;
+        let liveness = |thread| liveness(thread, here);
+        let this = this_thread(this_process(here).unwrap(), here);
+        assert_ne!(this.start_time, 0);
         assert_eq!(liveness(this), Liveness::Exists);
         let earlier = ThreadIdentity {
             start_time: this.start_time - 1,

@@ -17,7 +17,11 @@ const POLL: Duration = Duration::from_millis(1);
 ///
 /// First the pidfd, then the start time. `process` was seen alive before this call, so if its pid still
 /// has its start time after the pidfd was opened, the pid was its own all the while and the pidfd is its.
-pub(super) fn open(process: ProcessIdentity) -> Result<Option<Box<dyn ProcessHandle>>, OsError> {
+/// `namespaces` are those in which its start time was read.
+pub(super) fn open(
+    process: ProcessIdentity,
+    namespaces: u64,
+) -> Result<Option<Box<dyn ProcessHandle>>, OsError> {
     let Some(pid) = i32::try_from(process.pid).ok().and_then(Pid::from_raw) else {
         return Ok(None);
     };
@@ -33,7 +37,7 @@ pub(super) fn open(process: ProcessIdentity) -> Result<Option<Box<dyn ProcessHan
             });
         }
     };
-    let proc = match Proc::own() {
+    let proc = match Proc::own(namespaces) {
         Err(source) if source.kind() != io::ErrorKind::Unsupported => {
             return Err(OsError::Call {
                 call: "opening /proc".into(),
@@ -42,10 +46,20 @@ pub(super) fn open(process: ProcessIdentity) -> Result<Option<Box<dyn ProcessHan
         }
         Ok(proc) if process.start_time != 0 => proc,
         // A pid alone may be another process's by now.
-        _ => {
+        Ok(_) => {
+            return Err(OsError::Missing {
+                what: "the start time of the process",
+                hint: format!(
+                    "process {} had no /proc of its PID namespace when it joined, so it cannot be distinguished from \
+                     a later one; mount it there and restart the process",
+                    process.pid
+                ),
+            });
+        }
+        Err(_) => {
             return Err(OsError::Missing {
                 what: "/proc of this PID namespace",
-                hint: "without it processes cannot be told from later ones with the same pid; mount it: mount -t proc \
+                hint: "without it processes cannot be distinguished from later ones with the same pid; mount it: mount -t proc \
                        proc /proc"
                     .into(),
             });
@@ -77,6 +91,7 @@ pub(super) fn open(process: ProcessIdentity) -> Result<Option<Box<dyn ProcessHan
     let handle: Box<dyn ProcessHandle> = match pidfd {
         Some(pidfd) => Box::new(Watched {
             process,
+            namespaces,
             pid,
             pidfd,
         }),
@@ -87,7 +102,11 @@ pub(super) fn open(process: ProcessIdentity) -> Result<Option<Box<dyn ProcessHan
                     "pidfd_open is missing or filtered: processes are watched by polling /proc"
                 );
             });
-            Box::new(Polled { process, pid })
+            Box::new(Polled {
+                process,
+                namespaces,
+                pid,
+            })
         }
     };
     Ok((!handle.is_gone()).then_some(handle))
@@ -97,6 +116,7 @@ pub(super) fn open(process: ProcessIdentity) -> Result<Option<Box<dyn ProcessHan
 #[derive(Debug)]
 struct Watched {
     process: ProcessIdentity,
+    namespaces: u64,
     pid: Pid,
     pidfd: OwnedFd,
 }
@@ -136,7 +156,9 @@ impl ProcessHandle for Watched {
         match pidfd_send_signal(&self.pidfd, Signal::KILL) {
             Ok(()) | Err(Errno::SRCH) => true,
             // Filtered, or not permitted; the older call tells which.
-            Err(Errno::NOSYS | Errno::PERM) => kill_checked(self.process, self.pid),
+            Err(Errno::NOSYS | Errno::PERM) => {
+                kill_checked(self.process, self.namespaces, self.pid)
+            }
             Err(_) => false,
         }
     }
@@ -151,6 +173,7 @@ impl ProcessHandle for Watched {
 #[derive(Debug)]
 struct Polled {
     process: ProcessIdentity,
+    namespaces: u64,
     pid: Pid,
 }
 
@@ -160,7 +183,7 @@ impl ProcessHandle for Polled {
     }
 
     fn is_gone(&self) -> bool {
-        match Proc::own().map(|proc| proc.of_process(self.process.pid)) {
+        match Proc::own(self.namespaces).map(|proc| proc.of_process(self.process.pid)) {
             // A zombie leader may be survived by other threads.
             Ok(Ok(stat)) => {
                 stat.start_time != self.process.start_time || stat.is_dead() && stat.threads <= 1
@@ -170,7 +193,7 @@ impl ProcessHandle for Polled {
     }
 
     fn send_kill(&self) -> bool {
-        kill_checked(self.process, self.pid)
+        kill_checked(self.process, self.namespaces, self.pid)
     }
 
     fn wait_gone(&self, timeout: Duration) -> bool {
@@ -188,8 +211,8 @@ impl ProcessHandle for Polled {
 }
 
 /// Kills by pid, right after a look whether the pid is still that of `process`.
-fn kill_checked(process: ProcessIdentity, pid: Pid) -> bool {
-    match Proc::own().and_then(|proc| proc.of_process(process.pid)) {
+fn kill_checked(process: ProcessIdentity, namespaces: u64, pid: Pid) -> bool {
+    match Proc::own(namespaces).and_then(|proc| proc.of_process(process.pid)) {
         Ok(stat) if differ(stat.start_time, process.start_time) => true,
         Ok(_) => matches!(kill_process(pid, Signal::KILL), Ok(()) | Err(Errno::SRCH)),
         Err(_) => no_such_thread(process.pid, process.pid),
@@ -198,11 +221,16 @@ fn kill_checked(process: ProcessIdentity, pid: Pid) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use super::super::proc::Place;
     use super::*;
     use std::process::{Child, Command};
 
+    fn here() -> u64 {
+        Place::of_this_process().unwrap().namespaces
+    }
+
     fn stat_of(pid: u32) -> io::Result<super::super::proc::Stat> {
-        Proc::own()?.of_process(pid)
+        Proc::own(here())?.of_process(pid)
     }
 
     fn sleeper() -> (Child, ProcessIdentity) {
@@ -216,7 +244,11 @@ mod tests {
     fn the_handle_without_pidfd_kills_and_sees_the_zombie_as_gone() {
         let (mut child, process) = sleeper();
         let pid = Pid::from_child(&child);
-        let handle = Polled { process, pid };
+        let handle = Polled {
+            process,
+            namespaces: here(),
+            pid,
+        };
         assert!(!handle.is_gone());
         assert!(!handle.wait_gone(Duration::from_millis(5)));
         assert!(handle.send_kill());
@@ -238,18 +270,18 @@ mod tests {
             start_time: process.start_time - 1,
             ..process
         };
-        assert!(open(earlier).unwrap().is_none());
+        assert!(open(earlier, here()).unwrap().is_none());
         let pid = Pid::from_child(&child);
-        assert!(kill_checked(earlier, pid));
+        assert!(kill_checked(earlier, here(), pid));
         assert!(
             child.try_wait().unwrap().is_none(),
             "somebody else was killed"
         );
-        let handle = open(process).unwrap().unwrap();
+        let handle = open(process, here()).unwrap().unwrap();
         assert!(handle.send_kill());
         assert!(handle.wait_gone(Duration::from_secs(20)));
-        assert!(open(process).unwrap().is_none(), "a zombie is gone");
+        assert!(open(process, here()).unwrap().is_none(), "a zombie is gone");
         child.wait().unwrap();
-        assert!(open(process).unwrap().is_none());
+        assert!(open(process, here()).unwrap().is_none());
     }
 }

@@ -54,9 +54,8 @@ use super::side_file_open::{
 use super::window::{WORDS, Window, cell_at};
 use super::{Bells, OsError, PodFile, futex, futex::last_error};
 use crate::fork;
-use crate::segment::Registered;
-use crate::segment::mapping_keeps_locks;
 use crate::segment::ofd::{self, Held, Kind, Which, which};
+use crate::segment::{Registered, file_keeps_locks, is_taken, reserve};
 use core::ptr::NonNull;
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use core::time::Duration;
@@ -79,6 +78,8 @@ pub(super) struct SideFile {
     /// The number of the process that mapped it (`fork::generation`): a child has other memory
     /// there.
     of: u64,
+    /// Those in which it was attached, where the start times in it are valid.
+    pub(super) namespaces: u64,
     obituaries: u32,
     word_at: usize,
     id: u128,
@@ -107,12 +108,6 @@ impl SideFile {
         obituaries: u32,
         access: Access,
     ) -> Result<Self, OsError> {
-        if !mapping_keeps_locks(meeting) {
-            return Err(OsError::Missing {
-                what: "a filesystem on which a mapping keeps a lock",
-                hint: format!("{} is not on one; mount a tmpfs there", meeting.display()),
-            });
-        }
         let mut unfit = None;
         let until = Instant::now() + PATIENCE;
         for other in 0..NAMES {
@@ -155,6 +150,15 @@ impl SideFile {
         place: Place,
         obituaries: u32,
     ) -> Result<Option<Self>, OsError> {
+        if !file_keeps_locks(&file) {
+            return Err(OsError::Missing {
+                what: "a filesystem on which a mapping keeps a lock",
+                hint: format!(
+                    "{} is not on one; mount a tmpfs at {MEETING}",
+                    path.display()
+                ),
+            });
+        }
         let is_alone = lock(&file, path)?;
         if !still_named(&file, path)? {
             return Ok(None);
@@ -178,26 +182,38 @@ impl SideFile {
             // Turns the write lock into a read lock, which no other lock can prevent.
             ofd::lock(&file, USE_BYTE, Kind::Read).map_err(|error| cannot_lock(path, error))?;
         }
-        Self::map(file, path, header).map(Some)
+        Self::map(file, path, header, place).map(Some)
     }
 
-    fn map(file: File, path: &Path, header: Header) -> Result<Self, OsError> {
+    fn map(file: File, path: &Path, header: Header, place: Place) -> Result<Self, OsError> {
         let bytes = file_bytes(header.obituaries);
-        // SAFETY: a new shared mapping at an address of the kernel's choice; the file has that size
-        // (checked) and nobody truncates it.
-        let base = unsafe {
-            libc::mmap(
-                core::ptr::null_mut(),
-                bytes,
-                libc::PROT_READ | libc::PROT_WRITE,
-                libc::MAP_SHARED | libc::MAP_POPULATE,
-                file.as_raw_fd(),
-                0,
-            )
+        let (access, populated) = (
+            libc::PROT_READ | libc::PROT_WRITE,
+            libc::MAP_SHARED | libc::MAP_POPULATE,
+        );
+        let base = loop {
+            // SAFETY: a new shared mapping at an address of the kernel's choice; the file has that size
+            // (checked) and nobody truncates it.
+            let base = unsafe {
+                libc::mmap(
+                    core::ptr::null_mut(),
+                    bytes,
+                    access,
+                    populated,
+                    file.as_raw_fd(),
+                    0,
+                )
+            };
+            if base == libc::MAP_FAILED {
+                return Err(last_error(format!("mapping {}", path.display())));
+            }
+            if !is_taken(base.cast(), bytes) {
+                break base;
+            }
+            // SAFETY: the mapping is new, and no other code knows of it.
+            unsafe { reserve(base.cast(), bytes) }
+                .map_err(|error| failed("reserving addresses of", path, error))?;
         };
-        if base == libc::MAP_FAILED {
-            return Err(last_error(format!("mapping {}", path.display())));
-        }
         // SAFETY: the mapping is ours. Without MADV_DONTFORK a forked child could write here after its
         // parent's obituary, so failing that is failing.
         unsafe {
@@ -213,6 +229,7 @@ impl SideFile {
         Ok(Self {
             base: NonNull::new(base.cast()).expect("mmap returned null"),
             of: fork::generation(),
+            namespaces: place.namespaces,
             obituaries: header.obituaries,
             word_at: header.word_at as usize,
             id: u128::from(header.id[1]) << 64 | u128::from(header.id[0]),
@@ -281,19 +298,8 @@ impl SideFile {
             });
         }
         // SAFETY: the range is ours; an access to it is a fault from now on.
-        let base = unsafe {
-            libc::mmap(
-                self.base.as_ptr().cast(),
-                file_bytes(self.obituaries),
-                libc::PROT_NONE,
-                libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE | libc::MAP_FIXED,
-                -1,
-                0,
-            )
-        };
-        if base == libc::MAP_FAILED {
-            return Err(last_error("reserving the addresses of a side file"));
-        }
+        unsafe { reserve(self.base.as_ptr(), file_bytes(self.obituaries)) }
+            .map_err(|error| failed("reserving addresses of", &self.path, error))?;
         *self
             .registered
             .lock()

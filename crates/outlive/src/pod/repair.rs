@@ -31,7 +31,9 @@ struct Repairing<'a>(&'a Pod);
 
 impl Drop for Repairing<'_> {
     fn drop(&mut self) {
-        backend::share(&self.0.segment().file());
+        if let Ok(file) = self.0.segment().own_file() {
+            backend::share(&file);
+        }
         self.0.use_of_it().repairing = false;
     }
 }

@@ -105,6 +105,11 @@ pub(crate) fn mapping_keeps_locks(directory: &Path) -> bool {
     !found.is_ok_and(|magic| matches!(find(magic), Some((_, Kind::Overlay))))
 }
 
+/// As [`mapping_keeps_locks`], for an open file.
+pub(crate) fn file_keeps_locks(file: &File) -> bool {
+    !filesystem(file).is_ok_and(|magic| matches!(find(magic), Some((_, Kind::Overlay))))
+}
+
 /// The kernel's number for the kind of filesystem that `file` is on.
 pub(super) fn filesystem(file: &File) -> Result<u64, Errno> {
     // The field's type differs between processors; the numbers have 32 bits.

@@ -1,21 +1,22 @@
-//! The mappings of shared memory that this process has, for code that can neither lock nor allocate:
-//! the handler of SIGBUS and the child side of a fork.
+//! The mappings of shared memory that this process has, in a table of atomics that grows and never
+//! shrinks.
 //!
-//! They are entered in a table of atomics, which grows and never shrinks. A reader meets no slot that
-//! is being reused: the handler looks for a mapping that a thread is accessing, which is not removed
-//! meanwhile, and a forked child has one thread.
+//! **SIGBUS.** The handler can neither lock nor allocate. It looks for a mapping that a thread is
+//! accessing, whose slot is not reused meanwhile. (Of another slot it may read a torn entry, and then
+//! print its path.)
 //!
 //! **Forks.** A forked child does not inherit these mappings (`MADV_DONTFORK`): it could write after the
 //! death of its parent was reported. Its copies of the parent's handles point at addresses that are
-//! free, where its own mapping of the same pod may come to lie, and the child would then write as its
-//! parent. So in the child each such range is reserved, without access, before `fork` returns there.
-//! (A child of a bare `clone` has no such reservations.)
+//! free in the child. If its own mapping of the same pod came to lie there, the child would write as its
+//! parent. The child inherits the table too, and no entry of its parent leaves it. So a new mapping that
+//! overlaps an entry ([`is_taken`]) is replaced by a reservation, and made elsewhere.
 
 use core::ptr::null_mut;
 use core::sync::atomic::{AtomicPtr, AtomicU8, AtomicUsize, Ordering};
+use rustix::io::Errno;
+use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
-use std::sync::Once;
 
 /// The number of slots by which the table grows.
 const SLOTS: usize = 128;
@@ -36,7 +37,7 @@ pub(super) struct Slot {
 
 struct Table {
     slots: [Slot; SLOTS],
-    /// More of it, or null.
+    /// The next table, or null.
     more: AtomicPtr<Table>,
 }
 
@@ -118,16 +119,6 @@ pub(crate) struct Registered(&'static Slot);
 impl Registered {
     /// Enters the mapping of `len` bytes at `start` of the file at `path`.
     pub fn new(start: *const u8, len: usize, path: &Path) -> Self {
-        static ONCE: Once = Once::new();
-        ONCE.call_once(|| {
-            // SAFETY: the handler only makes system calls and loads of atomics.
-            let failed = unsafe { libc::pthread_atfork(None, None, Some(reserve_in_child)) };
-            if failed != 0 {
-                tracing::warn!(
-                    "pthread_atfork failed: a forked child must not use what it has inherited"
-                );
-            }
-        });
         let slot = Self::take();
         let path = path.as_os_str().as_bytes();
         let end = &path[path.len().saturating_sub(PATH_BYTES)..];
@@ -166,23 +157,24 @@ impl Drop for Registered {
     }
 }
 
-/// Runs in a forked child, in its only thread, before `fork` returns there.
-extern "C" fn reserve_in_child() {
-    let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
-    for (start, len) in all().filter_map(Slot::range) {
-        // If another handler of the fork has mapped something there, that is private to the child.
-        // SAFETY: replaces no mapping. (A kernel before 4.17 takes the address as a hint.)
-        unsafe {
-            libc::mmap(
-                start as *mut libc::c_void,
-                len,
-                libc::PROT_NONE,
-                flags | libc::MAP_FIXED_NOREPLACE,
-                -1,
-                0,
-            );
-        }
-    }
+/// Returns whether an entry has one of the `len` addresses from `start` on. For a new mapping it is an
+/// entry of a process from which this one was forked: an entry of this process is removed before its
+/// mapping.
+pub(crate) fn is_taken(start: *const u8, len: usize) -> bool {
+    let start = start as usize;
+    all()
+        .filter_map(Slot::range)
+        .any(|(other, bytes)| start < other + bytes && other < start + len)
+}
+
+/// Replaces what is mapped at the `len` addresses from `start` on by a reservation without access.
+///
+/// # Safety
+/// The range is the caller's, and nothing in it is referenced.
+pub(crate) unsafe fn reserve(start: *mut u8, len: usize) -> Result<(), Errno> {
+    let flags = MapFlags::PRIVATE | MapFlags::NORESERVE | MapFlags::FIXED;
+    // SAFETY: the caller's promise.
+    unsafe { mmap_anonymous(start.cast(), len, ProtFlags::empty(), flags) }.map(drop)
 }
 
 #[cfg(test)]

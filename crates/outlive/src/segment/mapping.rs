@@ -2,7 +2,7 @@
 
 use super::completion::load_page;
 use super::error::CallFailed;
-use super::mapped::Registered;
+use super::mapped::{self, Registered};
 use super::ofd::{Which, which};
 use super::superblock::{Page, SUPERBLOCK_BYTES};
 use crate::fork;
@@ -46,30 +46,14 @@ impl Mapping {
         let failed = |error| CallFailed::new("mmap", path, error);
         let len = usize::try_from(len).map_err(|_| failed(Errno::NOMEM))?;
         let its = which(file).ok_or_else(|| failed(Errno::BADF))?;
-        let (at, fixed) = if huge && len as u64 >= HUGE {
-            (aligned_place(len).map_err(failed)?, MapFlags::FIXED)
-        } else {
-            (core::ptr::null_mut(), MapFlags::empty())
-        };
-        // SAFETY: either the kernel chooses a free place, or `aligned_place` has reserved this one for us.
-        let base = unsafe {
-            mmap(
-                at,
-                len,
-                ProtFlags::READ | ProtFlags::WRITE,
-                MapFlags::SHARED | fixed,
-                file,
-                0,
-            )
-        };
-        let base = base.inspect_err(|_| {
-            if !at.is_null() {
-                // SAFETY: the place was reserved for this mapping and nobody knows of it.
-                let _ = unsafe { munmap(at, len) };
+        let base = loop {
+            let base = map(file, len, huge).map_err(failed)?;
+            if !mapped::is_taken(base.as_ptr(), len) {
+                break base;
             }
-        });
-        let base: NonNull<u8> =
-            NonNull::new(base.map_err(failed)?.cast()).ok_or_else(|| failed(Errno::NOMEM))?;
+            // SAFETY: the mapping is new, and no other code knows of it.
+            unsafe { mapped::reserve(base.as_ptr(), len) }.map_err(failed)?;
+        };
         // Addresses in the mapping are made from numbers too (self-relative pointers).
         base.as_ptr().expose_provenance();
         let mapping = Self {
@@ -117,17 +101,9 @@ impl Mapping {
         if self.of != fork::generation() {
             return Ok(());
         }
-        let flags = MapFlags::PRIVATE | MapFlags::NORESERVE | MapFlags::FIXED;
         // SAFETY: the range is ours, and accesses by handles on it fault from now on, as on a page
         // that a file has lost.
-        unsafe {
-            mmap_anonymous(
-                self.base.as_ptr().cast(),
-                self.len,
-                ProtFlags::empty(),
-                flags,
-            )
-        }?;
+        unsafe { mapped::reserve(self.base.as_ptr(), self.len) }?;
         self.unregister();
         Ok(())
     }
@@ -240,14 +216,36 @@ impl Mapping {
 
 impl Drop for Mapping {
     fn drop(&mut self) {
-        // Before the address can belong to another mapping.
-        self.unregister();
         if self.of != fork::generation() {
+            // The entry stays: there may be copies of the parent's handles.
+            let registered = self.registered.get_mut();
+            core::mem::forget(registered.unwrap_or_else(PoisonError::into_inner).take());
             return;
         }
+        // Before the address can belong to another mapping.
+        self.unregister();
         // SAFETY: the mapping is ours, and who holds a handle on it promised not to use it from now on.
         let _ = unsafe { munmap(self.base.as_ptr().cast(), self.len) };
     }
+}
+
+/// Maps the first `len` bytes of `file`.
+fn map(file: &File, len: usize, huge: bool) -> Result<NonNull<u8>, Errno> {
+    let (at, fixed) = if huge && len as u64 >= HUGE {
+        (aligned_place(len)?, MapFlags::FIXED)
+    } else {
+        (core::ptr::null_mut(), MapFlags::empty())
+    };
+    let access = ProtFlags::READ | ProtFlags::WRITE;
+    // SAFETY: either the kernel chooses a free place, or `aligned_place` has reserved this one for us.
+    let base = unsafe { mmap(at, len, access, MapFlags::SHARED | fixed, file, 0) };
+    let base = base.inspect_err(|_| {
+        if !at.is_null() {
+            // SAFETY: the place was reserved for this mapping and nobody knows of it.
+            let _ = unsafe { munmap(at, len) };
+        }
+    });
+    NonNull::new(base?.cast()).ok_or(Errno::NOMEM)
 }
 
 /// A free place of `len` bytes that is aligned for huge pages, reserved.

@@ -85,9 +85,9 @@ pub use completion::CreatePoint;
 pub use create::SegmentBuilder;
 pub(crate) use error::hint;
 pub use error::{CallFailed, CreateError, DestroyError, OpenError, Unsuitable};
-pub(crate) use filesystem::{can_link, mapping_keeps_locks, set_mode};
+pub(crate) use filesystem::{can_link, file_keeps_locks, mapping_keeps_locks, set_mode};
 pub use layout::{Field, Shape, Shared, TypeLayout};
-pub(crate) use mapped::Registered;
+pub(crate) use mapped::{Registered, is_taken, reserve};
 pub use open::OpenOptions;
 pub use pages::{HugePages, Pages};
 pub use roots::{PublishPoint, Root, RootError, Roots};
@@ -290,7 +290,7 @@ impl Segment {
         &self.inner().path
     }
 
-    /// The file that is mapped, for passing it to another process.
+    /// The file that is mapped, for passing it to another process. Its position has no meaning.
     pub fn file(&self) -> Arc<File> {
         Arc::clone(self.medium().file())
     }

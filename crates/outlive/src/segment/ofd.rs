@@ -11,7 +11,7 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::fork;
-use rustix::fs::{Mode, OFlags};
+use rustix::fs::{Mode, OFlags, SeekFrom};
 use rustix::io::Errno;
 
 /// The locks that a lock excludes.
@@ -66,13 +66,25 @@ pub(crate) struct Held {
     /// The number of the process that holds it (`fork::generation`): a child shares the
     /// description, and leaves the lock to its parent.
     of: u64,
+    /// The position of the description, a random one, by which it is recognised: the program may have
+    /// closed the descriptor and opened a file under its number, even the same one. `None` if it has
+    /// no position; then only the end of the description unlocks the byte.
+    position: Option<u64>,
 }
 
 impl Held {
     /// Takes over the lock that the description of `file` has on `byte`.
     pub fn new(file: Arc<File>, byte: libc::off_t) -> Self {
         let of = fork::generation();
-        Self { file, byte, of }
+        // Below the size of a file on any filesystem, and never 0, that of a new description.
+        let position = 1 + uuid::Uuid::new_v4().as_u128() as u64 % (1 << 40);
+        let placed = rustix::fs::seek(&*file, SeekFrom::Start(position));
+        Self {
+            file,
+            byte,
+            of,
+            position: placed.ok(),
+        }
     }
 
     /// The file that is locked.
@@ -83,7 +95,8 @@ impl Held {
 
 impl Drop for Held {
     fn drop(&mut self) {
-        if self.of == fork::generation() {
+        let is_it = self.position.is_some() && rustix::fs::tell(&*self.file).ok() == self.position;
+        if self.of == fork::generation() && is_it {
             // If this fails, the end of the description unlocks the byte.
             let _ = set(&self.file, flock(self.byte, libc::F_UNLCK));
         }
@@ -169,4 +182,38 @@ fn flock(byte: libc::off_t, l_type: libc::c_int) -> libc::flock {
     lock.l_start = byte;
     lock.l_len = 1;
     lock
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_lock_of_another_description_is_left() {
+        const BYTE: libc::off_t = 1 << 60;
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("file");
+        File::create(&path).unwrap();
+        let open = || { File::options().read(true).write(true).open(&path) }.unwrap();
+        let look = open();
+        let held = |file: File| {
+            assert!(lock(&file, BYTE, Kind::Write).unwrap());
+            Held::new(Arc::new(file), BYTE)
+        };
+        drop(held(open()));
+        assert!(!is_locked(&look, BYTE).unwrap());
+
+        let first = held(open());
+        let copy = first.file().try_clone().unwrap();
+        // SAFETY: closes the description of `first`, as a program may that closes all descriptors, and
+        // opens the same file again under its number.
+        let number = unsafe { libc::dup2(open().as_raw_fd(), first.file().as_raw_fd()) };
+        assert_eq!(number, first.file().as_raw_fd());
+        drop(copy);
+        assert!(!is_locked(&look, BYTE).unwrap());
+        let second = Arc::clone(first.file());
+        assert!(lock(&second, BYTE, Kind::Write).unwrap());
+        drop(first);
+        assert!(is_locked(&look, BYTE).unwrap());
+    }
 }

@@ -62,12 +62,12 @@ fn main() -> ExitCode {
             substitutes::a_boot_id_that_is_not_the_kernels_is_of_no_machine,
         ),
         (
-            "a_proc_that_was_mounted_later_tells_no_start_time",
-            substitutes::a_proc_that_was_mounted_later_tells_no_start_time,
+            "a_proc_of_another_namespace_gives_no_start_time",
+            substitutes::a_proc_of_another_namespace_gives_no_start_time,
         ),
         (
-            "a_number_that_is_another_files_proves_no_death",
-            substitutes::a_number_that_is_another_files_proves_no_death,
+            "a_descriptor_of_another_file_proves_no_death",
+            substitutes::a_descriptor_of_another_file_proves_no_death,
         ),
         (
             "a_forked_child_has_no_pod_at_its_parents_addresses",

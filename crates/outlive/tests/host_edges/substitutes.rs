@@ -1,5 +1,5 @@
-//! What a program or a container has put in the place of another thing: another `/proc`, another boot id,
-//! another file under a descriptor's number, other memory at an address.
+//! Substitutes that a program or a container has made: another `/proc`, another boot id, another file
+//! under a descriptor's number, other memory at an address.
 
 use super::host_support::{Child, TestPod};
 use super::places::mount_with;
@@ -20,7 +20,7 @@ fn unmount(at: &str) {
 }
 
 /// Its lines are those of other processes, whose start times would prove that this one is gone.
-pub fn a_proc_that_was_mounted_later_tells_no_start_time() {
+pub fn a_proc_of_another_namespace_gives_no_start_time() {
     let pod = TestPod::new();
     unshared(libc::CLONE_NEWNS | libc::CLONE_NEWPID, || {
         mount("proc", "/proc");
@@ -31,7 +31,12 @@ pub fn a_proc_that_was_mounted_later_tells_no_start_time() {
         unmount("/proc");
         assert!(fs::exists(format!("/proc/{}/stat", own.process.pid)).unwrap());
         assert_eq!(os.this_thread().start_time, 0);
-        // A file of the own one, mounted over that of another thread, is not that thread's.
+        // Not even if it shows this process as that of this id.
+        let outer = fs::read_link("/proc/self").unwrap();
+        let status = format!("/proc/{}/status", outer.display());
+        mount_with("/proc/1/status", &status, "none", libc::MS_BIND, "");
+        assert_eq!(os.this_thread().start_time, 0);
+        // The stat file of one thread, mounted over that of another, is not the other's.
         mount("proc", "/proc");
         let stranger = Child::run(|| super::sleep_for_ever());
         let line = |pid: u32| format!("/proc/{pid}/task/{pid}/stat");
@@ -65,12 +70,16 @@ pub fn a_boot_id_that_is_not_the_kernels_is_of_no_machine() {
             unmount(BOOT_ID);
         }
         assert_ne!(machine(), 0);
+        // A link to a file of procfs, in a directory that is mounted.
+        mount("tmpfs", "/proc/sys/kernel/random");
+        std::os::unix::fs::symlink("/proc/sys/kernel/pid_max", BOOT_ID).unwrap();
+        assert_eq!(machine(), 0);
     });
 }
 
-/// A program closes a descriptor that is the library's, and opens something under its number. What lives in
-/// the pod is not taken for dead.
-pub fn a_number_that_is_another_files_proves_no_death() {
+/// A program closes a descriptor of the library and opens another file under its number. Live members of
+/// the pod are not taken for dead.
+pub fn a_descriptor_of_another_file_proves_no_death() {
     let directory = tempfile::tempdir_in("/dev/shm").unwrap();
     let path = directory.path().join("pod");
     // A child, so that the numbers are those of a process with one thread.

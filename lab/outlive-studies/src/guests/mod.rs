@@ -51,7 +51,7 @@ pub const STUDY: Study = Study {
 /// The time for which a guest may be silent.
 const SUSPICION: Duration = Duration::from_secs(1);
 /// The number of further kills if the worker was between two units at all of those before.
-const MORE_KILLS: u32 = 3;
+const MORE_KILLS: u32 = 8;
 
 fn study(run: &mut Run<'_>) -> Result<(), StudyError> {
     run.go_on()?;
