@@ -20,8 +20,8 @@ use std::time::{Duration, SystemTime};
 #[command(after_help = "Examples:\n  \
     outlive pod status /dev/shm/demo\n  \
     outlive pod status /dev/shm/demo --json | jq '.members[] | select(.status == \"live\")'\n\n\
-    Joins nothing and changes nothing. \"live, but gone\" is somebody who was killed when nobody was left to \
-    notice: the next process that joins does.\n\n\
+    It does not join the pod, and changes nothing. \"live, but gone\" is a member that was killed when no other \
+    member was left to notice: the next process that joins notices it.\n\n\
     JSON: path, uuid, size, backend, domain, created, heap, ids, settings, manager, members (id, generation, \
     instance, level, status, there, host, process, pid, tid, uid, name, beats, locks, recovered_by), groups and pools; \
     docs/json.md says what they mean.")]

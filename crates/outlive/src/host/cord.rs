@@ -174,7 +174,10 @@ impl Cords {
         if !mapping_keeps_locks(&self.directory) {
             return Err(OsError::Missing {
                 what: "a filesystem on which a mapping keeps a lease",
-                hint: format!("{} is not on one", self.directory.display()),
+                hint: format!(
+                    "{} is not on one; mount a tmpfs there",
+                    self.directory.display()
+                ),
             });
         }
         let me = rustix::process::geteuid().as_raw();

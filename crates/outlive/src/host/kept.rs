@@ -57,8 +57,9 @@ impl Linux {
         }
     }
 
-    /// Removes the side files of `pod`; returns how many there were. Call it when the pod is destroyed,
-    /// and hold or watch no obituary of it any more in this process.
+    /// Removes the side files of `pod`, except those of other users. Returns the number of removed
+    /// files; all that this process was attached to count as one. Call it when the pod is destroyed:
+    /// this process must no longer hold or watch an obituary of it.
     ///
     /// # Errors
     /// [`OsError::InUse`] while another process is attached.
@@ -74,7 +75,7 @@ impl Linux {
                 Err(OsError::Call { source, .. })
                     if source.kind() == std::io::ErrorKind::PermissionDenied =>
                 {
-                    tracing::warn!(path = %entry.path.display(), "it stays, for it is another user's");
+                    tracing::warn!(path = %entry.path.display(), "the side file was not removed: another user owns it; that user or root can remove it");
                 }
                 Err(error) => return Err(error),
             }

@@ -27,7 +27,7 @@ const SIDE_FILE_REMOVED: &str = "the pod's members go on, but processes that joi
     (logind's RemoveIPC removes such files when their user logs out)";
 
 const CORD_REMOVED: &str = "the pod's members go on, but processes of other users or in other PID \
-    namespaces can no longer kill this process when its host is silent; restart it";
+    namespaces can no longer kill this process when its host is silent; restart this process";
 
 /// Linux, as one process sees it for one pod.
 ///
@@ -208,8 +208,8 @@ impl Linux {
         Ok(())
     }
 
-    /// Removes the side file that this process uses for `pod`, and ends that use. Returns whether there
-    /// was one.
+    /// Removes the side files that this process uses for `pod`, and ends that use. Returns whether a
+    /// file was removed.
     pub(super) fn remove_attached(pod: u128) -> Result<bool, OsError> {
         let mut attached = ATTACHED.lock().unwrap_or_else(PoisonError::into_inner);
         let ours = |linux: &&Linux| linux.pod == pod && linux.of == fork::generation();

@@ -59,7 +59,7 @@ pub(super) struct Proc {
 }
 
 impl Proc {
-    /// Opens whatever is mounted at `/proc`. What it says proves nothing.
+    /// Opens the filesystem at `/proc` without a check. Its contents prove nothing.
     fn any() -> io::Result<Self> {
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let root = rustix::fs::open("/proc", flags, Mode::empty())?;
@@ -128,8 +128,12 @@ impl Proc {
 
     fn stat(&self, path: &str, id: u32) -> io::Result<Stat> {
         let line = self.read(path).map_err(vanished)?;
-        Stat::parse(line.as_bytes(), id)
-            .ok_or_else(|| io::Error::new(io::ErrorKind::InvalidData, "not its line of stat"))
+        Stat::parse(line.as_bytes(), id).ok_or_else(|| {
+            io::Error::new(
+                io::ErrorKind::InvalidData,
+                "its stat has no line of this id",
+            )
+        })
     }
 
     /// Of a process (its leader thread). `NotFound` also where `/proc` hides it.
@@ -192,7 +196,7 @@ pub(super) fn liveness(thread: ThreadIdentity, namespaces: u64) -> Liveness {
         let stat = proc.and_then(|proc| proc.of_thread(pid, tid));
         stat.map(is_over)
     };
-    // Most threads live, so the first look is by any `/proc`, and the proof of a death by our own.
+    // Most threads live, so the first check uses any `/proc`; a death is proved by this namespace's.
     match has_ended(Proc::any()) {
         Ok(false) => Liveness::Exists,
         Ok(true) if matches!(has_ended(Proc::own(namespaces)), Ok(true)) => Liveness::Gone,
@@ -250,7 +254,7 @@ pub(super) fn this_thread(process: ProcessIdentity, namespaces: u64) -> ThreadId
     ThreadIdentity {
         process,
         tid,
-        // As above.
+        // 0 if not known: see `this_process`.
         start_time: stat.map_or(0, |stat| stat.start_time),
     }
 }

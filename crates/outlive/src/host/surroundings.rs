@@ -47,7 +47,7 @@ fn shm() -> Capability {
         nameless()?;
         if !mapping_keeps_locks(Path::new(MEETING)) {
             return Err(std::io::Error::other(
-                "a mapping keeps no lock there; mount a tmpfs",
+                "a mapping keeps no lock on its filesystem; mount a tmpfs there",
             ));
         }
         Ok((fs.f_bavail * fs.f_frsize, fs.f_blocks * fs.f_frsize))

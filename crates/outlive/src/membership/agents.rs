@@ -3,7 +3,7 @@
 //! An agent acts on a machine and not on an incarnation. While it is at work its host may leave, or
 //! die in another way, and be joined again: the agent would then hit the host's next incarnation.
 //! So a process publishes in its record against which hosts it calls agents before it calls them,
-//! and a host comes to life only while no agent against it is at work.
+//! and a host comes to life only while no agent of a live caller is at work against it.
 //!
 //! The handshake: the caller of an agent publishes, then a full fence, then reads that the host's
 //! word still is that of the fence. The joining process reads that the host's state is no longer `Fencing`,
@@ -59,8 +59,9 @@ pub(crate) fn against<M: Memory>(
 /// Waits until no agent against `host` is at work. If one still is at the time limit, returns an
 /// error that names its caller.
 ///
-/// A caller that is dead, or whose host does not beat, is ignored: the kernel kills a fence command
-/// with its caller. Otherwise, if all processes died at once, the host could never be joined again.
+/// A caller that is dead is ignored, since the kernel kills a fence command with its caller. A
+/// caller whose host does not beat is ignored too, since its death may not be provable from here.
+/// Otherwise, if all processes died at once, the host could never be joined again.
 pub(crate) fn wait_for_agents<M: Memory>(
     tables: Tables<M>,
     os: &dyn Os,

@@ -16,11 +16,11 @@ use std::sync::Arc;
 /// Fences a host that this operating system cannot kill by itself: a BMC, a hypervisor, a cluster manager.
 ///
 /// It is called on a thread of its own and may take as long as it needs. It acts on a machine, so a
-/// late one could hit a host that has come back in the meantime. Therefore a host
-/// cannot be joined again until every agent that was called against it has returned (a join waits
-/// for 10 seconds and then fails), and a process that [leaves](super::Process::leave) waits for the agent that it has
-/// called. So an agent must return. The hearts of the leaving process
-/// beat while it waits. (The pod's fence command is killed after
+/// late one could hit a host that has come back. Therefore a join of the host waits for 10 seconds
+/// for each agent that was called against it, and then fails. (An agent is ignored if its caller is
+/// dead or the caller's host does not beat.) A process that [leaves](super::Process::leave) waits
+/// for the agent that it has called, and its hearts beat meanwhile. So an agent must return. (The
+/// pod's fence command is killed after
 /// [`Settings::fence_timeout`](super::Settings::fence_timeout).)
 pub trait FenceAgent: Send + Sync {
     /// Makes sure that the host `host`, called `name`, no longer runs. `Ok` is a promise: on the strength

@@ -69,8 +69,8 @@ impl Pod {
             true => Err(PodError::InUse {
                 path: self.segment.path().into(),
                 why: format!(
-                    "host {host} is of this machine since its last boot, its processes cannot be seen from here, and \
-                     a process of this machine has the pod open, which may be one of them; end all that have it open"
+                    "host {host} may be of this boot of this machine, its presence cannot be read here, and a process of \
+                     this machine has the pod open, which may be one of them; end all processes that have it open"
                 ),
             }),
         }

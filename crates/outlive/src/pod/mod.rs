@@ -256,7 +256,7 @@ impl Pod {
             // A copy has no members.
             return Err(PodError::InUse {
                 path: path(),
-                why: "it has members, so it is not a copy; its time of birth cannot be read by all of them".into(),
+                why: "it has members, so it is not a copy, but some processes cannot read its time of birth; end its members".into(),
             });
         }
         match origin.adopt(&metadata, &file)? {

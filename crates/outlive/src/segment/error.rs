@@ -36,6 +36,9 @@ pub(crate) fn hint(error: &io::Error) -> &'static str {
             "; `outlive doctor` says which calls the filter of a container (seccomp) refuses"
         }
         Some(libc::EMFILE) => "; raise the limit on open descriptors (RLIMIT_NOFILE, `ulimit -n`)",
+        Some(libc::EBADF) => {
+            "; the program has closed a descriptor of Outlive: close only descriptors that you have opened"
+        }
         Some(libc::EROFS) => "; remount that filesystem for writing (`mount -o remount,rw`)",
         _ => "",
     }
