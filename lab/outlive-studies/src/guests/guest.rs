@@ -168,7 +168,8 @@ impl Guest {
 
     /// Runs `command` in its shell. Returns the exit status and the output.
     pub fn try_shell(&mut self, run: &Run<'_>, command: &str) -> Result<(i32, String), StudyError> {
-        self.shell.write(format!("{command}\n").as_bytes())?;
+        let sent = format!("{}:{command}\n", command.len());
+        self.shell.write(sent.as_bytes())?;
         let (until, mut said) = (Instant::now() + PATIENCE, String::new());
         loop {
             let line = match self.shell.next(run, until) {
@@ -183,9 +184,11 @@ impl Guest {
             let status = line
                 .strip_prefix("<<")
                 .and_then(|line| line.strip_suffix(">>"));
-            match status.and_then(|status| status.parse().ok()) {
-                Some(status) => return Ok((status, said)),
-                None => said += &format!("{line}\n"),
+            match status.map(|status| (status, status.parse())) {
+                Some((_, Ok(status))) => return Ok((status, said)),
+                // The serial port has lost a part of it, and nothing was executed.
+                Some(("again", _)) => self.shell.write(sent.as_bytes())?,
+                _ => said += &format!("{line}\n"),
             }
         }
     }

@@ -30,7 +30,13 @@ for port in 1 2 3; do
 done
 exec 3<>/dev/ttyS1
 echo ready >&3
+# Each line is the length of a command and the command. Characters are lost now and then.
 while read -r line <&3; do
-    eval "$line" </dev/null >&3 2>&1
-    echo "<<$?>>" >&3
+    command=${line#*:}
+    if [ "${#command}:$command" = "$line" ]; then
+        eval "$command" </dev/null >&3 2>&1
+        echo "<<$?>>" >&3
+    else
+        echo "<<again>>" >&3
+    fi
 done
