@@ -55,13 +55,14 @@ use super::window::{WORDS, Window, cell_at};
 use super::{Bells, OsError, PodFile, futex, futex::last_error};
 use crate::fork;
 use crate::segment::ofd::{self, Held, Kind, Which, which};
-use crate::segment::{Registered, file_keeps_locks, is_taken, reserve};
+use crate::segment::{Registered, file_keeps_locks, map_apart, reserve};
 use core::ptr::NonNull;
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use core::time::Duration;
+use rustix::io::Errno;
+use rustix::mm::{MapFlags, ProtFlags, mmap};
 use std::collections::HashMap;
 use std::fs::File;
-use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::Instant;
@@ -187,33 +188,18 @@ impl SideFile {
 
     fn map(file: File, path: &Path, header: Header, place: Place) -> Result<Self, OsError> {
         let bytes = file_bytes(header.obituaries);
-        let (access, populated) = (
-            libc::PROT_READ | libc::PROT_WRITE,
-            libc::MAP_SHARED | libc::MAP_POPULATE,
+        let (access, shared) = (
+            ProtFlags::READ | ProtFlags::WRITE,
+            MapFlags::SHARED | MapFlags::POPULATE,
         );
-        let base = loop {
+        let base = map_apart(bytes, |hint| {
             // SAFETY: a new shared mapping at an address of the kernel's choice; the file has that size
             // (checked) and nobody truncates it.
-            let base = unsafe {
-                libc::mmap(
-                    core::ptr::null_mut(),
-                    bytes,
-                    access,
-                    populated,
-                    file.as_raw_fd(),
-                    0,
-                )
-            };
-            if base == libc::MAP_FAILED {
-                return Err(last_error(format!("mapping {}", path.display())));
-            }
-            if !is_taken(base.cast(), bytes) {
-                break base;
-            }
-            // SAFETY: the mapping is new, and no other code knows of it.
-            unsafe { reserve(base.cast(), bytes) }
-                .map_err(|error| failed("reserving addresses of", path, error))?;
-        };
+            let base = unsafe { mmap(hint.cast(), bytes, access, shared, &file, 0) };
+            NonNull::new(base?.cast()).ok_or(Errno::NOMEM)
+        });
+        let mapped: NonNull<u8> = base.map_err(|error| failed("mapping", path, error))?;
+        let base = mapped.as_ptr().cast();
         // SAFETY: the mapping is ours. Without MADV_DONTFORK a forked child could write here after its
         // parent's obituary, so failing that is failing.
         unsafe {
@@ -227,7 +213,7 @@ impl SideFile {
         }
         let registered = Registered::new(base.cast(), bytes, path);
         Ok(Self {
-            base: NonNull::new(base.cast()).expect("mmap returned null"),
+            base: mapped,
             of: fork::generation(),
             namespaces: place.namespaces,
             obituaries: header.obituaries,

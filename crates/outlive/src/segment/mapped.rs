@@ -9,17 +9,19 @@
 //! death of its parent was reported. Its copies of the parent's handles point at addresses that are
 //! free in the child. If its own mapping of the same pod came to lie there, the child would write as its
 //! parent. The child inherits the table too, and no entry of its parent leaves it. So a new mapping that
-//! overlaps an entry ([`is_taken`]) is replaced by a reservation, and made elsewhere.
+//! overlaps an entry is removed, and made elsewhere ([`map_apart`]).
 
-use core::ptr::null_mut;
+use core::ptr::{NonNull, null_mut};
 use core::sync::atomic::{AtomicPtr, AtomicU8, AtomicUsize, Ordering};
 use rustix::io::Errno;
-use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous};
+use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous, munmap};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 /// The number of slots by which the table grows.
 const SLOTS: usize = 128;
+/// The distance of a mapping from the entries above it.
+const GAP: usize = 1 << 20;
 /// The number of bytes that are kept of a path, from its end.
 const PATH_BYTES: usize = 232;
 /// `start` of a slot that is free, and of one that is being written.
@@ -157,14 +159,35 @@ impl Drop for Registered {
     }
 }
 
-/// Returns whether an entry has one of the `len` addresses from `start` on. For a new mapping it is an
-/// entry of a process from which this one was forked: an entry of this process is removed before its
-/// mapping.
-pub(crate) fn is_taken(start: *const u8, len: usize) -> bool {
-    let start = start as usize;
-    all()
-        .filter_map(Slot::range)
-        .any(|(other, bytes)| start < other + bytes && other < start + len)
+/// Makes a mapping of `len` bytes by `map`, at an address that no entry has: the entries of this process
+/// are mapped, and those of the processes from which it was forked may not be reused. `map` gets an
+/// address as a hint to the kernel, or null.
+pub(crate) fn map_apart(
+    len: usize,
+    mut map: impl FnMut(*mut u8) -> Result<NonNull<u8>, Errno>,
+) -> Result<NonNull<u8>, Errno> {
+    let mut hint = null_mut();
+    loop {
+        let base = map(hint)?;
+        let start = base.as_ptr() as usize;
+        let overlaps =
+            |(other, bytes): (usize, usize)| start < other + bytes && other < start + len;
+        if !all().filter_map(Slot::range).any(overlaps) {
+            return Ok(base);
+        }
+        if hint.is_null() {
+            // SAFETY: the mapping is new, and no other code knows of it.
+            unsafe { munmap(base.as_ptr().cast(), len) }?;
+            // Below all entries, at a whole page.
+            let lowest = all().filter_map(Slot::range).map(|(start, _)| start).min();
+            let below = lowest.unwrap_or(0).saturating_sub(len + GAP);
+            hint = core::ptr::without_provenance_mut(below & !(GAP - 1));
+        } else {
+            // The kernel has not taken the hint. It does not choose a reserved address again.
+            // SAFETY: as above.
+            unsafe { reserve(base.as_ptr(), len) }?;
+        }
+    }
 }
 
 /// Replaces what is mapped at the `len` addresses from `start` on by a reservation without access.

@@ -46,14 +46,7 @@ impl Mapping {
         let failed = |error| CallFailed::new("mmap", path, error);
         let len = usize::try_from(len).map_err(|_| failed(Errno::NOMEM))?;
         let its = which(file).ok_or_else(|| failed(Errno::BADF))?;
-        let base = loop {
-            let base = map(file, len, huge).map_err(failed)?;
-            if !mapped::is_taken(base.as_ptr(), len) {
-                break base;
-            }
-            // SAFETY: the mapping is new, and no other code knows of it.
-            unsafe { mapped::reserve(base.as_ptr(), len) }.map_err(failed)?;
-        };
+        let base = mapped::map_apart(len, |hint| map(file, len, huge, hint)).map_err(failed)?;
         // Addresses in the mapping are made from numbers too (self-relative pointers).
         base.as_ptr().expose_provenance();
         let mapping = Self {
@@ -229,18 +222,18 @@ impl Drop for Mapping {
     }
 }
 
-/// Maps the first `len` bytes of `file`.
-fn map(file: &File, len: usize, huge: bool) -> Result<NonNull<u8>, Errno> {
+/// Maps the first `len` bytes of `file`, at the address `hint` if it is not null and the kernel agrees.
+fn map(file: &File, len: usize, huge: bool, hint: *mut u8) -> Result<NonNull<u8>, Errno> {
     let (at, fixed) = if huge && len as u64 >= HUGE {
         (aligned_place(len)?, MapFlags::FIXED)
     } else {
-        (core::ptr::null_mut(), MapFlags::empty())
+        (hint.cast(), MapFlags::empty())
     };
     let access = ProtFlags::READ | ProtFlags::WRITE;
     // SAFETY: either the kernel chooses a free place, or `aligned_place` has reserved this one for us.
     let base = unsafe { mmap(at, len, access, MapFlags::SHARED | fixed, file, 0) };
     let base = base.inspect_err(|_| {
-        if !at.is_null() {
+        if !fixed.is_empty() {
             // SAFETY: the place was reserved for this mapping and nobody knows of it.
             let _ = unsafe { munmap(at, len) };
         }

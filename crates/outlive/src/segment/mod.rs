@@ -87,7 +87,7 @@ pub(crate) use error::hint;
 pub use error::{CallFailed, CreateError, DestroyError, OpenError, Unsuitable};
 pub(crate) use filesystem::{can_link, file_keeps_locks, mapping_keeps_locks, set_mode};
 pub use layout::{Field, Shape, Shared, TypeLayout};
-pub(crate) use mapped::{Registered, is_taken, reserve};
+pub(crate) use mapped::{Registered, map_apart, reserve};
 pub use open::OpenOptions;
 pub use pages::{HugePages, Pages};
 pub use roots::{PublishPoint, Root, RootError, Roots};
