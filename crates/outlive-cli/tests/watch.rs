@@ -83,8 +83,16 @@ fn ends(mut child: Child) {
 fn the_live_view_ends_when_its_terminal_is_closed() {
     let place = Place::new("terminal");
     outlive(["pod", "create", place.path(), "--size", "4M", "--ids", "16"]).succeeds();
-    for is_controlling in [false, true] {
-        let (child, master) = watch(place.path(), is_controlling);
+    for (is_controlling, has_frame) in [(false, false), (true, false), (false, true), (true, true)]
+    {
+        let (child, mut master) = watch(place.path(), is_controlling);
+        let mut shown = Vec::new();
+        // The cursor is hidden at the end of a frame.
+        while has_frame && !shown.ends_with(b"\x1b[?25l") {
+            let mut byte = [0];
+            master.read_exact(&mut byte).unwrap();
+            shown.extend(byte);
+        }
         drop(master);
         ends(child);
     }

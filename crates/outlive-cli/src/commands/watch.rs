@@ -15,6 +15,7 @@ use scene::Scene;
 use screen::Screen;
 use signal_hook::consts::{SIGHUP, SIGTERM};
 use std::io::{self, IsTerminal};
+use std::mem::ManuallyDrop;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -78,6 +79,16 @@ fn period(text: &str) -> Result<Duration, String> {
     }
 }
 
+/// The terminal. A drop shows its cursor. The library's own drop would report a failure on standard
+/// error, which panics if that is the terminal, and the terminal was closed.
+struct Shown(ManuallyDrop<ratatui::DefaultTerminal>);
+
+impl Drop for Shown {
+    fn drop(&mut self) {
+        let _ = self.0.show_cursor();
+    }
+}
+
 impl Watch {
     pub fn run(self) -> Result<(), Failure> {
         let pod = self.which.open()?;
@@ -99,8 +110,9 @@ impl Watch {
         }
         end_with_the_terminal(Arc::clone(&stop)).map_err(terminal)?;
         // Restores the terminal on a panic too.
-        let mut screen = ratatui::try_init().map_err(terminal)?;
-        let outcome = self.live(&mut scene, &mut screen, &stop);
+        let mut shown = Shown(ManuallyDrop::new(ratatui::try_init().map_err(terminal)?));
+        let outcome = self.live(&mut scene, &mut shown.0, &stop);
+        drop(shown);
         let restored = ratatui::try_restore().map_err(terminal);
         // Errors from a terminal that has been closed do not matter.
         if stop.load(Ordering::Relaxed) || is_closed(Some(&Timespec::default())) {

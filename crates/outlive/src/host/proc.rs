@@ -68,9 +68,9 @@ impl Proc {
 
     /// Opens `/proc` if it is that of this process's own PID namespace, so that its ids are those
     /// that this process knows, and if the calling thread is in the PID and time namespaces
-    /// `namespaces`: another time namespace shows other start times. Then the process has exactly one id there, its own. (In the
-    /// `/proc` of a parent namespace it has two; in that of a child or a sibling it has no line at
-    /// all.)
+    /// `namespaces`: another time namespace shows other start times. In its own `/proc` the process
+    /// has exactly one id. (In that of a parent namespace it has two; in that of a child or a sibling
+    /// it has no line at all.)
     ///
     /// # Errors
     /// `Unsupported` if it is another one or none, and those of opening a file.
@@ -81,6 +81,9 @@ impl Proc {
             _ => other.into(),
         };
         let it = Self::any().map_err(missing)?;
+        if !it.is_procfs() {
+            return Err(other.into());
+        }
         let status = it.read("self/status").map_err(missing)?;
         let line = status.lines().find_map(|line| line.strip_prefix("NSpid:"));
         let pid = std::process::id().to_string();
@@ -89,6 +92,11 @@ impl Proc {
             true => Ok(it),
             false => Err(other.into()),
         }
+    }
+
+    /// Whether it is the kernel's, and not a directory with files of the same names.
+    fn is_procfs(&self) -> bool {
+        fstatfs(&self.root).is_ok_and(|it| it.f_type as u32 == PROC)
     }
 
     /// The PID and time namespaces of the calling thread, as in [`Place::namespaces`].
@@ -304,7 +312,7 @@ fn boot_id(file: File) -> io::Result<u128> {
 /// place; then this is an error.
 fn boot_of_kernel() -> io::Result<u128> {
     let proc = Proc::any()?;
-    if fstatfs(&proc.root)?.f_type as u32 != PROC {
+    if !proc.is_procfs() {
         return Err(io::ErrorKind::Unsupported.into());
     }
     let (flags, mode) = (OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty());
