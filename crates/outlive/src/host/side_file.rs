@@ -194,7 +194,7 @@ impl SideFile {
         );
         let base = map_apart(bytes, |hint| {
             // SAFETY: a new shared mapping at an address of the kernel's choice; the file has that size
-            // (checked) and nobody truncates it.
+            // (checked), and no user of the pod truncates it.
             let base = unsafe { mmap(hint.cast(), bytes, access, shared, &file, 0) };
             NonNull::new(base?.cast()).ok_or(Errno::NOMEM)
         });

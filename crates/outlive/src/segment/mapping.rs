@@ -234,7 +234,7 @@ fn map(file: &File, len: usize, huge: bool, hint: *mut u8) -> Result<NonNull<u8>
     let base = unsafe { mmap(at, len, access, MapFlags::SHARED | fixed, file, 0) };
     let base = base.inspect_err(|_| {
         if !fixed.is_empty() {
-            // SAFETY: the place was reserved for this mapping and nobody knows of it.
+            // SAFETY: the place was reserved for this mapping, and no other code knows of it.
             let _ = unsafe { munmap(at, len) };
         }
     });
